@@ -1,0 +1,1 @@
+"""Measurements of tidelog beside its peers: `python -m benchmarks --help`."""

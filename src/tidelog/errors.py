@@ -1,0 +1,217 @@
+"""Spans, error codes and diagnostics as data, and the one place where they become text.
+
+Every fault a user can cause is a `Diagnostic`. Stages collect all of a file's diagnostics and raise them
+together in one `TidelogError`; the command line renders them, editors read them as JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from enum import Enum
+from functools import cached_property
+
+
+@dataclass(frozen=True)
+class Source:
+    """A text and the name under which it is shown: a path, or `<text>`, `<query>`, `<repl>`."""
+
+    name: str
+    text: str = field(repr=False)
+
+    @cached_property
+    def line_starts(self) -> tuple[int, ...]:
+        """The offset of each line's first character."""
+        starts = [0]
+        position = self.text.find("\n")
+        while position >= 0:
+            starts.append(position + 1)
+            position = self.text.find("\n", position + 1)
+        return tuple(starts)
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column of `offset`, both counted from 1, the column in characters."""
+        from bisect import bisect_right
+
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def line(self, number: int) -> str:
+        """The text of a line, counted from 1, without its end."""
+        start = self.line_starts[number - 1]
+        end = self.text.find("\n", start)
+        return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The characters `start` to `end` (exclusive) of a source."""
+
+    source: Source = field(repr=False)
+    start: int
+    end: int
+
+    def to(self, other: Span) -> Span:
+        """The span from the start of this one to the end of `other`."""
+        return Span(self.source, self.start, other.end)
+
+    @property
+    def text(self) -> str:
+        """The characters of the source that this span covers."""
+        return self.source.text[self.start : self.end]
+
+
+class Severity(Enum):
+    """How bad a diagnostic is: errors stop the work, warnings do not."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A further place that a diagnostic talks about, such as an earlier declaration."""
+
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One fault: its code, what is wrong, where, and what to do about it.
+
+    `place` names where a fault without source text lies, such as `edges.csv:7:2`.
+    """
+
+    code: str
+    message: str
+    span: Span | None = None
+    help: str | None = None
+    labels: tuple[Label, ...] = ()
+    severity: Severity = Severity.ERROR
+    place: str | None = None
+
+    @property
+    def location(self) -> str | None:
+        """`file:line:column`, as editors and people read it."""
+        if self.span is None:
+            return self.place
+        line, column = self.span.source.position(self.span.start)
+        return f"{self.span.source.name}:{line}:{column}"
+
+    def to_json(self) -> dict[str, object]:
+        """The diagnostic as plain JSON values, positions counted from 1, ends exclusive."""
+        record: dict[str, object] = {
+            "code": self.code,
+            "severity": self.severity.value,
+            "message": self.message,
+            "help": self.help,
+        }
+        if self.span is not None:
+            record |= _span_to_json(self.span)
+        elif self.place is not None:
+            record["file"] = self.place
+        record["labels"] = [{"message": label.text} | _span_to_json(label.span) for label in self.labels]
+        return record
+
+    def __str__(self) -> str:
+        return render(self)
+
+
+class TidelogError(Exception):
+    """One or more diagnostics that stop the work. `exit_code` is what the command line returns."""
+
+    exit_code = 1
+
+    def __init__(self, diagnostics: Diagnostic | Iterable[Diagnostic]) -> None:
+        self.diagnostics: tuple[Diagnostic, ...] = (
+            (diagnostics,) if isinstance(diagnostics, Diagnostic) else tuple(diagnostics)
+        )
+        super().__init__(self.diagnostics)
+
+    def __str__(self) -> str:
+        return render_all(self.diagnostics)
+
+
+class ProgramError(TidelogError):
+    """The program has errors."""
+
+
+class DataError(TidelogError):
+    """The data has errors, or a file cannot be read or written."""
+
+
+class EvaluationError(TidelogError):
+    """A value cannot be computed: integer overflow."""
+
+
+class Inconsistent(TidelogError):  # noqa: N818 - a finding about the data, not a fault of the program
+    """The program derives `bottom()`."""
+
+    exit_code = 3
+
+
+class Stopped(TidelogError):  # noqa: N818 - asked for by the user
+    """A limit or the user stopped the work; the message says how far it got."""
+
+    exit_code = 4
+
+
+def suggest(word: str, known: Iterable[str]) -> str | None:
+    """A help line naming the known word nearest to `word`, or None if none is near.
+
+    >>> suggest("ancestr", ["parent", "ancestor"])
+    'did you mean `ancestor`?'
+    """
+    near = get_close_matches(word, list(known), n=1, cutoff=0.7)
+    return f"did you mean `{near[0]}`?" if near else None
+
+
+def render(diagnostic: Diagnostic) -> str:
+    """The diagnostic as people read it: place, code, message, source line with caret, help."""
+    head = f"{diagnostic.severity.value}[{diagnostic.code}]: {diagnostic.message}"
+    lines = [head]
+    if diagnostic.span is not None:
+        lines += _excerpt(diagnostic.span, diagnostic.location or "", "^", "")
+    elif diagnostic.place is not None:
+        lines.append(f"  --> {diagnostic.place}")
+    for label in diagnostic.labels:
+        line, column = label.span.source.position(label.span.start)
+        lines += _excerpt(label.span, f"{label.span.source.name}:{line}:{column}", "-", label.text)
+    if diagnostic.help:
+        lines.append(f"  help: {diagnostic.help}")
+    return "\n".join(lines)
+
+
+def render_all(diagnostics: Sequence[Diagnostic]) -> str:
+    """All diagnostics, an empty line between two."""
+    return "\n\n".join(render(diagnostic) for diagnostic in diagnostics)
+
+
+def _excerpt(span: Span, location: str, mark: str, text: str) -> list[str]:
+    """The location, the first source line of the span, and marks under the part it covers."""
+    number, column = span.source.position(span.start)
+    line = span.source.line(number)
+    width = max(1, min(span.end - span.start, len(line) - column + 1))
+    gutter = " " * len(str(number))
+    # Tabs stay tabs, so that the marks stand under what they mean however wide a tab is shown.
+    padding = "".join("\t" if character == "\t" else " " for character in line[: column - 1])
+    return [
+        f"{gutter} --> {location}",
+        f"{gutter} |",
+        f"{number} | {line}",
+        f"{gutter} | {padding}{mark * width}{' ' + text if text else ''}",
+    ]
+
+
+def _span_to_json(span: Span) -> dict[str, object]:
+    line, column = span.source.position(span.start)
+    end_line, end_column = span.source.position(span.end)
+    return {
+        "file": span.source.name,
+        "line": line,
+        "column": column,
+        "end_line": end_line,
+        "end_column": end_column,
+    }

@@ -1,0 +1,223 @@
+"""What a program means after resolution: rules over predicates, values and functions, names gone.
+
+Everything here is frozen; passes are functions `Program -> Program`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidelog.errors import Diagnostic, Span
+from tidelog.logic.values import ColumnType, Value
+
+BOTTOM = "bottom"  # deriving bottom() is an inconsistency
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A variable of one rule. Names that begin with `_` were made by the resolver."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A value standing in a rule."""
+
+    value: Value
+
+
+Term = Variable | Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """A built-in function of `logic.builtins` applied to expressions."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+
+
+Expression = Variable | Constant | Apply
+
+
+@dataclass(frozen=True, slots=True)
+class Atom:
+    """`predicate(terms)`."""
+
+    predicate: str
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Negation:
+    """No fact matches the atom. A variable that occurs nowhere else in the rule matches anything."""
+
+    atom: Atom
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """A test: the operator is one of `= != < <= > >=`; all variables are bound elsewhere."""
+
+    operator: str
+    left: Expression
+    right: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """`variable = expression`, the only place that binds the variable."""
+
+    variable: Variable
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A Boolean function standing as a literal; holds if its value is not `negated`."""
+
+    expression: Apply
+    negated: bool = False
+
+
+Literal = Atom | Negation | Comparison | Assignment | Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregation:
+    """`variable` is `function` over the first argument of the distinct (group, arguments) rows."""
+
+    variable: Variable
+    function: str  # count, sum, min, max, avg
+    arguments: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """`head :- body`, safe. One head: a rule with several heads becomes several rules.
+
+    With aggregations: the body is matched first, `group` and the aggregated arguments are made distinct,
+    each aggregation is computed per group, then the assignments of `after` per group, then the head.
+    The body's literals stand in an order in which each variable is bound before it is used by a test,
+    an assignment or a negation.
+    """
+
+    head: Atom
+    body: tuple[Literal, ...]
+    group: tuple[Variable, ...] = ()
+    aggregations: tuple[Aggregation, ...] = ()
+    after: tuple[Assignment, ...] = ()
+    name: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def positive(self) -> tuple[Atom, ...]:
+        """The body's positive atoms, in order."""
+        return tuple(literal for literal in self.body if isinstance(literal, Atom))
+
+    @property
+    def negated(self) -> tuple[Atom, ...]:
+        """The atoms under negation, in order."""
+        return tuple(literal.atom for literal in self.body if isinstance(literal, Negation))
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A predicate: its full name, and what is known of its columns."""
+
+    name: str  # `edge`, or the full IRI for `ex:edge` and `<…>`
+    arity: int
+    columns: tuple[str | None, ...]  # names from @declare, else from the first rule's head variables
+    types: tuple[ColumnType, ...]  # ANY where not declared
+    written: str  # as the program writes it: `edge`, `ex:edge`
+    declared: bool = False
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact stated in the program."""
+
+    predicate: str
+    values: tuple[Value, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+OptionValue = str | int | float | bool | tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """An import or export of a predicate; relative resources lie in `folder`."""
+
+    predicate: str
+    format: str  # csv, tsv, dsv, json, jsonl, parquet, arrow, ntriples, turtle, …
+    options: Mapping[str, OptionValue]
+    types: tuple[ColumnType, ...] | None  # of `format=(…)`, else None: take the predicate's
+    folder: Path | None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """`?- body .`: a rule whose head holds the body's named variables in order of appearance."""
+
+    rule: Rule
+    variables: tuple[str, ...]
+    text: str
+
+
+@dataclass(frozen=True)
+class Program:
+    """A resolved program."""
+
+    predicates: Mapping[str, Predicate]
+    rules: tuple[Rule, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    imports: tuple[Transfer, ...] = ()
+    exports: tuple[Transfer, ...] = ()
+    outputs: tuple[str, ...] = ()
+    queries: tuple[Query, ...] = ()
+    prefixes: Mapping[str, str] = field(default_factory=dict)
+    base: str | None = None
+    parameters: Mapping[str, Value] = field(default_factory=dict)
+    warnings: tuple[Diagnostic, ...] = field(default=(), compare=False)
+
+    @property
+    def derived(self) -> frozenset[str]:
+        """The predicates that stand in some rule's head."""
+        return frozenset(rule.head.predicate for rule in self.rules)
+
+    @property
+    def output_predicates(self) -> tuple[str, ...]:
+        """What is put out: the predicates of @output and @export, else all derived ones."""
+        asked = dict.fromkeys((*self.outputs, *(export.predicate for export in self.exports)))
+        return tuple(asked) if asked else tuple(sorted(self.derived - {BOTTOM}))
+
+
+def variables_of(expression: Expression) -> Iterator[Variable]:
+    """The variables of an expression, from left to right, repeated as they occur."""
+    match expression:
+        case Variable():
+            yield expression
+        case Apply(_, arguments):
+            for argument in arguments:
+                yield from variables_of(argument)
+
+
+def literal_variables(literal: Literal) -> Iterator[Variable]:
+    """The variables of a literal, from left to right, repeated as they occur."""
+    match literal:
+        case Atom(_, terms) | Negation(Atom(_, terms)):
+            yield from (term for term in terms if isinstance(term, Variable))
+        case Comparison(_, left, right):
+            yield from variables_of(left)
+            yield from variables_of(right)
+        case Assignment(variable, expression):
+            yield variable
+            yield from variables_of(expression)
+        case Condition(expression, _):
+            yield from variables_of(expression)
