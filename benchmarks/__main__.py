@@ -1,0 +1,114 @@
+"""The command line: `python -m benchmarks SUITE …` measures, `python -m benchmarks page …` draws."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from benchmarks.measure import DisagreementError, Limits, measure, report, run
+from benchmarks.record import Record
+from benchmarks.suites import SUITES
+from benchmarks.suites.suite import Options, Suite
+from benchmarks.summary import summary
+from benchmarks.workloads import RESULTS
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Zero if every engine came to an end or to a limit, and all answers were equal."""
+    parsed = command_line().parse_args(arguments)
+    if parsed.suite == "page":
+        return draw(parsed)
+    repetitions = parsed.repetitions or (1 if parsed.quick else 3)
+    limits = Limits(parsed.time_limit, parsed.memory_limit)
+    target = parsed.json or str(RESULTS / f"{parsed.suite}.jsonl")
+    try:
+        records = list(measured(SUITES[parsed.suite], options_of(parsed), repetitions, limits, target))
+    except DisagreementError as error:
+        report(f"engines disagree on {error}")
+        return 1
+    report("\n" + summary(records))
+    return int(any(record.counts["status"] == "failed" for record in records))
+
+
+def measured(
+    suite: Suite, options: Options, repetitions: int, limits: Limits, target: str
+) -> Iterator[Record]:
+    """The records of a suite, each already written when it is given."""
+    for task in suite.warm_up(options):
+        report(f"warming up: {task.label}")
+        run(task, limits)
+    with opened(target) as sink:
+        for tasks in suite.questions(options):
+            for record in measure(tasks, repetitions, limits):
+                print(record.to_json(), file=sink, flush=True)
+                yield record
+
+
+@contextlib.contextmanager
+def opened(target: str) -> Iterator[TextIO]:
+    if target == "-":
+        yield sys.stdout
+        return
+    Path(target).parent.mkdir(parents=True, exist_ok=True)
+    with Path(target).open("w", encoding="utf-8") as sink:
+        yield sink
+
+
+def draw(parsed: argparse.Namespace) -> int:
+    """The page, and the image if one is asked for, are written."""
+    from benchmarks.page import write_page
+
+    write_page(
+        [Path(name) for name in parsed.files], Path(parsed.output), parsed.image and Path(parsed.image)
+    )
+    return 0
+
+
+def options_of(parsed: argparse.Namespace) -> Options:
+    return Options(
+        workloads=words(parsed.workloads),
+        sizes=tuple(int(size) for size in words(parsed.sizes)),
+        variants=words(parsed.variants),
+        peers=None if parsed.peers is None else words(parsed.peers),
+        threads=parsed.threads,
+        quick=parsed.quick,
+    )
+
+
+def words(text: str | None) -> tuple[str, ...]:
+    return tuple(word for word in (text or "").split(",") if word)
+
+
+def command_line() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    commands = parser.add_subparsers(dest="suite", required=True, metavar="SUITE")
+    for name in SUITES:
+        add_suite(commands.add_parser(name, help=f"measure the suite {name}"))
+    page = commands.add_parser("page", help="draw a page from files of results")
+    page.add_argument("files", nargs="+", metavar="FILE", help="JSON lines that a suite wrote")
+    page.add_argument("--output", default="docs/benchmarks.html", help="the page (default %(default)s)")
+    page.add_argument("--image", help="an image of the same plots, PNG")
+    return parser
+
+
+def add_suite(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--workloads", metavar="W1,…", help="default: all")
+    parser.add_argument("--sizes", metavar="N,…", help="default: what each workload is known for")
+    parser.add_argument("--variants", metavar="ENGINE:NAME,…", help="measured beside the default")
+    parser.add_argument("--peers", metavar="NAME,…", help="default: all; an empty word for none")
+    parser.add_argument("--repetitions", type=int, help="default: 3, or 1 with --quick")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one repetition, DuckDB only")
+    parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--time-limit", type=float, default=120.0, help="seconds, default: %(default)g")
+    parser.add_argument("--memory-limit", type=float, default=12.0, help="GiB, default: %(default)g")
+    parser.add_argument(
+        "--json", metavar="FILE", help="default: benchmarks/results/SUITE.jsonl; - for stdout"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

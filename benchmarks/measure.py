@@ -1,0 +1,211 @@
+"""Runs tasks, each in a process of its own, engines taking turns, and takes the medians.
+
+The process measures itself; from here it is only watched, and stopped at the limits of time and memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+from benchmarks.record import Counts, Measurement, Record, Task
+
+ROOT = Path(__file__).parent.parent
+SECONDS_BETWEEN_LOOKS = 0.1
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS", "ARROW_NUM_THREADS")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a process is stopped: seconds of wall time, gibibytes of memory."""
+
+    seconds: float = 120.0
+    gibibytes: float = 12.0
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A task that reached a limit or failed, and what it had cost by then."""
+
+    status: str
+    reason: str
+    cpu_s: float
+    wall_s: float
+    peak_rss_mb: float
+
+
+Result = Measurement | Stopped
+
+
+@dataclass
+class Runs:
+    """The results of one task so far; filled while the engines take turns."""
+
+    task: Task
+    results: list[Result] = field(default_factory=list)
+
+    @property
+    def is_over(self) -> bool:
+        return any(isinstance(result, Stopped) for result in self.results)
+
+
+class DisagreementError(Exception):
+    """Engines gave different answers to the same question."""
+
+
+def measure(tasks: Sequence[Task], repetitions: int, limits: Limits) -> list[Record]:
+    """One record per task; the tasks ask the same question, and all answers are equal."""
+    runs = [Runs(task) for task in tasks]
+    for repetition in range(1, repetitions + 1):
+        for each in runs:
+            if not each.is_over:
+                each.results.append(run(each.task, limits))
+                report(f"{each.task.label} {repetition}/{repetitions}: {said(each.results[-1])}")
+    records = [summarise(each) for each in runs]
+    check_agreement(records)
+    return records
+
+
+def run(task: Task, limits: Limits) -> Result:
+    """What the task's own process measured, or why there is no measurement."""
+    with tempfile.TemporaryDirectory() as folder:
+        result, errors = Path(folder) / "result.json", Path(folder) / "errors.txt"
+        command = [sys.executable, "-m", "benchmarks.child", json.dumps(asdict(task)), str(result)]
+        environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(task.threads))
+        with errors.open("wb") as sink:
+            process = psutil.Popen(command, cwd=ROOT, env=environment, stdout=sink, stderr=sink)
+            stopped = watch(process, limits)
+        if stopped is not None:
+            return stopped
+        if process.returncode != 0 or not result.exists():
+            lines = errors.read_text(errors="replace").strip().splitlines() or ["no message"]
+            return Stopped("failed", f"exit {process.returncode}: {lines[-1]}", 0.0, 0.0, 0.0)
+        return Measurement(**json.loads(result.read_text()))
+
+
+def watch(process: psutil.Popen, limits: Limits) -> Stopped | None:
+    """Nothing once the process has ended by itself; else which limit it was stopped at."""
+    begin, peak, cpu = time.monotonic(), 0, 0.0
+    while True:
+        try:
+            process.wait(SECONDS_BETWEEN_LOOKS)
+        except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
+            wall = time.monotonic() - begin
+        else:
+            return None
+        try:
+            peak, cpu = max(peak, process.memory_info().rss), sum(process.cpu_times()[:2])
+        except psutil.NoSuchProcess:
+            continue
+        reason = limit_reached(wall, peak, limits)
+        if reason is not None:
+            process.kill()
+            process.wait()
+            return Stopped("stopped", reason, cpu, wall, peak / 1e6)
+
+
+def limit_reached(wall: float, memory: int, limits: Limits) -> str | None:
+    if wall > limits.seconds:
+        return f"{limits.seconds:g} seconds"
+    if memory > limits.gibibytes * 2**30:
+        return f"{limits.gibibytes:g} GiB"
+    return None
+
+
+def summarise(runs: Runs) -> Record:
+    """The medians of a task's runs; one that was stopped or failed stands for all of them."""
+    task = runs.task
+    spoilt = next((result for result in runs.results if isinstance(result, Stopped)), None)
+    if spoilt is not None:
+        end: Counts = {"status": spoilt.status, "reason": spoilt.reason}
+        return record_of(
+            task, Measurement(spoilt.cpu_s, spoilt.wall_s, 0, spoilt.peak_rss_mb), end | circumstances(task)
+        )
+    done = [result for result in runs.results if isinstance(result, Measurement)]
+    middle = sorted(done, key=lambda result: result.cpu_s)[len(done) // 2]
+    medians = Measurement(
+        cpu_s=statistics.median(result.cpu_s for result in done),
+        wall_s=statistics.median(result.wall_s for result in done),
+        tuples=middle.tuples,
+        peak_rss_mb=max(result.peak_rss_mb for result in done),
+        p99_s=middle.p99_s,
+        load_s=middle.load_s,
+        reason_s=middle.reason_s,
+    )
+    spread: Counts = {
+        "status": "done",
+        "repetitions": len(done),
+        "cpu_min_s": round(min(result.cpu_s for result in done), 4),
+        "cpu_max_s": round(max(result.cpu_s for result in done), 4),
+    }
+    return record_of(task, medians, spread | circumstances(task) | middle.counts)
+
+
+def record_of(task: Task, measured: Measurement, counts: Counts) -> Record:
+    return Record(
+        suite=task.suite,
+        workload=task.workload,
+        engine=task.engine,
+        variant=task.variant,
+        size=task.size,
+        cpu_s=round(measured.cpu_s, 6),
+        wall_s=round(measured.wall_s, 6),
+        p99_s=measured.p99_s,
+        tuples=measured.tuples,
+        peak_rss_mb=round(measured.peak_rss_mb, 1),
+        load_s=measured.load_s,
+        reason_s=measured.reason_s,
+        counts=counts,
+    )
+
+
+def circumstances(task: Task) -> Counts:
+    """Where and when: what the caption of a plot has to say."""
+    return {"threads": task.threads, "date": date.today().isoformat(), "machine": machine()}
+
+
+@cache
+def machine() -> str:
+    """The processor, the number of cores, the memory and the Python version."""
+    described = (line for line in cpu_lines() if line.startswith("model name"))
+    processor = next(described, f": {platform.processor()}").partition(":")[2].strip()
+    memory = psutil.virtual_memory().total / 2**30
+    python = platform.python_version()
+    return f"{processor}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}, Python {python}"
+
+
+def cpu_lines() -> Iterator[str]:
+    path = Path("/proc/cpuinfo")
+    return iter(path.read_text().splitlines() if path.exists() else ())
+
+
+def check_agreement(records: Sequence[Record]) -> None:
+    """All engines that came to an end counted the same tuples."""
+    answers = {
+        f"{record.engine} {record.variant}".strip(): record.tuples for record in records if record.is_done
+    }
+    if len(set(answers.values())) > 1:
+        raise DisagreementError(f"{records[0].workload} of size {records[0].size}: {answers}")
+
+
+def said(result: Result) -> str:
+    if isinstance(result, Stopped):
+        return f"{result.status}, {result.reason}"
+    return f"{result.cpu_s:.3f} s CPU, {result.tuples:,} tuples, {result.peak_rss_mb:.0f} MB"
+
+
+def report(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)

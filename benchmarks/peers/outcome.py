@@ -1,0 +1,14 @@
+"""What an engine's run gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The number of facts in the counted predicates, and the seconds of loading and reasoning where known."""
+
+    tuples: int
+    load_s: float | None = None
+    reason_s: float | None = None

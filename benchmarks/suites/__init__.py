@@ -1,0 +1,10 @@
+"""The suites: a new one is one file and one line here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from benchmarks.suites import materialise
+from benchmarks.suites.suite import Suite
+
+SUITES: Mapping[str, Suite] = {"materialise": materialise.SUITE}

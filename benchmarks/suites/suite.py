@@ -1,0 +1,32 @@
+"""What a suite has to offer, and what the command line asks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from benchmarks.record import Measurement, Task
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says; an empty tuple stands for what the suite does by default."""
+
+    workloads: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
+    variants: tuple[str, ...] = ()
+    peers: tuple[str, ...] | None = None
+    threads: int = 1
+    quick: bool = False
+
+
+@dataclass(frozen=True)
+class Suite:
+    """Questions, as groups of tasks whose answers must be equal, and how a process performs a task.
+
+    `warm_up` tasks are run once before the clock starts, so that no measurement holds a compilation.
+    """
+
+    questions: Callable[[Options], Iterable[tuple[Task, ...]]]
+    warm_up: Callable[[Options], Iterable[Task]]
+    perform: Callable[[Task], Measurement]

@@ -1,0 +1,48 @@
+"""The table at the end of a run: CPU seconds, and how they compare with DuckDB's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from benchmarks.record import Record
+
+REFERENCE = "duckdb"
+
+
+def summary(records: Sequence[Record]) -> str:
+    """One line per record, in the order of the questions.
+
+    The ratio is the record's CPU seconds divided by DuckDB's on the same question.
+    """
+    rows: list[tuple[str, ...]] = [("", "", "", "CPU s", "wall s", "MB", "tuples", "ratio")]
+    rows += [row(record, reference_for(record, records)) for record in records]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(aligned(cells, widths) for cells in rows)
+
+
+def row(record: Record, reference: Record | None) -> tuple[str, ...]:
+    name = f"{record.engine} {record.variant}".strip()
+    if not record.is_done:
+        reason = f"{record.counts['status']}: {record.counts['reason']}"
+        return record.workload, f"{record.size:,}", name, f">{record.cpu_s:.1f}", "", "", reason, ""
+    ratio = f"{record.cpu_s / reference.cpu_s:.2f}" if reference else ""
+    costs = f"{record.cpu_s:.3f}", f"{record.wall_s:.3f}", f"{record.peak_rss_mb:.0f}"
+    return record.workload, f"{record.size:,}", name, *costs, f"{record.tuples:,}", ratio
+
+
+def reference_for(record: Record, records: Iterable[Record]) -> Record | None:
+    """DuckDB's own record of the same question, if it came to an end."""
+    for other in records:
+        same = (other.suite, other.workload, other.size) == (record.suite, record.workload, record.size)
+        if same and other.engine == REFERENCE and not other.variant and other.is_done:
+            return other
+    return None
+
+
+def aligned(cells: tuple[str, ...], widths: list[int]) -> str:
+    """Names to the left, numbers to the right."""
+    padded = [
+        cell.ljust(width) if column in (0, 2) else cell.rjust(width)
+        for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
+    ]
+    return "  ".join(padded).rstrip()

@@ -1,0 +1,73 @@
+"""The workloads, and the folders with their facts and programs.
+
+A folder is made once and kept in benchmarks/results/data; its name ends in a digest of the code that
+makes facts, so that facts never outlive it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from benchmarks.program import FOLDER, program_path
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results"
+SOURCES = (HERE / "generators.py", HERE / "university.py", HERE / "facts.py", FOLDER / "ontology.tsv")
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A program, and about how many facts it is given."""
+
+    name: str
+    title: str
+    size: int
+    quick_size: int
+
+
+WORKLOADS: dict[str, Workload] = {
+    workload.name: workload
+    for workload in (
+        Workload("W1", "linear closure of a power-law graph", 10_000, 3_000),
+        Workload("W2", "nonlinear closure of a uniform graph", 10_000, 1_000),
+        Workload("W3", "closure of a chain", 2_000, 500),
+        Workload("W4", "same generation in a tree", 3_279, 1_092),
+        Workload("W5", "university, 63 rules, a predicate per name", 1_000_000, 50_000),
+        Workload("W6", "the same as triples, RDFS", 1_000_000, 50_000),
+    )
+}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A workload of one size whose files are there."""
+
+    workload: str
+    facts: int
+    folder: Path
+
+    @property
+    def program(self) -> Path:
+        return self.folder / f"{self.workload}.rls"
+
+
+def prepare(workload: Workload, size: int) -> Prepared:
+    """The workload with its facts and its program in one folder."""
+    folder = RESULTS / "data" / f"{workload.name}-{size}-{digest()}"
+    if not folder.exists():
+        # Here, because a process that only reads the facts must not hold the generators' libraries.
+        from benchmarks.facts import write_facts
+
+        write_facts(workload.name, size, folder)
+    shutil.copyfile(program_path(workload.name), folder / f"{workload.name}.rls")
+    return Prepared(workload.name, int((folder / "facts").read_text()), folder)
+
+
+@cache
+def digest() -> str:
+    """A short name for the code and the ontology that facts are made from."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in SOURCES)).hexdigest()[:8]
