@@ -6,8 +6,14 @@ A `Value` is a small tuple that compares by kind and content, so that the intege
 
 from __future__ import annotations
 
+import math
+import re
+from collections.abc import Callable
+from decimal import Decimal
 from enum import Enum, IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from tidelog.logic import lexical
 
 
 class Kind(IntEnum):
@@ -52,3 +58,286 @@ class ColumnType(Enum):
     DATETIME = "dateTime"
     TERM = "rdf"  # terms written exactly, as in N-Triples
     SKIP = "skip"  # imports only: the column is passed over
+
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+LANGUAGE_STRING_DATATYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
+
+TRUE = Value(Kind.BOOLEAN, 1)
+FALSE = Value(Kind.BOOLEAN, 0)
+NUMBERS = frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.BIG})
+
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
+_NOT_IN_IRIS = re.compile(r'[\x00-\x20<>"{}|^`\\]')
+_LANGUAGE_TAG = re.compile(r"[A-Za-z]+(?:-[A-Za-z0-9]+)*", re.ASCII)
+
+Number = int | float | Decimal
+
+# The types that XSD derives from integer, with their bounds; None is no bound.
+_INTEGER_BOUNDS: dict[str, tuple[int | None, int | None]] = {
+    "integer": (None, None),
+    "long": (_SMALLEST, _LARGEST),
+    "int": (-(2**31), 2**31 - 1),
+    "short": (-(2**15), 2**15 - 1),
+    "byte": (-(2**7), 2**7 - 1),
+    "nonNegativeInteger": (0, None),
+    "positiveInteger": (1, None),
+    "nonPositiveInteger": (None, 0),
+    "negativeInteger": (None, -1),
+    "unsignedLong": (0, 2**64 - 1),
+    "unsignedInt": (0, 2**32 - 1),
+    "unsignedShort": (0, 2**16 - 1),
+    "unsignedByte": (0, 2**8 - 1),
+}
+
+
+# ---- constructors: the only value for what they are given
+
+
+def boolean(truth: bool) -> Value:
+    """The Boolean."""
+    return TRUE if truth else FALSE
+
+
+def integer(number: int) -> Value:
+    """The integer, BIG beyond 64 bits."""
+    if _SMALLEST <= number <= _LARGEST:
+        return Value(Kind.INTEGER, number)
+    # str(int) refuses numbers of thousands of digits; Decimal does not.
+    return Value(Kind.BIG, str(Decimal(number)))
+
+
+def decimal(number: Decimal) -> Value:
+    """The decimal number; a whole one is an INTEGER, one that 64 bits cannot hold is BIG."""
+    if not number.is_finite():
+        raise ValueError(f"{number} is not a decimal number")
+    return number_of_text(format(number, "f"))
+
+
+def number_of_text(text: str) -> Value:
+    """The integer or decimal written as `[+-]digits[.digits]`.
+
+    >>> number_of_text("2.50")
+    Value(kind=<Kind.DECIMAL: 3>, content=25, extra=1)
+    """
+    sign = "-" if text[0] == "-" else ""
+    whole, _, fraction = text.lstrip("+-").partition(".")
+    whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
+    digits = (whole + fraction).lstrip("0")
+    if len(digits) <= 19:
+        content = int(sign + (digits or "0"))
+        if _SMALLEST <= content <= _LARGEST:
+            return Value(Kind.DECIMAL, content, len(fraction)) if fraction else Value(Kind.INTEGER, content)
+    return Value(Kind.BIG, f"{sign}{whole or '0'}{'.' if fraction else ''}{fraction}")
+
+
+def double(number: float) -> Value | None:
+    """The double, zero without a sign; NaN is no value."""
+    return None if number != number else Value(Kind.DOUBLE, float(number) + 0.0)
+
+
+def string(text: str) -> Value:
+    """The string without a language."""
+    return Value(Kind.STRING, text)
+
+
+def language_string(text: str, language: str) -> Value:
+    """The string with its language tag, which is in lower case; raises ValueError for no tag."""
+    if not _LANGUAGE_TAG.fullmatch(language):
+        raise ValueError(f"{language!r} is not a language tag")
+    return Value(Kind.LANGUAGE_STRING, text, language.lower())
+
+
+def iri(text: str) -> Value:
+    """The IRI or name, the blank node if it starts with `_:`; raises ValueError for what no IRI may hold."""
+    found = _NOT_IN_IRIS.search(text)
+    if found:
+        raise ValueError(f"an IRI cannot hold the character {found[0]!r}: {text!r}")
+    if text.startswith("_:"):
+        return blank(text[2:])
+    return Value(Kind.IRI, text)
+
+
+def blank(label: str) -> Value:
+    """The blank node with this label; raises ValueError for what no label may hold."""
+    if not label or _NOT_IN_IRIS.search(label):
+        raise ValueError(f"{label!r} is not a label of a blank node")
+    return Value(Kind.BLANK, label)
+
+
+def date(days: int) -> Value:
+    """The date that lies this many days after 1970-01-01."""
+    return Value(Kind.DATE, days)
+
+
+def date_time(microseconds: int, offset: int | None) -> Value:
+    """The moment this many microseconds after 1970 began in UTC, seen `offset` minutes east of it."""
+    return Value(Kind.DATETIME, microseconds, offset)
+
+
+def literal(text: str, datatype: str) -> Value:
+    """The value that the text writes in the datatype, a LITERAL if it writes none or if it is not known.
+
+    >>> literal("01", XSD + "int")
+    Value(kind=<Kind.INTEGER: 2>, content=1, extra=None)
+    >>> literal("abc", XSD + "int").kind
+    <Kind.LITERAL: 10>
+    """
+    value = _known_literal(text, datatype[len(XSD) :]) if datatype.startswith(XSD) else None
+    if value is not None:
+        return value
+    if _NOT_IN_IRIS.search(datatype):
+        raise ValueError(f"{datatype!r} is not the IRI of a datatype")
+    return Value(Kind.LITERAL, text, datatype)
+
+
+def _known_literal(text: str, datatype: str) -> Value | None:
+    """The value of a text in the XSD datatype of this local name."""
+    if datatype == "string":
+        return string(text)
+    # All other types collapse white space.
+    reader = _READERS.get(datatype)
+    if reader is not None:
+        return reader(text.strip(" \t\n\r"))
+    return None
+
+
+def _read_boolean(text: str) -> Value | None:
+    return {"true": TRUE, "1": TRUE, "false": FALSE, "0": FALSE}.get(text)
+
+
+def _read_decimal(text: str) -> Value | None:
+    return number_of_text(text) if lexical.DECIMAL.fullmatch(text) else None
+
+
+def _read_double(text: str) -> Value | None:
+    number = lexical.read_double(text)
+    return None if number is None else double(number)
+
+
+def _read_date(text: str) -> Value | None:
+    days = lexical.read_date(text)
+    return None if days is None else date(days)
+
+
+def _read_date_time(text: str) -> Value | None:
+    moment = lexical.read_date_time(text)
+    return None if moment is None else date_time(*moment)
+
+
+def _integer_reader(least: int | None, most: int | None) -> Callable[[str], Value | None]:
+    """A reader of integers between the bounds."""
+
+    def read(text: str) -> Value | None:
+        if not lexical.INTEGER.fullmatch(text):
+            return None
+        value = number_of_text(text)
+        number = exact_number(value)
+        fits = (least is None or least <= number) and (most is None or number <= most)
+        return value if fits else None
+
+    return read
+
+
+_READERS: dict[str, Callable[[str], Value | None]] = {
+    "boolean": _read_boolean,
+    "decimal": _read_decimal,
+    "double": _read_double,
+    "float": _read_double,
+    "date": _read_date,
+    "dateTime": _read_date_time,
+    **{name: _integer_reader(*bounds) for name, bounds in _INTEGER_BOUNDS.items()},
+}
+
+
+# ---- order
+
+
+_RANKS = {
+    Kind.BOOLEAN: 0,
+    Kind.INTEGER: 1,
+    Kind.DECIMAL: 1,
+    Kind.DOUBLE: 1,
+    Kind.BIG: 1,
+    Kind.DATE: 2,
+    Kind.DATETIME: 3,
+    Kind.STRING: 4,
+    Kind.LANGUAGE_STRING: 5,
+    Kind.LITERAL: 6,
+    Kind.IRI: 7,
+    Kind.BLANK: 8,
+}
+
+
+def exact_number(value: Value) -> Number:
+    """The number that a numeric value is; Python compares the three types exactly."""
+    match value.kind:
+        case Kind.INTEGER | Kind.DOUBLE:
+            assert not isinstance(value.content, str)
+            return value.content
+        case Kind.DECIMAL:
+            return Decimal(f"{value.content}E-{value.extra}")
+        case Kind.BIG:
+            return Decimal(value.content)
+    raise ValueError(f"{value} is not a number")
+
+
+def order_key(value: Value) -> tuple[Any, ...]:
+    """A key that sorts all values: Booleans, numbers, dates, dateTimes, strings, literals, IRIs, blanks.
+
+    Numbers stand in the order of their exact values, and equal ones in the order of their kinds; text in
+    the order of its code points, then of its language or datatype; dateTimes in the order of time, then of
+    their timezones.
+    """
+    rank = _RANKS[value.kind]
+    if rank == 1:
+        return rank, exact_number(value), value.kind
+    if value.kind is Kind.DATETIME:
+        return rank, value.content, lexical.INVALID if value.extra is None else value.extra
+    return rank, value.content, value.extra or ""
+
+
+def compare(left: Value, right: Value) -> int | None:
+    """Below, at or above zero as left is less than, as large as or greater than right.
+
+    None if the two cannot be compared: only values of one rank of the total order can be, texts with a
+    language only within it, and literals of other datatypes and blank nodes not at all.
+    """
+    rank = _RANKS[left.kind]
+    if rank != _RANKS[right.kind] or rank in (6, 8):
+        return None
+    if rank == 5 and left.extra != right.extra:
+        return None
+    first, second = order_key(left)[1], order_key(right)[1]
+    return int(first > second) - int(first < second)
+
+
+# ---- types of columns
+
+
+_KINDS_OF_COLUMN: dict[ColumnType, frozenset[Kind]] = {
+    ColumnType.STRING: frozenset({Kind.STRING}),
+    ColumnType.IRI: frozenset({Kind.IRI, Kind.BLANK}),
+    ColumnType.INTEGER: frozenset({Kind.INTEGER, Kind.BIG}),
+    ColumnType.DECIMAL: frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.BIG}),
+    ColumnType.DOUBLE: frozenset({Kind.DOUBLE}),
+    ColumnType.BOOLEAN: frozenset({Kind.BOOLEAN}),
+    ColumnType.DATE: frozenset({Kind.DATE}),
+    ColumnType.DATETIME: frozenset({Kind.DATETIME}),
+}
+
+
+def fits(value: Value, column: ColumnType) -> bool:
+    """Whether a column of this type may hold the value as it is."""
+    if column is ColumnType.INTEGER and value.kind is Kind.BIG:
+        return "." not in str(value.content)
+    kinds = _KINDS_OF_COLUMN.get(column)
+    return kinds is None or value.kind in kinds
+
+
+def conform(value: Value, column: ColumnType) -> Value | None:
+    """The value as a column of this type holds it: numbers become doubles in one of doubles."""
+    if column is ColumnType.DOUBLE and value.kind in NUMBERS:
+        number = float(exact_number(value))
+        return None if value.kind is Kind.BIG and math.isinf(number) else double(number)
+    return value if fits(value, column) else None

@@ -1,0 +1,99 @@
+"""What a built-in function is, and how one is defined. `REGISTRY` and `ALIASES` grow as files are imported."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ParamSpec
+
+from tidelog.logic.terms import exact
+from tidelog.logic.values import Value
+
+Result = Value | None  # None is no value: the literal that asks for it fails
+Parameters = ParamSpec("Parameters")
+
+
+class Overflow(ArithmeticError):  # noqa: N818 - named after what happens, as ZeroDivisionError is not
+    """Arithmetic that leaves 64 bits: the operation, and the values it was given."""
+
+    def __init__(self, operation: str, operands: Sequence[Value]) -> None:
+        self.operation = operation
+        self.operands = tuple(operands)
+        shown = ", ".join(exact(operand) for operand in self.operands[:4])
+        more = ", …" if len(self.operands) > 4 else ""
+        super().__init__(f"`{operation}` leaves 64 bits for {shown}{more}")
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A built-in function: how it is called, and what it computes.
+
+    `boolean` functions may stand as a literal. A `lazy` function is given None for an argument without a
+    value; any other has no value itself then. `maximum` is None if there is no largest number of arguments.
+    """
+
+    name: str
+    signature: str
+    summary: str
+    implementation: Callable[..., Result]
+    minimum: int
+    maximum: int | None
+    boolean: bool = False
+    lazy: bool = False
+
+    def accepts(self, count: int) -> bool:
+        """Whether the function can be called with this many arguments."""
+        return self.minimum <= count and (self.maximum is None or count <= self.maximum)
+
+    @property
+    def arity(self) -> str:
+        """The number of arguments in words: `2 arguments`, `2 or 3 arguments`, `at least 1 argument`."""
+        if self.maximum is None:
+            count = f"at least {self.minimum}" if self.minimum else "any number of"
+        elif self.maximum > self.minimum:
+            count = f"{self.minimum} or {self.maximum}"
+        else:
+            count = str(self.minimum)
+        return f"{count} argument{'' if count.endswith('1') and 'or' not in count else 's'}"
+
+    def call(self, arguments: Sequence[Result]) -> Result:
+        """The function's value for the arguments; raises Overflow where the result leaves 64 bits."""
+        if not self.lazy and None in arguments:
+            return None
+        return self.implementation(*arguments)
+
+
+REGISTRY: dict[str, Function] = {}
+ALIASES: dict[str, str] = {}
+
+
+def function(
+    signature: str,
+    summary: str,
+    *,
+    name: str | None = None,
+    aliases: Sequence[str] = (),
+    boolean: bool = False,
+    lazy: bool = False,
+) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
+    """A decorator that registers what it decorates; the number of arguments is that of the definition."""
+    canonical = name or signature.partition("(")[0]
+
+    def register(implementation: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+        minimum, maximum = _arity(implementation)
+        REGISTRY[canonical] = Function(
+            canonical, signature, summary, implementation, minimum, maximum, boolean, lazy
+        )
+        ALIASES.update(dict.fromkeys(aliases, canonical))
+        return implementation
+
+    return register
+
+
+def _arity(implementation: Callable[..., Result]) -> tuple[int, int | None]:
+    """The least and largest number of arguments that the implementation takes."""
+    parameters = inspect.signature(implementation).parameters.values()
+    single = [one for one in parameters if one.kind is not inspect.Parameter.VAR_POSITIONAL]
+    needed = sum(one.default is inspect.Parameter.empty for one in single)
+    return needed, None if len(single) < len(parameters) else len(single)

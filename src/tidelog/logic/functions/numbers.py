@@ -1,0 +1,389 @@
+"""Arithmetic: exact over integers and decimals of 64 bits, IEEE 754 as soon as one operand is a double.
+
+A result that leaves 64 bits, and any operand that does (BIG), raises `Overflow`: never a wrong number. A
+double that is not finite, out of finite operands, is no value, as in Nemo; so is NaN. What is not a number
+makes no value.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+
+from tidelog.logic import values
+from tidelog.logic.functions.function import Overflow, Result, function
+from tidelog.logic.values import NUMBERS, Kind, Value
+
+SIGNIFICANT_DIGITS = 18  # of a quotient that is not exact
+_DIVISION = Context(prec=SIGNIFICANT_DIGITS, rounding=ROUND_HALF_EVEN)
+_LEAST, _MOST = -(2**63), 2**63 - 1
+_WORD = 2**64
+
+
+# ---- the numbers under the values
+
+
+def are_numbers(operation: str, operands: Sequence[Value]) -> bool:
+    """Whether all operands are numbers; raises Overflow if they are, but one is beyond 64 bits."""
+    kinds = {operand.kind for operand in operands}
+    if not kinds <= NUMBERS:
+        return False
+    if Kind.BIG in kinds:
+        raise Overflow(operation, operands)
+    return True
+
+
+def number(value: Value) -> float:
+    """The double nearest to a number."""
+    return float(values.exact_number(value))
+
+
+def fraction(value: Value) -> Fraction:
+    """The number itself; it must not be a double that is infinite."""
+    return Fraction(values.exact_number(value))
+
+
+def _scaled(value: Value) -> tuple[int, int]:
+    """Mantissa and scale of an integer or decimal."""
+    assert isinstance(value.content, int)
+    return value.content, int(value.extra or 0)
+
+
+def of_scaled(mantissa: int, scale: int) -> Result:
+    """The integer or decimal mantissa / 10**scale; None if it leaves 64 bits."""
+    while scale > 0 and mantissa % 10 == 0:
+        mantissa, scale = mantissa // 10, scale - 1
+    if not _LEAST <= mantissa <= _MOST:
+        return None
+    return Value(Kind.DECIMAL, mantissa, scale) if scale else Value(Kind.INTEGER, mantissa)
+
+
+def of_double(result: float, operands: Sequence[Value]) -> Result:
+    """The double, unless it is infinite out of finite operands."""
+    if math.isinf(result) and not any(math.isinf(number(operand)) for operand in operands):
+        return None
+    return values.double(result)
+
+
+def of_quotient(dividend: Fraction, divisor: Fraction | int) -> Result:
+    """The quotient as a decimal of 18 significant digits; None if it leaves 64 bits."""
+    exact = dividend / divisor
+    result = _DIVISION.divide(Decimal(exact.numerator), Decimal(exact.denominator))
+    value = values.decimal(result)
+    return None if value.kind is Kind.BIG else value
+
+
+def _checked(operation: str, operands: Sequence[Value], result: Result) -> Value:
+    if result is None:
+        raise Overflow(operation, operands)
+    return result
+
+
+# ---- the four operations
+
+
+def _arithmetic(
+    operation: str,
+    left: Value,
+    right: Value,
+    of_doubles: Callable[[float, float], float],
+    of_pairs: Callable[[int, int, int, int], tuple[int, int]],
+) -> Result:
+    """The result of an operation that is exact over pairs of mantissa and scale."""
+    if not are_numbers(operation, (left, right)):
+        return None
+    if Kind.DOUBLE in (left.kind, right.kind):
+        return of_double(of_doubles(number(left), number(right)), (left, right))
+    return _checked(operation, (left, right), of_scaled(*of_pairs(*_scaled(left), *_scaled(right))))
+
+
+def _add_pairs(left: int, left_scale: int, right: int, right_scale: int) -> tuple[int, int]:
+    scale = max(left_scale, right_scale)
+    return left * 10 ** (scale - left_scale) + right * 10 ** (scale - right_scale), scale
+
+
+def _subtract_pairs(left: int, left_scale: int, right: int, right_scale: int) -> tuple[int, int]:
+    return _add_pairs(left, left_scale, -right, right_scale)
+
+
+def _multiply_pairs(left: int, left_scale: int, right: int, right_scale: int) -> tuple[int, int]:
+    return left * right, left_scale + right_scale
+
+
+@function("left + right", "The sum.", name="+", aliases=["ADD"])
+def add(left: Value, right: Value) -> Result:
+    """The sum."""
+    return _arithmetic("+", left, right, operator.add, _add_pairs)
+
+
+@function("left - right", "The difference.", name="-", aliases=["SUBTRACT", "SUBTRACTION"])
+def subtract(left: Value, right: Value) -> Result:
+    """The difference."""
+    return _arithmetic("-", left, right, operator.sub, _subtract_pairs)
+
+
+@function("left * right", "The product.", name="*", aliases=["MULTIPLY"])
+def multiply(left: Value, right: Value) -> Result:
+    """The product."""
+    return _arithmetic("*", left, right, operator.mul, _multiply_pairs)
+
+
+@function(
+    "left / right",
+    "The quotient: of two integers without its fraction; no value if `right` is 0.",
+    name="/",
+    aliases=["DIVISION"],
+)
+def divide(left: Value, right: Value) -> Result:
+    """The quotient, of integers cut towards zero."""
+    if left.kind is not Kind.INTEGER or right.kind is not Kind.INTEGER:
+        return divide_exactly(left, right, operation="/")
+    (dividend, _), (divisor, _) = _scaled(left), _scaled(right)
+    if divisor == 0:
+        return None
+    size = abs(dividend) // abs(divisor)
+    quotient = size if (dividend < 0) == (divisor < 0) else -size
+    return _checked("/", (left, right), of_scaled(quotient, 0))
+
+
+def divide_exactly(left: Value, right: Value, operation: str = "DIVIDE") -> Result:
+    """The quotient with its fraction, to 18 significant digits if no operand is a double."""
+    if not are_numbers(operation, (left, right)) or number(right) == 0:
+        return None
+    if Kind.DOUBLE in (left.kind, right.kind):
+        return of_double(number(left) / number(right), (left, right))
+    return _checked(operation, (left, right), of_quotient(fraction(left), fraction(right)))
+
+
+@function("DIVIDE(left, right)", "The quotient with its fraction, of integers too: `DIVIDE(7, 2)` is 3.5.")
+def _divide(left: Value, right: Value) -> Result:
+    return divide_exactly(left, right)
+
+
+@function("REM(left, right)", "What is left of division, with the sign of `left`.", aliases=["MOD"])
+def remainder(left: Value, right: Value) -> Result:
+    """The remainder of division cut towards zero."""
+    if not are_numbers("REM", (left, right)) or number(right) == 0:
+        return None
+    if Kind.DOUBLE in (left.kind, right.kind):
+        infinite = math.isinf(number(left))
+        return None if infinite else of_double(math.fmod(number(left), number(right)), (left, right))
+    (dividend, left_scale), (divisor, right_scale) = _scaled(left), _scaled(right)
+    scale = max(left_scale, right_scale)
+    dividend, divisor = dividend * 10 ** (scale - left_scale), divisor * 10 ** (scale - right_scale)
+    size = abs(dividend) % abs(divisor)
+    return _checked("REM", (left, right), of_scaled(-size if dividend < 0 else size, scale))
+
+
+@function("-number", "The number with the other sign.", name="NEG", aliases=["NEGATE", "INVERTSIGN"])
+def negate(operand: Value) -> Result:
+    """The number with the other sign."""
+    return subtract(Value(Kind.INTEGER, 0), operand)
+
+
+@function("ABS(number)", "The number without its sign.")
+def absolute(operand: Value) -> Result:
+    """The number without its sign."""
+    if not are_numbers("ABS", (operand,)):
+        return None
+    if operand.kind is Kind.DOUBLE:
+        return values.double(abs(number(operand)))
+    mantissa, scale = _scaled(operand)
+    return _checked("ABS", (operand,), of_scaled(abs(mantissa), scale))
+
+
+# ---- rounding
+
+
+def _round_with(operation: str, operand: Value, rounding: Callable[[Fraction], int]) -> Result:
+    """The whole number that `rounding` finds, of the operand's own kind."""
+    if not are_numbers(operation, (operand,)):
+        return None
+    if operand.kind is Kind.INTEGER or math.isinf(number(operand)):
+        return operand
+    whole = rounding(fraction(operand))
+    return values.double(float(whole)) if operand.kind is Kind.DOUBLE else values.integer(whole)
+
+
+@function("ROUND(number)", "The nearest whole number; of two, the greater.")
+def round_half_up(operand: Value) -> Result:
+    """The nearest whole number, halves towards positive infinity as in XPath and Nemo."""
+    return _round_with("ROUND", operand, lambda exact: math.floor(exact + Fraction(1, 2)))
+
+
+@function("CEIL(number)", "The least whole number that is not less.")
+def ceiling(operand: Value) -> Result:
+    """The least whole number that is not less."""
+    return _round_with("CEIL", operand, math.ceil)
+
+
+@function("FLOOR(number)", "The greatest whole number that is not greater.")
+def floor(operand: Value) -> Result:
+    """The greatest whole number that is not greater."""
+    return _round_with("FLOOR", operand, math.floor)
+
+
+# ---- powers, roots, logarithms, angles
+
+
+@function(
+    "POW(base, exponent)",
+    "The power; exact if the exponent is an integer from 0 up, no value for an integer to a negative one.",
+)
+def power(base: Value, exponent: Value) -> Result:
+    """The power, a double unless base and exponent allow an exact one."""
+    operands = (base, exponent)
+    if not are_numbers("POW", operands):
+        return None
+    if base.kind is not Kind.DOUBLE and exponent.kind is Kind.INTEGER:
+        mantissa, scale = _scaled(base)
+        times, _ = _scaled(exponent)
+        if times >= 0:
+            return _checked("POW", operands, _exact_power(mantissa, scale, times))
+        if base.kind is Kind.INTEGER:
+            return None
+    return of_double_function(math.pow, operands)
+
+
+def _exact_power(mantissa: int, scale: int, times: int) -> Result:
+    """The power of mantissa / 10**scale; None if it leaves 64 bits, which is known before it is computed."""
+    if scale == 0 and abs(mantissa) <= 1:
+        return of_scaled(mantissa ** (times % 2) if mantissa < 0 else mantissa ** min(times, 1), 0)
+    return of_scaled(mantissa**times, scale * times) if times <= 64 else None
+
+
+def of_double_function(compute: Callable[..., float], operands: Sequence[Value]) -> Result:
+    """The double that a function of Python's mathematics computes, if it computes one."""
+    try:
+        return of_double(compute(*map(number, operands)), operands)
+    except (ValueError, OverflowError, ZeroDivisionError):
+        return None
+
+
+@function("SQRT(number)", "The square root; of an integer without its fraction, as in Nemo.")
+def square_root(operand: Value) -> Result:
+    """The square root, of an integer cut towards zero."""
+    if not are_numbers("SQRT", (operand,)) or number(operand) < 0:
+        return None
+    if operand.kind is Kind.INTEGER:
+        return Value(Kind.INTEGER, math.isqrt(_scaled(operand)[0]))
+    return of_double_function(math.sqrt, (operand,))
+
+
+@function("LOG(number, base)", "The logarithm; of two integers without its fraction, as in Nemo.")
+def logarithm(operand: Value, base: Value) -> Result:
+    """The logarithm to the base, of integers the largest exponent whose power is not greater."""
+    if not are_numbers("LOG", (operand, base)) or number(operand) <= 0 or number(base) <= 0:
+        return None
+    if operand.kind is not Kind.INTEGER or base.kind is not Kind.INTEGER:
+        return of_double_function(math.log, (operand, base))
+    (rest, _), (divisor, _) = _scaled(operand), _scaled(base)
+    if divisor == 1:
+        return None
+    exponent = 0
+    while rest >= divisor:
+        rest, exponent = rest // divisor, exponent + 1
+    return Value(Kind.INTEGER, exponent)
+
+
+def _define_double_function(name: str, summary: str, compute: Callable[[float], float]) -> None:
+    def implementation(operand: Value) -> Result:
+        return of_double_function(compute, (operand,)) if are_numbers(name, (operand,)) else None
+
+    function(f"{name}(number)", summary)(implementation)
+
+
+_define_double_function("SIN", "The sine, a double.", math.sin)
+_define_double_function("COS", "The cosine, a double.", math.cos)
+_define_double_function("TAN", "The tangent, a double.", math.tan)
+
+
+# ---- many operands
+
+
+def total(operation: str, operands: Sequence[Value]) -> Result:
+    """The sum, the same in whatever order the operands stand; None of none."""
+    if not operands or not are_numbers(operation, operands):
+        return None
+    if any(operand.kind is Kind.DOUBLE for operand in operands):
+        return of_double_function(lambda *numbers: math.fsum(numbers), operands)
+    scale = max(_scaled(operand)[1] for operand in operands)
+    mantissa = sum(_scaled(operand)[0] * 10 ** (scale - _scaled(operand)[1]) for operand in operands)
+    return _checked(operation, operands, of_scaled(mantissa, scale))
+
+
+@function("SUM(number, …)", "The sum of all; no value of none.")
+def add_all(*operands: Value) -> Result:
+    """The sum of all."""
+    return total("SUM", operands)
+
+
+@function("PRODUCT(number, …)", "The product of all; no value of none.")
+def multiply_all(*operands: Value) -> Result:
+    """The product of all, from left to right."""
+    if not operands or not are_numbers("PRODUCT", operands):
+        return None
+    if any(operand.kind is Kind.DOUBLE for operand in operands):
+        return of_double(math.prod(map(number, operands)), operands)
+    mantissa = math.prod(_scaled(operand)[0] for operand in operands)
+    scale = sum(_scaled(operand)[1] for operand in operands)
+    return _checked("PRODUCT", operands, of_scaled(mantissa, scale))
+
+
+@function("LUKA(number, …)", "The Łukasiewicz t-norm: the sum less the count, plus 1, but at least 0.")
+def lukasiewicz(*operands: Value) -> Result:
+    """The Łukasiewicz t-norm of all; no value of none."""
+    amount = total("LUKA", operands)
+    norm = None if amount is None else subtract(amount, Value(Kind.INTEGER, len(operands) - 1))
+    if norm is None or number(norm) >= 0:
+        return norm
+    return values.double(0.0) if norm.kind is Kind.DOUBLE else Value(Kind.INTEGER, 0)
+
+
+# ---- bits
+
+
+def _bits(operands: Sequence[Value]) -> list[int] | None:
+    """The operands as integers; None if one is none, or if there are none."""
+    if not operands or any(operand.kind is not Kind.INTEGER for operand in operands):
+        return None
+    return [_scaled(operand)[0] for operand in operands]
+
+
+def _define_bit_function(name: str, word: str, combine: Callable[[int, int], int]) -> None:
+    def implementation(*operands: Value) -> Result:
+        bits = _bits(operands)
+        if bits is None:
+            return None
+        result = bits[0]
+        for operand in bits[1:]:
+            result = combine(result, operand)
+        return Value(Kind.INTEGER, result)
+
+    function(f"{name}(integer, …)", f"The bitwise {word} of all, in 64 bits.")(implementation)
+
+
+_define_bit_function("BITAND", "and", operator.and_)
+_define_bit_function("BITOR", "or", operator.or_)
+_define_bit_function("BITXOR", "exclusive or", operator.xor)
+
+
+def _define_shift(name: str, summary: str, shift: Callable[[int, int], int]) -> None:
+    def implementation(operand: Value, count: Value) -> Result:
+        bits = _bits((operand, count))
+        if bits is None or not 0 <= bits[1] < 64:
+            return None
+        word = shift(*bits) % _WORD
+        return Value(Kind.INTEGER, word - _WORD if word > _MOST else word)
+
+    function(f"{name}(integer, count)", f"{summary}; no value unless 0 <= count < 64.")(implementation)
+
+
+_define_shift("BITSHL", "The 64 bits moved left, zeros from the right", operator.lshift)
+_define_shift("BITSHR", "The 64 bits moved right, the sign from the left", operator.rshift)
+_define_shift(
+    "BITSHRU", "The 64 bits moved right, zeros from the left", lambda bits, count: bits % _WORD >> count
+)

@@ -1,0 +1,260 @@
+"""Functions of text.
+
+Text is a string, with or without a language. Names, IRIs and numbers are not text, as in Nemo and SPARQL:
+`STR` makes text of them. A function of two texts takes a language in the second only if the first has the
+same. A part of a text keeps the language of the whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from urllib.parse import quote, unquote_to_bytes
+
+from tidelog.logic import values
+from tidelog.logic.functions.function import Result, function
+from tidelog.logic.values import Kind, Value
+
+_TEXT = frozenset({Kind.STRING, Kind.LANGUAGE_STRING})
+_FLAGS = {"i": re.IGNORECASE, "m": re.MULTILINE, "s": re.DOTALL, "x": re.VERBOSE, "q": re.NOFLAG}
+_GROUP_REFERENCE = re.compile(r"\\([\\$])|\$([0-9])|\\|\$", re.ASCII)
+
+
+def text_of(value: Value) -> str | None:
+    """The text of a string, with or without a language; None of all else."""
+    return str(value.content) if value.kind in _TEXT else None
+
+
+def _like(text: str, whole: Value) -> Value:
+    """The text in the language of the whole."""
+    return Value(whole.kind, text, whole.extra)
+
+
+def _texts(first: Value, second: Value) -> tuple[str, str] | None:
+    """Both texts, if the second has no language or that of the first."""
+    if first.kind not in _TEXT or second.kind not in _TEXT:
+        return None
+    if second.kind is Kind.LANGUAGE_STRING and second.extra != first.extra:
+        return None
+    return str(first.content), str(second.content)
+
+
+# ---- one text
+
+
+@function("STRLEN(text)", "The number of characters.")
+def length(whole: Value) -> Result:
+    """The number of characters."""
+    text = text_of(whole)
+    return None if text is None else values.integer(len(text))
+
+
+def _define_change(name: str, summary: str, change: Callable[[str], str], *aliases: str) -> None:
+    def implementation(whole: Value) -> Result:
+        text = text_of(whole)
+        return None if text is None else _like(change(text), whole)
+
+    function(f"{name}(text)", summary, aliases=aliases)(implementation)
+
+
+_define_change("UCASE", "The text in upper case.", str.upper)
+_define_change("LCASE", "The text in lower case.", str.lower)
+_define_change("STRREV", "The text from its end to its start.", lambda text: text[::-1], "STRREVERSE")
+
+
+@function(
+    "URIENCODE(text)",
+    "The text with all but letters, digits and `-_.~` percent-encoded.",
+    aliases=["ENCODE_FOR_URI"],
+)
+def encode_for_uri(whole: Value) -> Result:
+    """The text, percent-encoded."""
+    text = text_of(whole)
+    return None if text is None else values.string(quote(text, safe="", errors="replace"))
+
+
+@function("URIDECODE(text)", "The text with percent-encoding undone; no value if that is not UTF-8.")
+def decode_uri(whole: Value) -> Result:
+    """The text, percent-decoded."""
+    text = text_of(whole)
+    if text is None:
+        return None
+    try:
+        return values.string(unquote_to_bytes(text).decode())
+    except UnicodeDecodeError:
+        return None
+
+
+def _define_hash(name: str) -> None:
+    def implementation(whole: Value) -> Result:
+        text = text_of(whole)
+        if text is None:
+            return None
+        digest = hashlib.new(name.lower(), text.encode(errors="replace"), usedforsecurity=False)
+        return values.string(digest.hexdigest())
+
+    function(f"{name}(text)", f"The {name} digest of the text in UTF-8, in hexadecimal.")(implementation)
+
+
+for _name in ("MD5", "SHA1", "SHA256", "SHA384", "SHA512"):
+    _define_hash(_name)
+
+
+# ---- parts
+
+
+@function("SUBSTR(text, start[, length])", "The part that starts at a position, counted from 1.")
+def substring(whole: Value, start: Value, count: Value | None = None) -> Result:
+    """The characters whose position p has start <= p < start + count, to the end without a count."""
+    text = text_of(whole)
+    if text is None or start.kind is not Kind.INTEGER or (count and count.kind is not Kind.INTEGER):
+        return None
+    first = int(start.content) - 1
+    end = len(text) if count is None else first + int(count.content)
+    return _like(text[max(first, 0) : max(end, 0)], whole)
+
+
+@function("STRBEFORE(text, part)", 'What stands before the first such part; "" if there is none.')
+def before(whole: Value, part: Value) -> Result:
+    """What stands before the first such part."""
+    texts = _texts(whole, part)
+    if texts is None:
+        return None
+    head, found, _ = _partition(*texts)
+    return _like(head, whole) if found else values.string("")
+
+
+@function("STRAFTER(text, part)", 'What stands after the first such part; "" if there is none.')
+def after(whole: Value, part: Value) -> Result:
+    """What stands after the first such part."""
+    texts = _texts(whole, part)
+    if texts is None:
+        return None
+    _, found, tail = _partition(*texts)
+    return _like(tail, whole) if found else values.string("")
+
+
+def _partition(text: str, part: str) -> tuple[str, bool, str]:
+    """What stands before the part, whether it is there, and what stands after."""
+    place = text.find(part)
+    return (text[:place], True, text[place + len(part) :]) if place >= 0 else ("", False, "")
+
+
+@function("CONCAT(text, …)", "The texts, one after the other; in a language if all are in that one.")
+def concatenate(*parts: Value) -> Result:
+    """The texts, one after the other."""
+    if any(part.kind not in _TEXT for part in parts):
+        return None
+    joined = "".join(str(part.content) for part in parts)
+    languages = {part.extra for part in parts}
+    return _like(joined, parts[0]) if len(languages) == 1 else values.string(joined)
+
+
+# ---- two texts
+
+
+def _define_test(name: str, summary: str, holds: Callable[[str, str], bool]) -> None:
+    def implementation(whole: Value, part: Value) -> Result:
+        texts = _texts(whole, part)
+        return None if texts is None else values.boolean(holds(*texts))
+
+    function(f"{name}(text, part)", summary, boolean=True)(implementation)
+
+
+_define_test("STRSTARTS", "Whether the text starts with the part.", str.startswith)
+_define_test("STRENDS", "Whether the text ends with the part.", str.endswith)
+_define_test("CONTAINS", "Whether the part stands in the text.", str.__contains__)
+
+
+@function("COMPARE(left, right)", "-1, 0 or 1 as left stands before, at or after right by code points.")
+def compare_texts(left: Value, right: Value) -> Result:
+    """-1, 0 or 1 by code points, languages aside."""
+    first, second = text_of(left), text_of(right)
+    if first is None or second is None:
+        return None
+    return values.integer(int(first > second) - int(first < second))
+
+
+@function("LEVENSHTEIN(left, right)", "How many characters must be put in, left out or changed.")
+def edit_distance(left: Value, right: Value) -> Result:
+    """The least number of edits that make one text of the other, languages aside."""
+    first, second = text_of(left), text_of(right)
+    if first is None or second is None:
+        return None
+    distances = list(range(len(second) + 1))
+    for row, character in enumerate(first, 1):
+        diagonal, distances[0] = distances[0], row
+        for column, other in enumerate(second, 1):
+            changed = diagonal + (character != other)
+            diagonal = distances[column]
+            distances[column] = min(changed, diagonal + 1, distances[column - 1] + 1)
+    return values.integer(distances[-1])
+
+
+# ---- regular expressions
+
+
+@lru_cache(maxsize=1024)
+def compiled(pattern: str, flags: str) -> re.Pattern[str] | None:
+    """The pattern with XPath's flags `imsxq`; None if it or a flag is not one."""
+    if not set(flags) <= set(_FLAGS):
+        return None
+    options = re.NOFLAG
+    for flag in flags:
+        options |= _FLAGS[flag]
+    try:
+        # With `q` the pattern is text, not an expression, so that white space in it counts.
+        return re.compile(re.escape(pattern) if "q" in flags else pattern, options)
+    except (re.error, OverflowError, RecursionError):
+        return None
+
+
+def _compiled(pattern: Value, flags: Value | None) -> re.Pattern[str] | None:
+    source, options = text_of(pattern), "" if flags is None else text_of(flags)
+    return None if source is None or options is None else compiled(source, options)
+
+
+@function(
+    "REGEX(text, pattern[, flags])",
+    "Whether the pattern is found in the text, in Python's syntax, flags `i m s x q`.",
+    boolean=True,
+)
+def matches(whole: Value, pattern: Value, flags: Value | None = None) -> Result:
+    """Whether the pattern is found in the text; no value for what is no pattern."""
+    text, expression = text_of(whole), _compiled(pattern, flags)
+    if text is None or expression is None:
+        return None
+    return values.boolean(expression.search(text) is not None)
+
+
+@function(
+    "REPLACE(text, pattern, replacement[, flags])",
+    "The text with every match replaced; `$1` to `$9` are the groups, `$0` the match.",
+)
+def replace(whole: Value, pattern: Value, replacement: Value, flags: Value | None = None) -> Result:
+    """The text with every match replaced; no value for what is no pattern, or if it matches nothing."""
+    text, new, expression = text_of(whole), text_of(replacement), _compiled(pattern, flags)
+    if text is None or new is None or expression is None or expression.search("") is not None:
+        return None
+    literally = flags is not None and "q" in str(flags.content)
+    template = new.replace("\\", "\\\\") if literally else _template(new, expression.groups)
+    return None if template is None else _like(expression.sub(template, text), whole)
+
+
+def _template(replacement: str, groups: int) -> str | None:
+    r"""Python's form of a replacement in which `$1` is a group, `\$` and `\\` are themselves."""
+    written = []
+    end = 0
+    for found in _GROUP_REFERENCE.finditer(replacement):
+        written.append(replacement[end : found.start()])
+        end = found.end()
+        if found[1] is not None:
+            written.append("\\\\" if found[1] == "\\" else "$")
+        elif found[2] is not None:
+            # A group that the pattern does not have is empty.
+            written.append(f"\\g<{found[2]}>" if int(found[2]) <= groups else "")
+        else:
+            return None
+    return "".join([*written, replacement[end:]])
