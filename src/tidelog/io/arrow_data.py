@@ -1,0 +1,183 @@
+"""Arrow data as columns: of Parquet and Arrow files, and of anything in Python that offers Arrow's interface.
+
+A row with a missing value or NaN is at fault, since neither is a value. Numbers become doubles and decimals
+where those are declared; else a column of another type than the declared one is an error, not a conversion.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.errors import DataError, Diagnostic
+from tidelog.io.columns import Array, Batch, Column, column_of_texts, column_of_values, read_values
+from tidelog.io.faults import BadRow, Faults, counted
+from tidelog.logic.values import ColumnType
+
+_INT32_OFFSETS = 2**31 - 1
+_ACCEPTED = {
+    ColumnType.DOUBLE: {ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.DOUBLE},
+    ColumnType.DECIMAL: {ColumnType.INTEGER, ColumnType.DECIMAL},
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The columns of Arrow data that are wanted, in the predicate's order; messages call the data `shown`."""
+
+    places: tuple[int, ...]
+    types: tuple[ColumnType, ...]
+    names: tuple[str, ...]
+    shown: str
+
+
+def wanted_columns(
+    schema: Any, types: tuple[ColumnType, ...] | None, names: tuple[str | None, ...], shown: str
+) -> Wanted:
+    """The columns of the predicate's names if the data has them all, else its columns in order."""
+    found = tuple(schema.names)
+    if types is None:
+        return Wanted(tuple(range(len(found))), (ColumnType.ANY,) * len(found), found, shown)
+    if names and len(names) == len(types) and all(name in found for name in names):
+        return Wanted(tuple(found.index(name) for name in names), types, tuple(map(str, names)), shown)
+    if len(found) != len(types):
+        message = f"the data has {counted(len(found), 'column')} instead of {len(types)}"
+        help_line = "its columns are " + ", ".join(f"`{name}`" for name in found)
+        raise DataError(Diagnostic("E503", message, place=shown, help=help_line))
+    places = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)
+    return Wanted(places, tuple(types[i] for i in places), tuple(found[i] for i in places), shown)
+
+
+def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> Iterator[Batch]:
+    """The wanted columns of record batches or tables that follow each other."""
+    first_row = 1
+    for table in tables:
+        arrays = [_plain_array(table.column(index)) for index in wanted.places]
+        rows = np.arange(first_row, first_row + table.num_rows)
+        batch = _read_rows(arrays, rows, wanted, faults)
+        first_row += table.num_rows
+        if batch.rows and not faults.failed:
+            yield batch
+
+
+def _read_rows(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults) -> Batch:
+    """The batch of the rows that can be read; `rows` are their numbers in the data."""
+    bad: dict[int, tuple[int, str]] = {}
+    for place, array in enumerate(arrays):
+        for index in _missing(array):
+            bad.setdefault(index, (place, "the value is missing"))
+    if bad:
+        return _without(bad, arrays, rows, wanted, faults)
+    columns: list[Column] = []
+    for place, (array, column_type) in enumerate(zip(arrays, wanted.types, strict=True)):
+        column, reasons = _column(array, column_type, wanted, place)
+        columns.append(column)
+        for index, reason in reasons.items():
+            bad.setdefault(index, (place, reason))
+    return _without(bad, arrays, rows, wanted, faults) if bad else Batch(tuple(columns), len(rows))
+
+
+def _without(
+    bad: dict[int, tuple[int, str]], arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults
+) -> Batch:
+    """The batch without the bad rows, which are given to `faults`."""
+    for index, (place, reason) in sorted(bad.items()):
+        where = f"{wanted.shown}:{rows[index]}:{wanted.places[place] + 1}"
+        fault = Diagnostic("E504", f"{reason} (column `{wanted.names[place]}`)", place=where)
+        faults.add(BadRow(fault, json.dumps([array[index].as_py() for array in arrays], default=str)))
+    keep = np.ones(len(rows), bool)
+    keep[list(bad)] = False
+    return _read_rows([array.filter(pa.array(keep)) for array in arrays], rows[keep], wanted, faults)
+
+
+def _missing(array: Array) -> list[int]:
+    """The places of the values that are missing or NaN."""
+    if array.null_count == 0 and not pa.types.is_floating(array.type):
+        return []
+    places: list[int] = pc.indices_nonzero(pc.is_null(array, nan_is_null=True)).to_pylist()
+    return places
+
+
+def _plain_array(values: Array) -> Array:
+    """The values as one array without dictionary, run lengths, views or extension."""
+    array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    if isinstance(array, pa.ChunkedArray):  # more text than one array holds
+        return array
+    if isinstance(array.type, pa.BaseExtensionType):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    if pa.types.is_run_end_encoded(array.type):
+        array = pc.run_end_decode(array)
+    if pa.types.is_string_view(array.type) or (
+        pa.types.is_large_string(array.type) and array.nbytes < _INT32_OFFSETS
+    ):
+        array = array.cast(pa.string())
+    return array
+
+
+def _column(
+    array: Array, column_type: ColumnType, wanted: Wanted, place: int
+) -> tuple[Column, dict[int, str]]:
+    """The array as a column of the type, and by their places the reasons why some texts are not of it."""
+    natural = _natural_column(array)
+    if natural is None:
+        message = f"column `{wanted.names[place]}` is of Arrow's type {array.type}, which has no values here"
+        raise DataError(Diagnostic("E513", message, place=wanted.shown))
+    if column_type in (ColumnType.ANY, natural.type):
+        return natural, {}
+    if natural.type is ColumnType.ANY:
+        return column_with_faults(array, column_type)
+    if column_type is ColumnType.TERM:
+        return natural, {}
+    if natural.type not in _ACCEPTED.get(column_type, ()):
+        message = f"column `{wanted.names[place]}` is of type {natural.type.value}, not {column_type.value}"
+        raise DataError(Diagnostic("E504", message, place=wanted.shown))
+    if column_type is ColumnType.DOUBLE:
+        return Column(column_type, pc.cast(natural.values, pa.float64(), safe=False)), {}
+    return Column(column_type, pc.cast(natural.values, pa.string())), {}
+
+
+def column_with_faults(texts: Array, column_type: ColumnType) -> tuple[Column, dict[int, str]]:
+    """The texts as a column of the type, and by their places the reasons why some are not of it."""
+    column = column_of_texts(texts, column_type)
+    if column is not None:
+        return column, {}
+    values, reasons = read_values(texts.to_pylist(), column_type)
+    return column_of_values(values), reasons
+
+
+def _natural_column(array: Array) -> Column | None:
+    """The array as a column of the type that Arrow's type means; None if it means none."""
+    kind = array.type
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return Column(ColumnType.ANY, array, parse_numbers=False)
+    if pa.types.is_uint64(kind):
+        return _unsigned_column(array)
+    if pa.types.is_integer(kind):
+        return Column(ColumnType.INTEGER, array.cast(pa.int64()))
+    if pa.types.is_floating(kind):
+        return Column(ColumnType.DOUBLE, pc.add(array.cast(pa.float64()), 0.0))
+    if pa.types.is_boolean(kind):
+        return Column(ColumnType.BOOLEAN, array)
+    if pa.types.is_date(kind):
+        return Column(ColumnType.DATE, array.cast(pa.date32()))
+    if pa.types.is_timestamp(kind):
+        # The moment stays; the name of a zone other than UTC is lost.
+        return Column(ColumnType.DATETIME, array.cast(pa.timestamp("us", kind.tz and "UTC")))
+    if pa.types.is_decimal(kind):
+        return Column(ColumnType.DECIMAL, array if pa.types.is_decimal128(kind) else array.cast(pa.string()))
+    return None
+
+
+def _unsigned_column(array: Array) -> Column:
+    try:
+        return Column(ColumnType.INTEGER, array.cast(pa.int64()))
+    except pa.ArrowInvalid:  # a number beyond 63 bits, kept as its digits
+        return Column(ColumnType.DECIMAL, array.cast(pa.string()))

@@ -1,0 +1,110 @@
+"""Delimited text that Arrow refuses, read row by row: exact places of faults, and values of any size."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from tidelog.errors import Diagnostic
+from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
+from tidelog.io.faults import BadRow, Faults, counted
+from tidelog.io.records import Record, records
+from tidelog.io.source import DataFile
+from tidelog.logic.values import ColumnType
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The columns of a file, and which of them are wanted, in the order of the predicate's columns."""
+
+    types: tuple[ColumnType, ...]
+    wanted: tuple[int, ...]
+    names: tuple[str | None, ...] = ()
+
+    @property
+    def wanted_types(self) -> tuple[ColumnType, ...]:
+        """The types of the wanted columns."""
+        return tuple(self.types[index] for index in self.wanted)
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole records of a file, the first on line `line`; if `is_open`, the last lacks its closing quote."""
+
+    text: bytes
+    line: int
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A record of the right width, and the texts of its wanted fields."""
+
+    record: Record
+    texts: tuple[str, ...]
+
+
+def read_block(block: Block, layout: Layout, file: DataFile, faults: Faults) -> Batch:
+    """The rows of the block that can be read; the others are given to `faults`, in order."""
+    rows: list[_Row] = []
+    bad: list[tuple[int, BadRow]] = []
+    for record in records(block.text, file.delimiter.encode(), file.quoting, block.line):
+        fault = _fault(record, layout, file)
+        if fault is None:
+            rows.append(_Row(record, tuple(record.fields[index].decode() for index in layout.wanted)))
+        else:
+            bad.append((record.line, _bad_row(record, fault)))
+    columns, misread = _columns(rows, layout, file)
+    if misread:
+        bad += [
+            (rows[index].record.line, _bad_row(rows[index].record, fault)) for index, fault in misread.items()
+        ]
+        rows = [row for index, row in enumerate(rows) if index not in misread]
+        columns, _ = _columns(rows, layout, file)
+    for _, row in sorted(bad, key=lambda pair: pair[0]):
+        faults.add(row)
+    return Batch(columns, len(rows))
+
+
+def _bad_row(record: Record, fault: Diagnostic) -> BadRow:
+    return BadRow(fault, record.raw.decode("utf-8", "surrogateescape"))
+
+
+def _fault(record: Record, layout: Layout, file: DataFile) -> Diagnostic | None:
+    """What is wrong with the shape of a record, if anything."""
+    width, expected = len(record.fields), len(layout.types)
+    if not record.closed:
+        help_line = "write the quote that closes it, or read the file with quoting = false"
+        message = "the quoted text is not closed before the file ends"
+        return Diagnostic("E511", message, place=file.place(record.line, width), help=help_line)
+    if width != expected:
+        message = f"the row has {counted(width, 'column')} instead of {expected}"
+        return Diagnostic("E503", message, place=file.place(record.line))
+    for index in layout.wanted:
+        try:
+            record.fields[index].decode()
+        except UnicodeDecodeError:
+            return Diagnostic("E505", "the text is not UTF-8", place=file.place(record.line, index + 1))
+    return None
+
+
+def _columns(
+    rows: Sequence[_Row], layout: Layout, file: DataFile
+) -> tuple[tuple[Column, ...], dict[int, Diagnostic]]:
+    """The columns of the rows, or the rows with a text that is not of its column's type."""
+    columns: list[Column] = []
+    bad: dict[int, Diagnostic] = {}
+    for place, column_type in enumerate(layout.wanted_types):
+        texts = [row.texts[place] for row in rows]
+        column = column_of_texts(pa.array(texts, pa.string()), column_type)
+        if column is None:
+            number = layout.wanted[place]
+            values, faults = read_values(texts, column_type, layout.names[number] if layout.names else None)
+            for index, fault in faults.items():
+                where = file.place(rows[index].record.line, number + 1)
+                bad.setdefault(index, Diagnostic("E504", fault, place=where))
+            column = column_of_values(values)
+        columns.append(column)
+    return tuple(columns), bad

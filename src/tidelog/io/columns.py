@@ -1,0 +1,186 @@
+"""Columns and batches: the form in which data enters the engine, Arrow arrays with a declared meaning.
+
+Texts become typed columns here, by compiled kernels where the text is written plainly. What a kernel cannot
+read for certain is left to `logic.terms`, one text at a time: a kernel is never trusted with a doubtful text
+(Arrow reads `0xffffffffffffffff` as -1, and `1e999` as infinity).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.logic import terms
+from tidelog.logic.values import ColumnType, Kind, Value
+
+Array = Any  # pa.Array or pa.ChunkedArray; pyarrow has no type hints
+
+
+@dataclass(frozen=True)
+class Column:
+    """Values of one type, none missing.
+
+    `values` holds utf8 for STRING and IRI (the text itself), ANY (each text is read as the term it looks
+    like) and TERM (terms written exactly); int64 for INTEGER, float64 for DOUBLE (no NaN, no -0.0), bool for
+    BOOLEAN, date32 for DATE, timestamp[us] for DATETIME (time zone UTC or none), decimal128 or utf8 for
+    DECIMAL. Without `parse_numbers` a text of an ANY column may be a name, but never a number.
+    """
+
+    type: ColumnType
+    values: Array
+    parse_numbers: bool = True
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of a relation, column by column; `rows` also counts those of a relation without columns."""
+
+    columns: tuple[Column, ...]
+    rows: int
+
+    def slice(self, rows: int) -> Batch:
+        """The first `rows` rows."""
+        if rows >= self.rows:
+            return self
+        cut = (Column(c.type, c.values.slice(0, rows), c.parse_numbers) for c in self.columns)
+        return Batch(tuple(cut), rows)
+
+
+ARROW_TYPES = {
+    ColumnType.ANY: pa.string(),
+    ColumnType.STRING: pa.string(),
+    ColumnType.IRI: pa.string(),
+    ColumnType.TERM: pa.string(),
+    ColumnType.INTEGER: pa.int64(),
+    ColumnType.DOUBLE: pa.float64(),
+    ColumnType.BOOLEAN: pa.bool_(),
+    ColumnType.DATE: pa.date32(),
+    ColumnType.DATETIME: pa.timestamp("us"),
+    ColumnType.DECIMAL: pa.string(),
+}
+TRUE, FALSE = ("true", "1", "True", "TRUE"), ("false", "0", "False", "FALSE")
+
+_INTEGER = r"^-?[0-9]+$"
+_DECIMAL = r"^-?[0-9]+(\.[0-9]+)?$"
+_DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
+_LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
+_UTC = _LOCAL[:-1] + "Z$"
+_NOT_IRI = r'[\x00-\x20<>"{}|^`\\]|^_:|^$'
+_IRI = r'<[^\x00-\x20<>"{}|^`\\]*>'
+_LITERAL = r'"([^"\\\n\r]|\\[tbnrf"\x27\\])*"(@[a-zA-Z]+(-[a-zA-Z0-9]+)*|\^\^' + _IRI + ")?"
+_NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
+_TERM = f"^({_IRI}|{_LITERAL}|_:{_NAME}|{_NAME}|-?[0-9]+)$"
+
+
+def column_of_texts(texts: Array, column_type: ColumnType) -> Column | None:
+    """The texts as a column of the type, or None if some text is not plainly of that type."""
+    if column_type in (ColumnType.ANY, ColumnType.STRING):
+        return Column(column_type, texts)
+    try:
+        values = _read_plain(texts, column_type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    return None if values is None else Column(column_type, values)
+
+
+def _read_plain(texts: Array, column_type: ColumnType) -> Array | None:
+    match column_type:
+        case ColumnType.INTEGER:
+            return pc.cast(texts, pa.int64()) if _all_match(texts, _INTEGER) else None
+        case ColumnType.DOUBLE:
+            return finite(pc.cast(texts, pa.float64()))
+        case ColumnType.BOOLEAN:
+            return _booleans(texts)
+        case ColumnType.DATE:
+            return pc.cast(texts, pa.date32()) if _all_match(texts, _DATE) else None
+        case ColumnType.DATETIME:
+            return _moments(texts)
+        case ColumnType.IRI:
+            return None if _any_match(texts, _NOT_IRI) else texts
+        case ColumnType.DECIMAL:
+            return texts if _all_match(texts, _DECIMAL) else None
+        case _:
+            return texts if _all_match(texts, _TERM) else None
+
+
+def _all_match(texts: Array, pattern: str) -> bool:
+    return pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is True
+
+
+def _any_match(texts: Array, pattern: str) -> bool:
+    return pc.any(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is True
+
+
+def _booleans(texts: Array) -> Array | None:
+    true = pc.is_in(texts, pa.array(TRUE, texts.type))
+    false = pc.is_in(texts, pa.array(FALSE, texts.type))
+    return true if pc.all(pc.or_(true, false), min_count=0).as_py() else None
+
+
+def _moments(texts: Array) -> Array | None:
+    """Timestamps of texts that all name no time zone, or all UTC; other zones keep their offset elsewhere."""
+    if _all_match(texts, _LOCAL):
+        return pc.cast(texts, pa.timestamp("us"))
+    return pc.cast(texts, pa.timestamp("us", "UTC")) if _all_match(texts, _UTC) else None
+
+
+def finite(values: Array) -> Array | None:
+    """The doubles with -0.0 as 0.0, or None if one of them is infinite or not a number."""
+    if not pc.all(pc.is_finite(values), min_count=0).as_py():
+        return None
+    return pc.add(values, 0.0)
+
+
+def read_values(
+    texts: Sequence[str], column_type: ColumnType, name: str | None = None
+) -> tuple[list[Value], dict[int, str]]:
+    """The values of the texts that are of the type, and by their places the reasons why others are not."""
+    values: list[Value] = []
+    faults: dict[int, str] = {}
+    for index, text in enumerate(texts):
+        try:
+            values.append(terms.read_typed(text, column_type))
+        except ValueError as fault:
+            faults[index] = f"{fault} (column `{name}`)" if name else str(fault)
+    return values, faults
+
+
+def column_of_values(values: Sequence[Value]) -> Column:
+    """The values as a column of the type that holds them all, exact terms if none does."""
+    kinds = {value.kind for value in values}
+    if len(kinds) == 1 and (column := _uniform_column(kinds.pop(), values)) is not None:
+        return column
+    return Column(ColumnType.TERM, pa.array([terms.exact(value) for value in values], pa.string()))
+
+
+def _uniform_column(kind: Kind, values: Sequence[Value]) -> Column | None:
+    """The values, all of one kind, as a column of a type for that kind."""
+    column_type = _TYPE_OF_KIND.get(kind)
+    zones = {value.extra for value in values} if kind is Kind.DATETIME else {None}
+    if column_type is None or not zones <= {None, 0} or len(zones) > 1:
+        return None
+    contents = [value.content for value in values]
+    try:
+        if kind is Kind.DATE:
+            return Column(column_type, pa.array(contents, pa.int32()).cast(pa.date32()))
+        if kind is Kind.DATETIME:
+            zone = None if zones == {None} else "UTC"
+            return Column(column_type, pa.array(contents, pa.int64()).cast(pa.timestamp("us", zone)))
+        return Column(column_type, pa.array(contents, ARROW_TYPES[column_type]))
+    except (pa.ArrowInvalid, OverflowError):  # a date beyond 32 bits of days
+        return None
+
+
+_TYPE_OF_KIND = {
+    Kind.INTEGER: ColumnType.INTEGER,
+    Kind.DOUBLE: ColumnType.DOUBLE,
+    Kind.BOOLEAN: ColumnType.BOOLEAN,
+    Kind.DATE: ColumnType.DATE,
+    Kind.DATETIME: ColumnType.DATETIME,
+    Kind.STRING: ColumnType.STRING,
+    Kind.IRI: ColumnType.IRI,
+}

@@ -1,0 +1,172 @@
+"""CSV, TSV and other delimited text.
+
+A file is read in blocks of whole records. Arrow parses each block; only a block that it refuses is read
+again with care, which finds the exact rows at fault, and the values that Arrow cannot hold. Types are never
+guessed: they are those of the columns, and every text is a value, the empty one too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.csv
+
+from tidelog.errors import DataError, Diagnostic, suggest
+from tidelog.io.careful import Block, Layout, read_block
+from tidelog.io.columns import ARROW_TYPES, FALSE, TRUE, Batch, Column, column_of_texts, finite
+from tidelog.io.faults import Faults
+from tidelog.io.records import Record, count_lines, ends_open, first_record
+from tidelog.io.source import DataFile, Header
+from tidelog.logic.values import ColumnType
+
+BLOCK = 1 << 22
+LARGEST_BLOCK = 1 << 29
+_MARK = b"\xef\xbb\xbf"  # the byte order mark that some programs put before UTF-8
+_DIRECT = frozenset({ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.BOOLEAN, ColumnType.DATE})
+
+
+def read_delimited(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
+    """The rows of a delimited file, block by block."""
+    layout: Layout | None = None
+    for block in _blocks(file, BLOCK * threads):
+        if layout is None:
+            layout, rest = _layout(file, block)
+        else:
+            rest = block
+        batch = _parse(rest, layout, file, threads) or read_block(rest, layout, file, faults)
+        if batch.rows and not faults.failed:
+            yield batch
+
+
+def _blocks(file: DataFile, size: int) -> Iterator[Block]:
+    """The file in blocks of about `size` bytes that end where a record ends."""
+    line = 1
+    with file.open() as stream:
+        while (block := _whole_records(stream, file, size, line)).text:
+            yield block
+            line += count_lines(block.text)
+
+
+def _whole_records(stream: IO[bytes], file: DataFile, size: int, line: int) -> Block:
+    text = stream.read(size)
+    if line == 1:
+        text = text.removeprefix(_MARK)
+    text += stream.readline()
+    while is_open := file.quoting and ends_open(text, file.delimiter.encode()):
+        more = stream.read(max(size, len(text))) if len(text) < LARGEST_BLOCK else b""
+        if not more:
+            break
+        text += more + stream.readline()
+    return Block(text, line, is_open)
+
+
+def _layout(file: DataFile, block: Block) -> tuple[Layout, Block]:
+    """What the first record tells of the columns, and the block without it if it is a header."""
+    found = first_record(block.text, file.delimiter.encode(), file.quoting)
+    if found is None:
+        return Layout(file.types or (), ()), block
+    record, end = found
+    types = file.types if file.types is not None else (ColumnType.ANY,) * len(record.fields)
+    wanted = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)
+    header = tuple(field.decode("utf-8", "replace") for field in record.fields)
+    if not _is_header(file, header, len(types)):
+        names = file.names if len(file.names) == len(types) else ()
+        return Layout(types, wanted, names), block
+    rest = Block(block.text[end:], block.line + count_lines(block.text[:end]), block.is_open)
+    if file.header is Header.IGNORED or not file.names or None in file.names:
+        return Layout(types, wanted, header if len(header) == len(types) else ()), rest
+    return _layout_by_name(file, record, header), rest
+
+
+def _is_header(file: DataFile, fields: tuple[str, ...], width: int) -> bool:
+    if file.header is not Header.DETECTED:
+        return file.header is not Header.NONE
+    numbered = tuple(f"c{number}" for number in range(1, width + 1))
+    names = {name or number for name, number in zip(file.names, numbered, strict=False)}
+    return fields == numbered or (bool(names) and names <= set(fields))
+
+
+def _layout_by_name(file: DataFile, record: Record, header: tuple[str, ...]) -> Layout:
+    """The columns as the header orders them; those that the predicate does not name are passed over."""
+    assert file.types is not None
+    types = [ColumnType.SKIP] * len(header)
+    wanted: list[int] = []
+    for name, column_type in zip(file.names, file.types, strict=True):
+        if name not in header:
+            message = f"the header has no column `{name}`"
+            near = suggest(name or "", header)
+            help_line = near or "it has " + ", ".join(f"`{column}`" for column in header)
+            raise DataError(Diagnostic("E512", message, place=file.place(record.line), help=help_line))
+        wanted.append(header.index(name))
+        types[wanted[-1]] = column_type
+    return Layout(tuple(types), tuple(wanted), header)
+
+
+def _parse(block: Block, layout: Layout, file: DataFile, threads: int) -> Batch | None:
+    """The block as Arrow reads it, or None if it holds anything that Arrow refuses or may misread."""
+    if block.is_open or not block.text:
+        return None
+    has_integers = ColumnType.INTEGER in layout.wanted_types
+    integers = pa.string() if has_integers and _may_be_hexadecimal(block.text) else pa.int64()
+    names = [str(index) for index in range(len(layout.types))]
+    arrow_types = {
+        names[index]: integers if column_type is ColumnType.INTEGER else _parsed_type(column_type)
+        for index, column_type in zip(layout.wanted, layout.wanted_types, strict=True)
+    }
+    try:
+        table = pyarrow.csv.read_csv(
+            pa.BufferReader(block.text),
+            _read_options(block, names, threads),
+            _parse_options(block, file),
+            _convert_options(arrow_types),
+        )
+    except pa.ArrowInvalid:
+        return None
+    columns = [_column(*pair) for pair in zip(table.columns, layout.wanted_types, strict=True)]
+    found = tuple(column for column in columns if column is not None)
+    return Batch(found, table.num_rows) if len(found) == len(columns) else None
+
+
+def _may_be_hexadecimal(text: bytes) -> bool:
+    """Whether `0x` may occur: Arrow would read 16 hexadecimal digits as a negative number."""
+    return (b"x" in text and b"0x" in text) or (b"X" in text and b"0X" in text)
+
+
+def _parsed_type(column_type: ColumnType) -> Any:
+    return ARROW_TYPES[column_type] if column_type in _DIRECT else pa.string()
+
+
+def _read_options(block: Block, names: list[str], threads: int) -> Any:
+    size = len(block.text) // threads + 1
+    return pyarrow.csv.ReadOptions(use_threads=threads > 1, block_size=size, column_names=names)
+
+
+def _parse_options(block: Block, file: DataFile) -> Any:
+    quoting = file.quoting and b'"' in block.text
+    return pyarrow.csv.ParseOptions(
+        delimiter=file.delimiter, quote_char='"' if quoting else False, newlines_in_values=quoting
+    )
+
+
+def _convert_options(arrow_types: dict[str, Any]) -> Any:
+    return pyarrow.csv.ConvertOptions(
+        column_types=arrow_types,
+        include_columns=list(arrow_types),
+        null_values=[],
+        strings_can_be_null=False,
+        true_values=list(TRUE),
+        false_values=list(FALSE),
+    )
+
+
+def _column(values: Any, column_type: ColumnType) -> Column | None:
+    """The parsed values as a column, or None if some of them need care."""
+    array = values.chunk(0) if values.num_chunks == 1 else values
+    if column_type is ColumnType.DOUBLE:
+        doubles = finite(array)
+        return None if doubles is None else Column(column_type, doubles)
+    if array.type == pa.string():
+        return column_of_texts(array, column_type)
+    return Column(column_type, array)

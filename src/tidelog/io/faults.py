@@ -1,0 +1,109 @@
+"""Rows that cannot be read, and what becomes of them. `Faults` changes as files are read.
+
+Invariant: every row of a file is either in a batch or was given to `Faults.add`, once.
+"""
+
+from __future__ import annotations
+
+import csv
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import TextIO
+
+from tidelog.errors import DataError, Diagnostic
+
+MOST_REPORTED = 20
+
+
+class OnError(Enum):
+    """What to do about a row that cannot be read."""
+
+    FAIL = "fail"  # stop, and report the first rows of the file that cannot be read
+    SKIP = "skip"  # leave the row out, and count it
+    COLLECT = "collect"  # as skip, and write the row to a file, with the reason
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row as it stands in the file, where it stands, and why it cannot be read."""
+
+    diagnostic: Diagnostic
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadReport:
+    """How many rows were read, how many were left out, and where those are kept."""
+
+    rows: int
+    skipped: int
+    rejects: Path | None = None
+
+
+@dataclass
+class Faults:
+    """Collects the rows that cannot be read, over all the files of one run.
+
+    With `OnError.COLLECT` the file `rejects` is a CSV of the columns `place`, `code`, `reason` and `row`, the
+    last as it stands in the data; it is made when the first row is rejected. Close it at the end.
+    """
+
+    on_error: OnError = OnError.FAIL
+    rejects: Path = Path("rejects.csv")
+    rows: int = 0
+    skipped: int = 0
+    _found: list[Diagnostic] = field(default_factory=list)
+    _file: TextIO | None = None
+
+    def add(self, row: BadRow) -> None:
+        """Note a row that cannot be read; raises when enough of them are known to report."""
+        if self.on_error is OnError.FAIL:
+            self._found.append(row.diagnostic)
+            if len(self._found) >= MOST_REPORTED:
+                self.check()
+            return
+        self.skipped += 1
+        if self.on_error is OnError.COLLECT:
+            self._write(row)
+
+    def check(self) -> None:
+        """Nothing, unless a row could not be read and none may be left out: then raises `DataError`."""
+        if self._found:
+            found, self._found = self._found, []
+            raise DataError(found)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the work is bound to fail, so that reading on only serves to find further faults."""
+        return bool(self._found)
+
+    @property
+    def report(self) -> ReadReport:
+        """What was read and left out so far."""
+        return ReadReport(self.rows, self.skipped, self.rejects if self._file else None)
+
+    def _write(self, row: BadRow) -> None:
+        if self._file is None:
+            self.rejects.parent.mkdir(parents=True, exist_ok=True)
+            # Surrogates stand for bytes that are not UTF-8, and become those bytes again.
+            self._file = self.rejects.open("w", encoding="utf-8", errors="surrogateescape", newline="")
+            csv.writer(self._file).writerow(("place", "code", "reason", "row"))
+        fault = row.diagnostic
+        csv.writer(self._file).writerow((fault.place, fault.code, fault.message, row.text))
+
+    def close(self) -> None:
+        """The file of rejected rows is complete."""
+        if self._file is not None:
+            self._file.close()
+
+    def __enter__(self) -> Faults:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def counted(number: int, noun: str) -> str:
+    """The number with its noun: `1 column`, `2 columns`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

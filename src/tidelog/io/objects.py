@@ -1,0 +1,201 @@
+"""Python objects as columns: Arrow data, data frames, dictionaries of columns, NumPy arrays, rows."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.errors import DataError, Diagnostic
+from tidelog.io.arrow_data import read_arrow_data, wanted_columns
+from tidelog.io.columns import ARROW_TYPES, Batch, Column, column_of_texts, column_of_values
+from tidelog.io.faults import BadRow, Faults, counted
+from tidelog.logic.python import from_python as value_of
+from tidelog.logic.values import ColumnType, Value
+
+SHOWN = "<data>"
+_ROWS = 1 << 16
+_TYPE_OF_CLASS: dict[type, ColumnType] = {
+    int: ColumnType.INTEGER,
+    float: ColumnType.DOUBLE,
+    bool: ColumnType.BOOLEAN,
+    datetime.date: ColumnType.DATE,
+}
+
+
+def from_python(
+    data: object,
+    types: tuple[ColumnType, ...],
+    names: tuple[str | None, ...] = (),
+    faults: Faults | None = None,
+) -> Iterator[Batch]:
+    """The rows of a Python object for a predicate with columns of these types, and of these names if known.
+
+    Columns with names are found by name where the data has them all, else by position. Text in a column of
+    any type is a name if it has the form of one, else a string; it is not searched for numbers.
+    """
+    faults = Faults() if faults is None else faults
+    for batch in _batches(data, types, names, faults):
+        faults.rows += batch.rows
+        yield batch
+    faults.check()
+
+
+def _batches(
+    data: object, types: tuple[ColumnType, ...], names: tuple[str | None, ...], faults: Faults
+) -> Iterator[Batch]:
+    table = _arrow_table(data)
+    if table is not None:
+        wanted = wanted_columns(table.schema, types, names, SHOWN)
+        return read_arrow_data([table], wanted, faults)
+    if isinstance(data, Mapping):
+        return _rows(_rows_of_mapping(data, types, names), types, faults)
+    if isinstance(data, np.ndarray):
+        return _rows(_rows_of_numpy(data), types, faults)
+    if hasattr(data, "itertuples"):  # a data frame whose columns mix types
+        return _rows(data.itertuples(index=False, name=None), types, faults)
+    if isinstance(data, Iterable) and not isinstance(data, str | bytes):
+        return _rows(data, types, faults)
+    message = f"an object of type {type(data).__name__} holds no rows"
+    raise DataError(
+        Diagnostic("E514", message, help="give Arrow data, a data frame or an iterable of tuples")
+    )
+
+
+def _arrow_table(data: Any) -> Any | None:
+    """The object as an Arrow table, if it offers Arrow's interface and Arrow can hold all of it."""
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return _as_table(pa.chunked_array(data))
+        if hasattr(data, "__arrow_c_array__"):
+            return _as_table(pa.chunked_array([pa.array(data)]))
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # pandas, a column of objects of several types
+        return None
+    return None
+
+
+def _as_table(array: Any) -> Any:
+    if pa.types.is_struct(array.type):
+        return pa.Table.from_struct_array(array)
+    return pa.table({"value": array})
+
+
+def _rows_of_mapping(
+    data: Mapping[Any, Any], types: tuple[ColumnType, ...], names: tuple[str | None, ...]
+) -> Iterator[tuple[object, ...]]:
+    by_name = len(names) == len(types) and all(name in data for name in names)
+    columns = [data[name] for name in names] if by_name else list(data.values())
+    try:
+        yield from zip(*columns, strict=True)
+    except ValueError:
+        raise DataError(Diagnostic("E514", "the columns are not all of one length")) from None
+
+
+def _rows_of_numpy(data: Any) -> Iterator[Any]:
+    if data.dtype.names or data.ndim == 1:
+        return iter(data.tolist())
+    return map(tuple, data.tolist())
+
+
+def _rows(rows: Iterable[Any], types: tuple[ColumnType, ...], faults: Faults) -> Iterator[Batch]:
+    """The rows in batches, each turned into columns."""
+    remaining = iter(rows)
+    first = 1
+    while chunk := list(islice(remaining, _ROWS)):
+        numbers = range(first, first + len(chunk))
+        if set(map(type, chunk)) <= {tuple, list} and set(map(len, chunk)) == {len(types)}:
+            batch = _read_rows(chunk, numbers, types, faults)
+        else:
+            batch = _read_rows(*_shapely_rows(chunk, numbers, len(types), faults), types, faults)
+        first += len(chunk)
+        if batch.rows and not faults.failed:
+            yield batch
+
+
+def _shapely_rows(
+    rows: Sequence[Any], numbers: Sequence[int], arity: int, faults: Faults
+) -> tuple[list[Sequence[object]], list[int]]:
+    """The rows of as many values as there are columns, and their numbers; a lone value is a row of one."""
+    kept: list[Sequence[object]] = []
+    kept_numbers: list[int] = []
+    for row, number in zip(rows, numbers, strict=True):
+        is_lone = isinstance(row, str | bytes | Value) or not isinstance(row, Iterable)
+        values: tuple[object, ...] = (row,) if is_lone else tuple(row)
+        if len(values) == arity:
+            kept.append(values)
+            kept_numbers.append(number)
+        else:
+            message = f"the row has {counted(len(values), 'column')} instead of {arity}"
+            fault = Diagnostic("E503", message, place=f"{SHOWN}:{number}")
+            faults.add(BadRow(fault, repr(row)))
+    return kept, kept_numbers
+
+
+def _read_rows(
+    rows: Sequence[Sequence[object]], numbers: Sequence[int], types: tuple[ColumnType, ...], faults: Faults
+) -> Batch:
+    """The batch of the rows that hold values of the types; the others are given to `faults`."""
+    columns: list[Column] = []
+    bad: dict[int, Diagnostic] = {}
+    for place, (objects, column_type) in enumerate(zip(zip(*rows, strict=True), types, strict=False)):
+        column, reasons = _column(objects, column_type)
+        columns.append(column)
+        for index, reason in reasons.items():
+            where = f"{SHOWN}:{numbers[index]}:{place + 1}"
+            bad.setdefault(index, Diagnostic("E504", reason, place=where))
+    if not bad:
+        return Batch(tuple(columns), len(rows))
+    for index, fault in sorted(bad.items()):
+        faults.add(BadRow(fault, repr(rows[index])))
+    good = [index for index in range(len(rows)) if index not in bad]
+    return _read_rows([rows[index] for index in good], [numbers[index] for index in good], types, faults)
+
+
+def _column(objects: Sequence[Any], column_type: ColumnType) -> tuple[Column, dict[int, str]]:
+    """The objects as a column, and by their places the reasons why some are not of the type."""
+    classes = set(map(type, objects))
+    if len(classes) == 1:
+        try:
+            column = _uniform_column(classes.pop(), objects, column_type)
+        except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+            column = None
+        if column is not None:
+            return column, {}
+    values: list[Value] = []
+    reasons: dict[int, str] = {}
+    for index, item in enumerate(objects):
+        try:
+            values.append(_encodable(value_of(item, column_type)))
+        except DataError as fault:
+            reasons[index] = fault.diagnostics[0].message
+    return column_of_values(values), reasons
+
+
+def _encodable(value: Value) -> Value:
+    """The value; raises `DataError` if its text holds half a surrogate pair, which no encoding can write."""
+    try:
+        str(value.content).encode()
+    except UnicodeEncodeError:
+        raise DataError(Diagnostic("E505", f"{value.content!r} is not text in Unicode")) from None
+    return value
+
+
+def _uniform_column(kind: type, objects: Sequence[Any], column_type: ColumnType) -> Column | None:
+    """The objects, all of one class, as a column made at once, or None if that takes more care."""
+    if kind is str:
+        texts = pa.array(objects, pa.string())
+        if column_type is ColumnType.ANY:
+            return Column(ColumnType.ANY, texts, parse_numbers=False)
+        return column_of_texts(texts, column_type)
+    natural = _TYPE_OF_CLASS.get(kind)
+    if natural is None or column_type not in (ColumnType.ANY, ColumnType.TERM, natural):
+        return None
+    array = pa.array(objects, ARROW_TYPES[natural])
+    if natural is ColumnType.DOUBLE:
+        return None if pc.any(pc.is_nan(array)).as_py() else Column(natural, pc.add(array, 0.0))
+    return Column(natural, array)

@@ -1,0 +1,213 @@
+"""Where rows come from: a file, its format, and what is known of its columns."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import IO, cast
+
+from tidelog.errors import DataError, Diagnostic, Span, suggest
+from tidelog.io.formats import (
+    RDF,
+    canonical_format,
+    file_name,
+    format_of,
+    is_compressed,
+    stem_of,
+    unknown_format,
+)
+from tidelog.logic.program import OptionValue, Predicate, Transfer
+from tidelog.logic.values import ColumnType
+
+TRIPLE = "triple"
+
+
+class Header(Enum):
+    """What the first row of a delimited file is."""
+
+    NONE = "none"  # data
+    IGNORED = "ignored"  # a header that is passed over
+    NAMES = "names"  # a header; declared columns are found by their names
+    DETECTED = "detected"  # a header if it holds the names of all the predicate's columns, else data
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A file to read, or standard input if there is no path.
+
+    `types` are those of the file's columns, skipped ones included; None means that the first row tells how
+    many columns there are, each of type ANY. `names` are the predicate's columns where they are known.
+    """
+
+    path: Path | None
+    format: str
+    types: tuple[ColumnType, ...] | None
+    names: tuple[str | None, ...] = ()
+    header: Header = Header.NONE
+    delimiter: str = ","
+    quoting: bool = True
+    compressed: bool = False
+    limit: int | None = None
+    base: str | None = None
+
+    @property
+    def shown(self) -> str:
+        """The name of the file in messages: relative to the working folder where it lies inside it."""
+        if self.path is None:
+            return "<stdin>"
+        relative = os.path.relpath(self.path)
+        return str(self.path) if relative.startswith(os.pardir) else relative
+
+    def place(self, line: int, column: int | None = None) -> str:
+        """`file:line:column`, as diagnostics show it."""
+        return f"{self.shown}:{line}" if column is None else f"{self.shown}:{line}:{column}"
+
+    def open(self) -> IO[bytes]:
+        """The bytes of the file, decompressed."""
+        if self.path is None:
+            stream = io.BytesIO(sys.stdin.buffer.read())
+            return cast(IO[bytes], gzip.open(stream)) if self.compressed else stream
+        try:
+            return cast(IO[bytes], gzip.open(self.path) if self.compressed else self.path.open("rb"))
+        except OSError as error:
+            raise _not_readable(self, error) from error
+
+
+def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
+    """The file that an import reads."""
+    path = transfer_path(transfer)
+    name = canonical_format(transfer.format, path)
+    options = Options(transfer)
+    types = transfer.types if transfer.types is not None else predicate.types
+    if sum(t is not ColumnType.SKIP for t in types) != predicate.arity:
+        raise options.wrong(
+            "format", f"has {len(types)} columns, `{predicate.written}` has {predicate.arity}"
+        )
+    named = predicate.declared and transfer.types is None
+    return DataFile(
+        path,
+        name,
+        types,
+        predicate.columns if named else (),
+        _header(options),
+        "\t" if name == "tsv" else options.character("delimiter", ","),
+        options.flag("quoting", True),
+        options.compressed(path),
+        options.count("limit"),
+        options.text("base"),
+    )
+
+
+def data_file(path: Path, predicate: Predicate | None, header: bool | None = None) -> DataFile:
+    """The file that `--data` names; `header` says whether it has one, None to look at its first row."""
+    name = format_of(path)
+    if name is None:
+        raise unknown_format(str(path))
+    return DataFile(
+        path,
+        name,
+        predicate.types if predicate else None,
+        predicate.columns if predicate else (),
+        {None: Header.DETECTED, True: Header.NAMES, False: Header.NONE}[header],
+        "\t" if name == "tsv" else ",",
+        compressed=is_compressed(path),
+    )
+
+
+def predicate_of(path: Path, predicates: Mapping[str, Predicate]) -> str:
+    """The predicate whose facts a file of `--data` holds.
+
+    It is named after the file. RDF files for which the program has no such predicate hold `triple`.
+    """
+    stem = stem_of(path)
+    for predicate in predicates.values():
+        if stem in (predicate.written, predicate.name):
+            return predicate.name
+    return TRIPLE if format_of(path) in RDF else stem
+
+
+def transfer_path(transfer: Transfer) -> Path | None:
+    """The file of an import or export; None is standard input or output."""
+    resource = transfer.options.get("resource")
+    text = str(resource if resource is not None else file_name(transfer.predicate, transfer.format))
+    if "://" in text and not text.startswith("file://"):
+        message = f"`{text}` is not a file on this machine"
+        raise DataError(Diagnostic("E501", message, transfer.span, "download it first"))
+    path = Path(text.removeprefix("file://"))
+    return None if not text else (transfer.folder / path if transfer.folder else path)
+
+
+class Options:
+    """The options of an import or export, each checked when it is asked for."""
+
+    def __init__(self, transfer: Transfer) -> None:
+        self._values: Mapping[str, OptionValue] = transfer.options
+        self._span: Span | None = transfer.span
+
+    def wrong(self, option: str, reason: str) -> DataError:
+        """The error for an option whose value cannot be."""
+        return DataError(Diagnostic("E509", f"the option `{option}` {reason}", self._span))
+
+    def flag(self, option: str, otherwise: bool) -> bool:
+        """The option as a Boolean."""
+        value = self._values.get(option, otherwise)
+        if isinstance(value, str) and value in ("true", "false"):
+            return value == "true"
+        if not isinstance(value, bool):
+            raise self.wrong(option, "is neither true nor false")
+        return value
+
+    def count(self, option: str) -> int | None:
+        """The option as a number of rows."""
+        value = self._values.get(option)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+            raise self.wrong(option, "is not a number of rows")
+        return value
+
+    def text(self, option: str) -> str | None:
+        """The option as a text."""
+        value = self._values.get(option)
+        return None if value is None else str(value)
+
+    def character(self, option: str, otherwise: str) -> str:
+        """The option as one character that takes one byte."""
+        value = self.text(option) or otherwise
+        value = "\t" if value == "\\t" else value
+        if len(value.encode()) != 1 or value in '"\r\n':
+            raise self.wrong(option, "is not one ASCII character")
+        return value
+
+    def compressed(self, path: Path | None) -> bool:
+        """Whether the file is compressed, by the option or else by the extension."""
+        value = self._values.get("compression")
+        if value is None:
+            return path is not None and is_compressed(path)
+        if value not in ("gzip", "none"):
+            raise self.wrong("compression", 'is neither "gzip" nor "none"')
+        return value == "gzip"
+
+
+def _header(options: Options) -> Header:
+    if options.flag("header", False):
+        return Header.NAMES
+    return Header.IGNORED if options.flag("ignore_headers", False) else Header.NONE
+
+
+def _not_readable(file: DataFile, error: OSError) -> DataError:
+    assert file.path is not None
+    if not isinstance(error, FileNotFoundError):
+        message = f"`{file.shown}` cannot be read: {error.strerror}"
+        return DataError(Diagnostic("E501", message, place=file.shown))
+    folder = file.path.parent
+    names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
+    return DataError(
+        Diagnostic(
+            "E501", f"there is no file `{file.shown}`", place=file.shown, help=suggest(file.path.name, names)
+        )
+    )
