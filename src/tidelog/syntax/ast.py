@@ -280,12 +280,28 @@ Head = Atom | UnaryMetric | HeadEquality
 # ---- statements
 
 
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A comment in a body: on lines of its own before literal `index`, or behind it on its line.
+
+    Behind literal -1 is behind the `:-` or `?-`.
+    """
+
+    index: int
+    text: str
+    is_behind: bool
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatementNode(Node):
-    """What every statement has: comments on the lines before it, and one behind it on its last line."""
+    """What every statement has: comments on the lines before it, and one behind it on its last line.
+
+    An empty comment stands for an empty line. `notes` are the comments inside the body of a rule or query.
+    """
 
     comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
     remark: str | None = field(default=None, compare=False, repr=False)
+    notes: tuple[Note, ...] = field(default=(), compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,378 @@
+"""Tokens to the tree of a program, by recursive descent.
+
+A fault ends the parsing of its statement only; `parse` raises all faults of a text together.
+
+Stricter than the grammar: metric words are reserved before `[` and `(` everywhere, an equality in a head
+stands under no box, a bound is no Boolean and no format string, and the escapes and braces of strings are
+checked. Beyond the grammar: `!x` gives an `Existential`, for the resolver to reject, and the space in
+`@prefix ex: <…>` may be missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from tidelog.errors import Diagnostic, ProgramError, Source, suggest
+from tidelog.syntax import codes
+from tidelog.syntax.ast import (
+    Attribute,
+    BaseDirective,
+    Clause,
+    Column,
+    CommitDirective,
+    DeclareDirective,
+    Document,
+    ExportDirective,
+    Expression,
+    Format,
+    ImportDirective,
+    IncludeDirective,
+    Iri,
+    Literal,
+    Names,
+    Option,
+    OutputDirective,
+    ParameterDirective,
+    PrefixDirective,
+    Query,
+    Statement,
+)
+from tidelog.syntax.comments import Place, comments_before, place
+from tidelog.syntax.lexer import Lexer
+from tidelog.syntax.literals import LiteralParser
+from tidelog.syntax.syntax_errors import STATEMENT, SyntaxFault
+from tidelog.syntax.tokens import (
+    ANONYMOUS,
+    ARROW,
+    ATTRIBUTE,
+    DIRECTIVE,
+    DIRECTIVES,
+    END,
+    IRI,
+    NAME,
+    NAMESPACE,
+    PARAMETER,
+    PREFIXED,
+    QUERY,
+    STRING,
+    WORDS,
+    Tokens,
+)
+
+
+def parse(source: Source) -> Document:
+    """The tree of a program; raises `ProgramError` with all its syntax errors."""
+    return Parser(source).document()
+
+
+def parse_text(text: str, name: str = "<text>") -> Document:
+    """The tree of a program given as text.
+
+    >>> parse_text("parent(alice, bob) .").statements[0].heads[0].call.symbol.text
+    'parent'
+    """
+    return parse(Source(name, text))
+
+
+def parse_literals(source: Source) -> tuple[Literal, ...]:
+    """The literals of a query, written with or without its `?-` and full stop.
+
+    >>> len(parse_literals(Source("<query>", "parent(?x, ?y), parent(?y, ?z)")))
+    2
+    """
+    return Parser(source).query_literals()
+
+
+class Parser(LiteralParser):
+    """Reads the statements of a source."""
+
+    def __init__(self, source: Source) -> None:
+        self.lexer = Lexer(source)
+        self.diagnostics: list[Diagnostic] = []
+        super().__init__(source, Tokens())
+
+    def document(self) -> Document:
+        """All statements, and the comments behind the last."""
+        statements: list[Statement] = []
+        while True:
+            tokens = self.lexer.read()
+            if tokens.kinds[0] == END:
+                break
+            if not tokens.broken:
+                self._try_statement(tokens, statements)
+        self._raise_faults()
+        comments = comments_before(self.text, tokens)
+        return Document(tuple(statements), tuple(comments[:-1] if comments[-1:] == [""] else comments))
+
+    def query_literals(self) -> tuple[Literal, ...]:
+        """The literals of a text that is one query."""
+        self.begin(self.lexer.read())
+        literals: tuple[Literal, ...] = ()
+        if not self.tokens.broken:
+            try:
+                literals = self._only_literals()
+            except SyntaxFault as fault:
+                self.diagnostics.append(fault.diagnostic)
+        self._raise_faults()
+        return literals
+
+    def _try_statement(self, tokens: Tokens, statements: list[Statement]) -> None:
+        self.begin(tokens)
+        self.literals = []
+        try:
+            statements.append(self.statement())
+        except SyntaxFault as fault:
+            self.diagnostics.append(fault.diagnostic)
+            # Where only the full stop is missing, the next statement begins at the token that was found.
+            if fault.diagnostic.code == codes.MISSING_FULL_STOP and self.index:
+                self.lexer.restart(self.starts[self.index])
+
+    def _raise_faults(self) -> None:
+        diagnostics = self.lexer.diagnostics + self.diagnostics
+        if diagnostics:
+            raise ProgramError(sorted(diagnostics, key=lambda fault: fault.span.start if fault.span else 0))
+
+    def _only_literals(self) -> tuple[Literal, ...]:
+        if self.kinds[0] == QUERY:
+            self.index += 1
+        literals = self.body()
+        if self.kinds[self.index] == ".":
+            self.begin(self.lexer.read())
+        if self.kinds[self.index] != END:
+            raise self.fault("`,`", "the end of the query")
+        return literals
+
+    # ---- statements
+
+    def statement(self) -> Statement:
+        """A directive, a query or a clause, with the full stop that ends it."""
+        kind = self.kinds[0]
+        if kind == DIRECTIVE:
+            return self._directive()
+        if kind == QUERY:
+            return self._query()
+        if kind in (".", ")", "]", "}", ",", "=", ARROW):
+            raise self.fault(STATEMENT)
+        return self._clause()
+
+    def end(self, *expected: str) -> Place:
+        """Read the full stop; what all statements have: their place and comments."""
+        if self.kinds[self.index] != ".":
+            raise self.fault(*expected, "`.`")
+        self.index += 1
+        return place(self.span(0), self.tokens, self.literals)
+
+    def _clause(self) -> Clause:
+        attributes = self._attributes()
+        sign = self._sign()
+        heads = [self.head()]
+        while self.kinds[self.index] == ",":
+            self.index += 1
+            heads.append(self.head())
+        body: tuple[Literal, ...] = ()
+        if self.kinds[self.index] == ARROW:
+            self.index += 1
+            body = self.body()
+        expected = ("`,`",) if body else ("`,`", "`:-`")
+        return Clause(tuple(heads), body, sign, attributes, **self.end(*expected))
+
+    def _query(self) -> Query:
+        self.index += 1
+        body = self.body()
+        return Query(body, **self.end("`,`"))
+
+    def _sign(self) -> str | None:
+        """The sign of a change: `+` or `-` before a space."""
+        kind = self.kinds[self.index]
+        if kind in ("+", "-") and self.text[self.ends[self.index] : self.ends[self.index] + 1].isspace():
+            self.index += 1
+            return kind
+        return None
+
+    def _attributes(self) -> tuple[Attribute, ...]:
+        attributes: list[Attribute] = []
+        while self.kinds[self.index] == ATTRIBUTE:
+            first = self.index
+            self.index += 1
+            name = self.word("the name of an attribute")
+            arguments = self.arguments()
+            self.expect("]")
+            attributes.append(Attribute(name, arguments, span=self.span(first)))
+        if attributes and self.kinds[self.index] in (DIRECTIVE, QUERY, "."):
+            self.index = 0
+            message = "an attribute stands before a fact or rule only"
+            raise self.mistake(codes.MISPLACED_ATTRIBUTE, message)
+        return tuple(attributes)
+
+    # ---- directives
+
+    def _directive(self) -> Statement:
+        word = self.token_text()
+        read = _DIRECTIVES.get(word)
+        if read is None:
+            known = ", ".join(f"`{name}`" for name in DIRECTIVES)
+            help_line = suggest(word, DIRECTIVES) or f"the directives are {known}"
+            raise self.mistake(codes.UNKNOWN_DIRECTIVE, f"there is no directive `{word}`", help_line)
+        self.index += 1
+        return read(self)
+
+    def _prefix(self) -> PrefixDirective:
+        prefix = ""
+        if self.kinds[self.index] == NAMESPACE:
+            prefix = self.token_text()[:-1]
+            self.index += 1
+        elif self.kinds[self.index] == ":" or self.kinds[self.index : self.index + 2] == [NAME, ":"]:
+            prefix = self.word("") if self.kinds[self.index] == NAME else ""
+            self.index += 1
+        else:
+            raise self.fault("a prefix and a colon")
+        iri = self._iri()
+        return PrefixDirective(prefix, iri, **self.end())
+
+    def _base(self) -> BaseDirective:
+        iri = self._iri()
+        return BaseDirective(iri, **self.end())
+
+    def _declare(self) -> DeclareDirective:
+        symbol = self.symbol()
+        self.expect("(")
+        columns: list[Column] = []
+        if self.kinds[self.index] != ")":
+            columns.append(self._column())
+            while self.kinds[self.index] == ",":
+                self.index += 1
+                columns.append(self._column())
+            if self.kinds[self.index] != ")":
+                raise self.fault("`,`", "`)`")
+        self.index += 1
+        return DeclareDirective(symbol, tuple(columns), **self.end())
+
+    def _column(self) -> Column:
+        """`name: type`, however the spaces let the lexer read its colon."""
+        first = self.index
+        name, colon, kind = self._column_name().partition(":")
+        if not colon:
+            written = self.token_text()
+            if not written.startswith(":") or self.kinds[self.index] not in (":", PREFIXED, NAMESPACE):
+                raise self.fault("`:`")
+            self.index += 1
+            kind = written[1:]
+        if not kind:
+            kind = self.word("the type of a column")
+        if kind[0].isdigit():
+            self.index -= 1
+            raise self.fault("the type of a column")
+        return Column(None if name == "_" else name, kind, span=self.span(first))
+
+    def _column_name(self) -> str:
+        written = self.token_text()
+        kind = self.kinds[self.index]
+        is_name = kind in WORDS or kind == ANONYMOUS
+        if not is_name and (kind not in (PREFIXED, NAMESPACE) or written.startswith(":")):
+            raise self.fault("the name of a column", "`_`")
+        self.index += 1
+        return written
+
+    def _parameter(self) -> ParameterDirective:
+        if self.kinds[self.index] != PARAMETER:
+            raise self.fault("a parameter, such as `$limit`")
+        name = self.token_text()[1:]
+        self.index += 1
+        default: Expression | None = None
+        if self.kinds[self.index] == "=":
+            self.index += 1
+            default = self.expression()
+        expected = () if default else ("`=`",)
+        return ParameterDirective(name, default, **self.end(*expected))
+
+    def _import(self) -> ImportDirective:
+        symbol = self.symbol()
+        options = self._format()
+        return ImportDirective(symbol, options, **self.end())
+
+    def _export(self) -> ExportDirective:
+        symbol = self.symbol()
+        options = self._format()
+        return ExportDirective(symbol, options, **self.end())
+
+    def _format(self) -> Format:
+        if self.kinds[self.index] != ARROW:
+            raise self.fault("`:-`")
+        self.index += 1
+        first = self.index
+        name = self.word("a format, such as `csv`")
+        self.expect("{")
+        options: list[Option] = []
+        if self.kinds[self.index] != "}":
+            options.append(self._option())
+            while self.kinds[self.index] == ",":
+                self.index += 1
+                options.append(self._option())
+            if self.kinds[self.index] != "}":
+                raise self.fault("`,`", "`}`")
+        self.index += 1
+        return Format(name, tuple(options), span=self.span(first))
+
+    def _option(self) -> Option:
+        first = self.index
+        name = self.word("the name of an option")
+        self.expect("=")
+        value = (
+            self._names()
+            if self.kinds[self.index : self.index + 3] == ["(", NAME, ","]
+            else self.expression()
+        )
+        return Option(name, value, span=self.span(first))
+
+    def _names(self) -> Names:
+        """`(string, int)`, perhaps with a comma behind the last."""
+        first = self.index
+        self.index += 1
+        names = [self.word("a name")]
+        while self.kinds[self.index] == ",":
+            self.index += 1
+            if self.kinds[self.index] == ")":
+                break
+            names.append(self.word("a name"))
+        if self.kinds[self.index] != ")":
+            raise self.fault("`,`", "`)`")
+        self.index += 1
+        return Names(tuple(names), span=self.span(first))
+
+    def _output(self) -> OutputDirective:
+        symbols = [self.symbol()]
+        while self.kinds[self.index] == ",":
+            self.index += 1
+            symbols.append(self.symbol())
+        return OutputDirective(tuple(symbols), **self.end("`,`"))
+
+    def _include(self) -> IncludeDirective:
+        if self.kinds[self.index] != STRING:
+            raise self.fault("the path of a file, as a string")
+        path = self.string_value(self.index)
+        self.index += 1
+        return IncludeDirective(path, **self.end())
+
+    def _commit(self) -> CommitDirective:
+        return CommitDirective(**self.end())
+
+    def _iri(self) -> Iri:
+        if self.kinds[self.index] != IRI:
+            raise self.fault("an IRI")
+        symbol = self.symbol()
+        assert isinstance(symbol, Iri)
+        return symbol
+
+
+_DIRECTIVES: Final[dict[str, Callable[[Parser], Statement]]] = {
+    "@prefix": Parser._prefix,
+    "@base": Parser._base,
+    "@declare": Parser._declare,
+    "@parameter": Parser._parameter,
+    "@import": Parser._import,
+    "@export": Parser._export,
+    "@output": Parser._output,
+    "@include": Parser._include,
+    "@commit": Parser._commit,
+}

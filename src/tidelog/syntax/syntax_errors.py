@@ -1,0 +1,283 @@
+"""Faults in the order of tokens: from `expected this, found that` to what was probably meant.
+
+The known mistakes are tried in turn, the first that fits explains the fault.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.errors import Diagnostic, Label, Source, Span
+from tidelog.syntax import codes
+from tidelog.syntax.tokens import (
+    AGGREGATE,
+    ARROW,
+    ATTRIBUTE,
+    COMPARISON,
+    DIRECTIVE,
+    DURATION,
+    END,
+    FORMAT,
+    INTEGER,
+    METRIC,
+    NAME,
+    NUMBERS,
+    QUERY,
+    STRING,
+    SYMBOLS,
+    VALUES,
+    Tokens,
+)
+
+EXPRESSION: Final = "an expression"
+COMPARED: Final = "a comparison"
+STATEMENT: Final = "a statement"
+
+_CLOSING: Final = {"(": ")", "[": "]", "{": "}", ATTRIBUTE: "]"}
+_BEGINS_STATEMENT: Final = VALUES | {"[", "-", "+", METRIC, DIRECTIVE, ATTRIBUTE, QUERY, END}
+_BEGINS_LITERAL: Final = VALUES | {"~", "[", METRIC}
+_ARROWS: Final = re.compile(r"<-+|<=+|=+>|-+>|:=|::-|::|(?:if|IF)\b")
+_OPERATORS: Final = {
+    "==": "equality is written `=`",
+    "=<": "write `<=`",
+    "=>": "write `>=`",
+    "=:": "equality is written `=`",
+    ":=": "a variable is bound with `=`, as in `?y = ?x + 1`",
+    "<>": "inequality is written `!=`",
+    "><": "inequality is written `!=`",
+    "**": "a power is written `POW(?x, 2)`",
+    "is": "a variable is bound with `=`, as in `?y = ?x + 1`",
+    "and": "conditions are joined by commas",
+    "AND": "conditions are joined by commas",
+    "or": "there is no `or`: write one rule for each alternative",
+    "OR": "there is no `or`: write one rule for each alternative",
+    "mod": "the remainder is written `REM(?x, 2)`",
+    "in": "write one rule, or one fact, for each value",
+}
+
+
+class SyntaxFault(Exception):  # noqa: N818 - never leaves the parser
+    """A fault that ends the parsing of a statement."""
+
+    def __init__(self, diagnostic: Diagnostic) -> None:
+        super().__init__(diagnostic)
+        self.diagnostic = diagnostic
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The token at which parsing stopped, and what would have fitted there."""
+
+    source: Source
+    tokens: Tokens
+    index: int
+    expected: tuple[str, ...]
+
+    @property
+    def kind(self) -> str:
+        return self.tokens.kinds[self.index]
+
+    @property
+    def previous_kind(self) -> str:
+        return self.tokens.kinds[self.index - 1] if self.index else ""
+
+    @property
+    def span(self) -> Span:
+        return Span(self.source, self.tokens.starts[self.index], self.tokens.ends[self.index])
+
+    @property
+    def previous(self) -> Span:
+        """The span of the token before; of this token if it is the first."""
+        index = max(self.index - 1, 0)
+        return Span(self.source, self.tokens.starts[index], self.tokens.ends[index])
+
+    @property
+    def gap(self) -> Span:
+        """The place right behind the token before."""
+        return Span(self.source, self.previous.end, self.previous.end + 1)
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether nothing stands between this token and the one before."""
+        return self.index > 0 and self.previous.end == self.span.start
+
+    @property
+    def begins_line(self) -> bool:
+        """Whether this token is the first on its line."""
+        return self.index > 0 and "\n" in self.source.text[self.previous.end : self.span.start]
+
+    @property
+    def is_in_head(self) -> bool:
+        """Whether neither an arrow nor the mark of a query stands before."""
+        before = self.tokens.kinds[: self.index]
+        return ARROW not in before and QUERY not in before
+
+
+def explain(found: Found) -> Diagnostic:
+    """The diagnostic that tells best what is wrong at a token."""
+    for mistake in _MISTAKES:
+        diagnostic = mistake(found)
+        if diagnostic is not None:
+            return diagnostic
+    message = f"expected {_alternatives(found.expected)}, found {described(found)}"
+    return Diagnostic(codes.UNEXPECTED_TOKEN, message, _visible(found.span), _general_help(found))
+
+
+def described(found: Found) -> str:
+    """The token as a message names it."""
+    if found.kind == END:
+        return "the end of the text"
+    if found.kind in (STRING, FORMAT):
+        return "a string"
+    return f"`{found.span.text}`"
+
+
+def _bad_number(found: Found) -> Diagnostic | None:
+    follows_number = found.is_attached and found.previous_kind in NUMBERS | {DURATION}
+    behind = found.source.text[found.span.end : found.span.end + 1]
+    help_line = None
+    if follows_number and found.kind in SYMBOLS | NUMBERS | {DURATION}:
+        help_line = "a number ends before a letter; durations have the units ms, s, m, h, d and w"
+    elif found.kind == "." and follows_number and found.previous_kind == INTEGER and behind in tuple(",)]}"):
+        help_line = "a decimal has digits behind its point, as in `1.0`"
+    elif found.kind == "." and not follows_number and behind.isdigit():
+        help_line = "a decimal has digits before its point, as in `0.5`"
+    if help_line is None:
+        return None
+    span = found.previous.to(found.span) if follows_number else found.span
+    return Diagnostic(codes.BAD_NUMBER, f"`{span.text}` is no number", span, help_line)
+
+
+def _unclosed_bracket(found: Found) -> Diagnostic | None:
+    if found.kind not in (".", ARROW, END, QUERY, DIRECTIVE):
+        return None
+    opening = _last_open(found.tokens.kinds[: found.index])
+    if opening is None or f"`{_CLOSING[found.tokens.kinds[opening]]}`" not in found.expected:
+        return None
+    span = Span(found.source, found.tokens.starts[opening], found.tokens.ends[opening])
+    closing = _CLOSING[found.tokens.kinds[opening]]
+    label = Label(_visible(found.span), f"expected `{closing}` before this")
+    return Diagnostic(codes.UNCLOSED_BRACKET, f"this `{span.text}` is never closed", span, labels=(label,))
+
+
+def _foreign_arrow(found: Found) -> Diagnostic | None:
+    if not found.is_in_head:
+        return None
+    start = (
+        found.previous.start
+        if found.is_attached and found.previous_kind in tuple("=-:")
+        else found.span.start
+    )
+    written = _ARROWS.match(found.source.text, start)
+    if written is None:
+        return None
+    span = Span(found.source, written.start(), written.end())
+    message = f"a rule's arrow is `:-`, not `{written[0]}`"
+    is_reversed = written[0].endswith(">")
+    help_line = "write the head, `:-`, and then the conditions" if is_reversed else "write `:-`"
+    return Diagnostic(codes.FOREIGN_ARROW, message, span, help_line)
+
+
+def _foreign_negation(found: Found) -> Diagnostic | None:
+    is_not = found.previous_kind == NAME and found.previous.text.lower() == "not"
+    if not is_not or found.kind not in SYMBOLS | {METRIC, "["}:
+        return None
+    help_line = f"write `~{found.span.text}`"
+    return Diagnostic(codes.FOREIGN_NEGATION, "negation is written `~`", found.previous, help_line)
+
+
+def _foreign_operator(found: Found) -> Diagnostic | None:
+    span = found.span
+    if found.kind != NAME:
+        if not found.is_attached:
+            return None
+        span = Span(found.source, found.previous.end - 1, found.span.start + 1)
+    help_line = _OPERATORS.get(span.text)
+    if help_line is None:
+        return None
+    return Diagnostic(codes.FOREIGN_OPERATOR, f"there is no operator `{span.text}`", span, help_line)
+
+
+def _missing_full_stop(found: Found) -> Diagnostic | None:
+    begins = found.kind == END or (found.begins_line and found.kind in _BEGINS_STATEMENT)
+    if "`.`" not in found.expected or not (begins or found.kind in (DIRECTIVE, QUERY, ATTRIBUTE)):
+        return None
+    return Diagnostic(codes.MISSING_FULL_STOP, "a full stop is missing here", found.gap, "end it with ` .`")
+
+
+def _missing_comma(found: Found) -> Diagnostic | None:
+    if "`,`" not in found.expected or found.kind not in _BEGINS_LITERAL or not found.index:
+        return None
+    help_line = f"write `,` before {described(found)}"
+    if "`.`" in found.expected:
+        help_line += ", or `.` if a statement ends here"
+    return Diagnostic(codes.MISSING_COMMA, "a comma is missing here", found.gap, help_line)
+
+
+def _foreign_variable(found: Found) -> Diagnostic | None:
+    name = found.previous.text
+    if COMPARED not in found.expected or found.previous_kind != NAME or not name[:1].isupper():
+        return None
+    help_line = f"a variable is written `?{name.lower()}`; an atom has parentheses, as in `{name}()`"
+    return Diagnostic(codes.FOREIGN_VARIABLE, f"`{name}` is no condition", found.previous, help_line)
+
+
+_MISTAKES: Final[tuple[Callable[[Found], Diagnostic | None], ...]] = (
+    _bad_number,
+    _foreign_arrow,
+    _foreign_negation,
+    _foreign_operator,
+    _unclosed_bracket,
+    _missing_full_stop,
+    _missing_comma,
+    _foreign_variable,
+)
+
+
+def _general_help(found: Found) -> str | None:
+    previous = found.previous
+    if found.index and found.tokens.kinds[found.index - 1] == NAME:
+        if "`(`" in found.expected and found.kind in (".", ",", ARROW, END):
+            return f"an atom has parentheses, also without arguments: `{previous.text}()`"
+        if previous.text == "_" and found.span.text.startswith(":"):
+            return "blank nodes have no names here: use a name or an IRI"
+    if found.index == 1 and found.previous_kind in ("+", "-") and "`.`" not in found.expected:
+        return f"a space stands behind the sign of a change: `{previous.text} p(a) .`"
+    if STATEMENT in found.expected and found.kind == ".":
+        return "a statement ends with one full stop"
+    if found.kind == AGGREGATE:
+        return "aggregates stand in the head of a rule"
+    return None
+
+
+def _alternatives(expected: tuple[str, ...]) -> str:
+    if len(expected) == 1:
+        return expected[0]
+    return f"{', '.join(expected[:-1])} or {expected[-1]}"
+
+
+def _last_open(kinds: list[str]) -> int | None:
+    """The index of the last bracket that is still open."""
+    depth = 0
+    for index in range(len(kinds) - 1, -1, -1):
+        if kinds[index] in (")", "]", "}"):
+            depth += 1
+        elif kinds[index] in _CLOSING:
+            if not depth:
+                return index
+            depth -= 1
+    return None
+
+
+def _visible(span: Span) -> Span:
+    """The span, or at the end of the text the last character, so that a caret has a place to stand."""
+    if span.start < len(span.source.text):
+        return span
+    end = len(span.source.text.rstrip())
+    return Span(span.source, end, end + 1)
+
+
+assert COMPARISON not in _BEGINS_LITERAL
