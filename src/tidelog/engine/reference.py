@@ -1,0 +1,183 @@
+"""Naive evaluation over Python sets: slow, plain, and the oracle for every other engine.
+
+Each stratum applies all its rules to all facts until nothing new is derived. A rule's body is matched
+literal by literal, from left to right, with one binding of variables to values at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Stopped
+from tidelog.logic import builtins
+from tidelog.logic.evaluate import evaluate as value_of
+from tidelog.logic.program import (
+    BOTTOM,
+    Aggregation,
+    Apply,
+    Assignment,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Literal,
+    Negation,
+    Program,
+    Query,
+    Rule,
+    Term,
+    Variable,
+)
+from tidelog.logic.strata import Stratum, strata
+from tidelog.logic.values import FALSE, TRUE, Value
+
+Row = tuple[Value, ...]
+Facts = dict[str, set[Row]]
+Binding = dict[Variable, Value]
+
+
+def evaluate(
+    program: Program,
+    facts: Mapping[str, Iterable[Row]] | None = None,
+    *,
+    max_facts: int | None = None,
+) -> dict[str, frozenset[Row]]:
+    """All facts that follow from the program and the given facts, by predicate."""
+    store: Facts = {name: set() for name in program.predicates}
+    for name, rows in (facts or {}).items():
+        store.setdefault(name, set()).update(rows)
+    for fact in program.facts:
+        store.setdefault(fact.predicate, set()).add(fact.values)
+        if fact.predicate == BOTTOM:
+            raise Inconsistent(Diagnostic("E601", "inconsistent: the program states bottom()", fact.span))
+    for stratum in strata(program.rules, program.predicates):
+        _close(stratum, store, max_facts)
+    return {name: frozenset(rows) for name, rows in store.items()}
+
+
+def answer(query: Query, facts: Mapping[str, Iterable[Row]]) -> frozenset[Row]:
+    """The rows of the query's variables for which its body holds in the facts."""
+    store = {name: set(rows) for name, rows in facts.items()}
+    return frozenset(_applied(query.rule, store))
+
+
+def _close(stratum: Stratum, store: Facts, max_facts: int | None) -> None:
+    """Add to the store all that the stratum's rules derive from it."""
+    grows = True
+    while grows:
+        grows = False
+        for rule in stratum.rules:
+            known = store.setdefault(rule.head.predicate, set())
+            new = _applied(rule, store) - known
+            known |= new
+            grows = grows or bool(new)
+            if new and rule.head.predicate == BOTTOM:
+                raise _inconsistency(rule)
+            _check_limit(store, max_facts)
+
+
+def _inconsistency(rule: Rule) -> Inconsistent:
+    name = f" by the rule {rule.name!r}" if rule.name else ""
+    return Inconsistent(Diagnostic("E601", f"inconsistent: bottom() derived{name}", rule.span))
+
+
+def _check_limit(store: Facts, max_facts: int | None) -> None:
+    count = sum(map(len, store.values()))
+    if max_facts is not None and count > max_facts:
+        raise Stopped(Diagnostic("E602", f"stopped: {count} facts are more than the limit of {max_facts}"))
+
+
+# ---- one rule
+
+
+def _applied(rule: Rule, store: Facts) -> set[Row]:
+    """All rows of the head that the rule derives from the store."""
+    try:
+        return set(_consequences(rule, store))
+    except builtins.Overflow as overflow:
+        raise EvaluationError(Diagnostic("E603", str(overflow), rule.span)) from None
+
+
+def _consequences(rule: Rule, store: Facts) -> Iterator[Row]:
+    """The head's rows for all matches of the body."""
+    bindings = _matches(rule.body, {}, store)
+    if rule.aggregations:
+        bindings = _aggregate(rule, bindings)
+    for binding in bindings:
+        yield tuple(_ground(term, binding) for term in rule.head.terms)
+
+
+def _matches(body: tuple[Literal, ...], binding: Binding, store: Facts) -> Iterator[Binding]:
+    """The extensions of the binding under which every literal holds."""
+    if not body:
+        yield binding
+        return
+    for extended in _match(body[0], binding, store):
+        yield from _matches(body[1:], extended, store)
+
+
+def _match(literal: Literal, binding: Binding, store: Facts) -> Iterator[Binding]:
+    """The extensions of the binding under which one literal holds."""
+    match literal:
+        case Atom():
+            yield from _match_atom(literal, binding, store)
+        case Negation(atom):
+            if next(_match_atom(atom, binding, store), None) is None:
+                yield binding
+        case Comparison(operator, left, right):
+            if value_of(Apply(operator, (left, right)), binding) == TRUE:
+                yield binding
+        case Condition(expression, negated):
+            if value_of(expression, binding) == (FALSE if negated else TRUE):
+                yield binding
+        case Assignment(variable, expression):
+            value = value_of(expression, binding)
+            if value is not None:
+                yield {**binding, variable: value}
+
+
+def _match_atom(atom: Atom, binding: Binding, store: Facts) -> Iterator[Binding]:
+    """The extensions of the binding under which the atom is a fact."""
+    for row in store.get(atom.predicate, ()):
+        extended = _unify(atom.terms, row, binding)
+        if extended is not None:
+            yield extended
+
+
+def _unify(terms: tuple[Term, ...], row: Row, binding: Binding) -> Binding | None:
+    """The binding extended so that the terms are the row, if that can be."""
+    extended = dict(binding)
+    for term, value in zip(terms, row, strict=True):
+        expected = term.value if isinstance(term, Constant) else extended.setdefault(term, value)
+        if expected != value:
+            return None
+    return extended
+
+
+# ---- values
+
+
+def _ground(term: Term, binding: Binding) -> Value:
+    return term.value if isinstance(term, Constant) else binding[term]
+
+
+def _aggregate(rule: Rule, bindings: Iterable[Binding]) -> Iterator[Binding]:
+    """One binding per group: its variables, the aggregated ones and those assigned after."""
+    groups: dict[Row, list[Binding]] = {}
+    for binding in bindings:
+        groups.setdefault(tuple(binding[variable] for variable in rule.group), []).append(binding)
+    for key, members in groups.items():
+        grouped: Binding = dict(zip(rule.group, key, strict=True))
+        for aggregation in rule.aggregations:
+            value = _aggregated(aggregation, members)
+            if value is None:
+                break
+            grouped[aggregation.variable] = value
+        else:
+            yield from _matches(rule.after, grouped, {})
+
+
+def _aggregated(aggregation: Aggregation, members: list[Binding]) -> Value | None:
+    """The aggregate's value over the first argument of the distinct rows of arguments."""
+    rows = {tuple(_ground(argument, member) for argument in aggregation.arguments) for member in members}
+    return builtins.AGGREGATES[aggregation.function](list(rows))

@@ -1,0 +1,432 @@
+"""Clauses: from the tree of a fact, rule or query to safe rules over terms.
+
+Arguments that are expressions become variables, and an equality, an assignment or a test beside the atom.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+
+from tidelog.errors import Span
+from tidelog.logic import builtins, codes, values
+from tidelog.logic.expressions import UNRESOLVED, Expressions, Place
+from tidelog.logic.names import Scope, written
+from tidelog.logic.program import (
+    BOTTOM,
+    Apply,
+    Assignment,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Fact,
+    Literal,
+    Negation,
+    Predicate,
+    Query,
+    Rule,
+    Term,
+    Variable,
+    variables_of,
+)
+from tidelog.logic.report import Report, label
+from tidelog.logic.safety import Ordered, local_variables, order
+from tidelog.logic.signatures import Signatures, Use, share_values
+from tidelog.logic.values import FALSE, TRUE, ColumnType, Value
+from tidelog.syntax import ast
+
+TRIPLE = "triple"
+TOP = "top"
+ANSWER = "?-"  # the predicate in the head of a query's rule
+NEVER = Comparison("=", Constant(TRUE), Constant(FALSE))
+
+
+@dataclass(frozen=True, slots=True)
+class Typed:
+    """The declared type of a column in which a variable stands, and where."""
+
+    type: ColumnType
+    column: str
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What the clauses of a file see of the rest of the program."""
+
+    scope: Scope
+    parameters: Mapping[str, Value]
+    report: Report
+    signatures: Signatures
+
+
+def facts(clause: ast.Clause, around: Surroundings) -> tuple[Fact, ...]:
+    """The facts that a clause without a body states."""
+    resolver = _Clause(clause, around)
+    found = (resolver.fact(head, clause.span) for head in clause.heads)
+    return tuple(fact for fact in found if fact is not None)
+
+
+def rules(clause: ast.Clause, around: Surroundings) -> tuple[Rule, ...]:
+    """The rules that a clause with a body means, one for each head."""
+    resolver = _Clause(clause, around)
+    body = resolver.body(clause.body)
+    name = _name(clause, around.report)
+    found = [resolver.rule(head, body, name, clause.span) for head in clause.heads]
+    resolver.warn_of_singles()
+    return tuple(rule for rule in found if rule is not None)
+
+
+def query(literals: Sequence[ast.Literal], text: str, span: Span | None, around: Surroundings) -> Query:
+    """The query for the named variables of the literals."""
+    resolver = _Clause(tuple(literals), around)
+    body = resolver.body(literals)
+    named = [Variable(name) for name in resolver.expressions.occurrences]
+    asked = tuple(variable for variable in named if variable not in local_variables(body, ()))
+    ordered = resolver.ordered(body, asked)
+    rule = Rule(Atom(ANSWER, asked), ordered.body, span=span)
+    return Query(rule, tuple(variable.name for variable in asked), text)
+
+
+class _Clause:
+    """Resolves one clause. Mutable: it notes the variables, their types and whether all could be read."""
+
+    def __init__(self, tree: object, around: Surroundings) -> None:
+        self.scope = around.scope
+        self.report = around.report
+        self.signatures = around.signatures
+        taken = frozenset(_variable_names(tree))
+        self.expressions = Expressions(around.scope, around.parameters, around.report, taken)
+        self.types: dict[Variable, Typed] = {}
+        self.unbound: set[Variable] = set()
+        self.complete = True  # nothing was left out, so what seems unbound is unbound
+
+    # ---- heads
+
+    def fact(self, head: ast.Head, span: Span | None) -> Fact | None:
+        """The fact that a head states."""
+        found = self._head(head)
+        if found is None:
+            return None
+        use, arguments = found
+        predicate = self._derive(use, len(arguments))
+        row = []
+        for column, argument in enumerate(arguments):
+            value = self.expressions.value(argument, Place.FACT)
+            if value is not None:
+                constant = self._typed_constant(Constant(value), predicate, column, argument.span)
+                row.append(constant.value)
+        return Fact(use.name, tuple(row), span)
+
+    def rule(
+        self, head: ast.Head, body: Sequence[Literal], name: str | None, span: Span | None
+    ) -> Rule | None:
+        """The rule with this head."""
+        found = self._head(head)
+        if found is None:
+            return None
+        use, arguments = found
+        predicate = self._derive(use, len(arguments))
+        made = _Head(self.expressions)
+        for column, argument in enumerate(arguments):
+            made.add(argument)
+            made.terms[-1] = self._typed(made.terms[-1], predicate, column, argument.span)
+        self.signatures.name_columns(use.name, [_column_name(argument) for argument in arguments])
+        ordered = self.ordered((*body, *made.assigned), made.needed)
+        group = tuple(dict.fromkeys(made.group)) if made.aggregations else ()
+        return Rule(
+            Atom(use.name, tuple(made.terms)),
+            ordered.body,
+            group,
+            tuple(made.aggregations),
+            tuple(made.after),
+            name,
+            span,
+        )
+
+    def _head(self, head: ast.Head) -> tuple[Use, tuple[ast.Expression, ...]] | None:
+        """The predicate and the arguments of a head; None, with the reason reported, if it has none."""
+        match head:
+            case ast.HeadEquality():
+                self._not_supported(codes.EQUALITY_NOT_SUPPORTED, "equality in a head", head.span)
+            case ast.UnaryMetric(operator):
+                self._not_supported(
+                    codes.METRIC_NOT_SUPPORTED, f"the metric operator `{operator}`", head.span
+                )
+            case ast.Atom(_, at) if at is not None:
+                self._not_supported(codes.TIME_NOT_SUPPORTED, "a time at an atom", at.span)
+            case ast.Atom(call):
+                use, arguments = self._use(call)
+                if self._is_reserved(use, arguments, call.span):
+                    return None
+                return use, arguments
+        return None
+
+    def _is_reserved(self, use: Use, arguments: Sequence[ast.Expression], span: Span | None) -> bool:
+        """Whether the head's name is built in; if so, that is reported."""
+        function = builtins.lookup(use.name)
+        if function is not None and function.boolean:
+            message = f"`{use.written}` is a built-in function, so no rule can derive it"
+        elif use.name == TOP:
+            message = "`top()` always holds, so no rule can derive it"
+        elif use.name == BOTTOM and arguments:
+            message = "`bottom` has no arguments"
+        else:
+            return False
+        self.report.error(codes.RESERVED_PREDICATE, message, span)
+        return True
+
+    def _derive(self, use: Use, arity: int) -> Predicate:
+        self.signatures.fill(use.name)
+        return self.signatures.use(use, arity)
+
+    # ---- bodies
+
+    def body(self, literals: Sequence[ast.Literal]) -> tuple[Literal, ...]:
+        """The literals, not yet in order; `=` is a comparison still."""
+        return tuple(resolved for literal in literals for resolved in self._literal(literal))
+
+    def ordered(self, body: Sequence[Literal], needed: Sequence[Variable]) -> Ordered:
+        """The body in order; variables that nothing binds are reported."""
+        ordered = order(body, needed)
+        for variable in ordered.unbound if self.complete else ():
+            places = self.expressions.occurrences.get(variable.name)
+            if places is not None and variable not in self.unbound:
+                self.unbound.add(variable)
+                message = f"nothing in the body binds variable `?{variable.name}`"
+                help = "use it in an atom that is not negated, or give it a value with `=`"
+                self.report.error(codes.UNSAFE_VARIABLE, message, places[0], help)
+        return ordered
+
+    def _literal(self, literal: ast.Literal) -> Iterator[Literal]:
+        match literal:
+            case ast.Negation(ast.Atom() as atom):
+                yield from self._atom(atom, negated=True)
+            case ast.Negation(operand):
+                self._refuse_metric(operand)
+            case ast.Atom():
+                yield from self._atom(literal, negated=False)
+            case ast.UnaryMetric() | ast.BinaryMetric():
+                self._refuse_metric(literal)
+            case ast.Comparison(operator, left, right):
+                yield Comparison(operator, self._side(left), self._side(right))
+
+    def _side(self, node: ast.Expression) -> Expression:
+        return self.expressions.expression(node, Place.BODY)
+
+    def _atom(self, atom: ast.Atom, *, negated: bool) -> Iterator[Literal]:
+        if atom.at is not None:
+            self._not_supported(codes.TIME_NOT_SUPPORTED, "a time at an atom", atom.at.span)
+            return
+        use, arguments = self._use(atom.call)
+        function = builtins.lookup(use.name) if isinstance(atom.call, ast.Call) else None
+        if function is not None and function.boolean:
+            yield from self._condition(atom.call, negated)
+        elif use.name in (TOP, BOTTOM):
+            yield from self._built_in(use, arguments, negated)
+        elif negated:
+            yield from self._negation(use, arguments)
+        else:
+            yield from self._positive(use, arguments)
+
+    def _condition(self, call: ast.Call | ast.Triple, negated: bool) -> Iterator[Literal]:
+        assert isinstance(call, ast.Call)
+        expression = self._side(call)
+        if isinstance(expression, Apply):
+            yield Condition(expression, negated)
+        elif expression != Constant(FALSE if negated else TRUE):
+            yield NEVER
+
+    def _built_in(self, use: Use, arguments: Sequence[ast.Expression], negated: bool) -> Iterator[Literal]:
+        """`top()` and `~bottom()` hold always, `~top()` never, `bottom()` once it is derived."""
+        if arguments:
+            self.report.error(codes.RESERVED_PREDICATE, f"`{use.name}` has no arguments", use.span)
+        elif use.name == TOP and negated:
+            yield NEVER
+        elif use.name == BOTTOM and not negated:
+            self.signatures.use(use, 0)
+            yield Atom(BOTTOM, ())
+
+    def _positive(self, use: Use, arguments: Sequence[ast.Expression]) -> Iterator[Literal]:
+        """The atom, then an equality for each argument that is an expression."""
+        predicate = self.signatures.use(use, len(arguments))
+        terms: list[Term] = []
+        tests: list[Literal] = []
+        for column, argument in enumerate(arguments):
+            expression = self._argument(argument)
+            if isinstance(expression, Apply):
+                variable = self.expressions.fresh()
+                tests.append(Comparison("=", variable, expression))
+                expression = variable
+            terms.append(self._typed(expression, predicate, column, argument.span))
+        yield Atom(use.name, tuple(terms))
+        yield from tests
+
+    def _negation(self, use: Use, arguments: Sequence[ast.Expression]) -> Iterator[Literal]:
+        """An assignment for each argument that is an expression, then the negated atom."""
+        predicate = self.signatures.use(use, len(arguments))
+        terms: list[Term] = []
+        for column, argument in enumerate(arguments):
+            expression = self._argument(argument)
+            if isinstance(expression, Apply):
+                variable = self.expressions.fresh()
+                yield Assignment(variable, expression)
+                expression = variable
+            terms.append(self._typed(expression, predicate, column, argument.span))
+        yield Negation(Atom(use.name, tuple(terms)))
+
+    def _argument(self, node: ast.Expression) -> Expression:
+        return self.expressions.fresh() if isinstance(node, ast.Anonymous) else self._side(node)
+
+    def _use(self, call: ast.Call | ast.Triple) -> tuple[Use, tuple[ast.Expression, ...]]:
+        """The predicate of an atom, and its arguments."""
+        if isinstance(call, ast.Triple):
+            return Use(TRIPLE, TRIPLE, call.span), (call.subject, call.predicate, call.object)
+        name = self.scope.predicate(call.symbol, self.report)
+        return Use(name, written(call.symbol), call.span), call.arguments
+
+    # ---- types
+
+    def _typed(self, term: Term, predicate: Predicate, column: int, span: Span | None) -> Term:
+        """The term as the column holds it; what cannot be of the column's type is reported."""
+        if isinstance(term, Constant):
+            return self._typed_constant(term, predicate, column, span)
+        found = _column(predicate, column, span)
+        if found is None:
+            return term
+        earlier = self.types.setdefault(term, found)
+        if not share_values(earlier.type, found.type):
+            message = (
+                f"variable `?{term.name}` is {_a(found.type)} in {found.column}, "
+                f"but {_a(earlier.type)} in {earlier.column}"
+            )
+            labels = label(earlier.span, f"{_a(earlier.type)} here")
+            self.report.error(codes.VARIABLE_OF_TWO_TYPES, message, span, labels=labels)
+        return term
+
+    def _typed_constant(
+        self, constant: Constant, predicate: Predicate, column: int, span: Span | None
+    ) -> Constant:
+        found = _column(predicate, column, span)
+        if found is None or constant is UNRESOLVED:
+            return constant
+        value = values.conform(constant.value, found.type)
+        if value is None:
+            message = f"this is not {_a(found.type)}, as {found.column} is declared to be"
+            labels = label(predicate.span if predicate.declared else None, "declared here")
+            self.report.error(codes.CONSTANT_OF_OTHER_TYPE, message, span, labels=labels)
+            return constant
+        return Constant(value)
+
+    # ---- what is refused or doubted
+
+    def _refuse_metric(self, metric: ast.Metric) -> None:
+        assert not isinstance(metric, ast.Atom)
+        self._not_supported(
+            codes.METRIC_NOT_SUPPORTED, f"the metric operator `{metric.operator}`", metric.span
+        )
+
+    def _not_supported(self, code: str, what: str, span: Span | None) -> None:
+        self.complete = False
+        self.report.error(
+            code, f"{what} is not supported yet", span, "it comes with a later version of tidelog"
+        )
+
+    def warn_of_singles(self) -> None:
+        """Warn of each named variable that occurs once: it is either misspelt or better written `_`."""
+        for name, places in self.expressions.occurrences.items():
+            if len(places) > 1 or name.startswith("_") or Variable(name) in self.unbound or not self.complete:
+                continue
+            message = f"variable `?{name}` occurs only once in this rule"
+            self.report.warn(codes.SINGLE_VARIABLE, message, places[0], "write `_` if that is meant")
+
+
+class _Head:
+    """The terms of one head, and what they need: mutable while the arguments are added."""
+
+    def __init__(self, expressions: Expressions) -> None:
+        self.expressions = expressions
+        self.aggregations = expressions.aggregations = []
+        self.assigned = expressions.assigned = []
+        self.terms: list[Term] = []
+        self.group: list[Variable] = []
+        self.after: list[Assignment] = []
+
+    def add(self, argument: ast.Expression) -> None:
+        """Add the next argument."""
+        earlier = len(self.aggregations)
+        expression = self.expressions.expression(argument, Place.HEAD)
+        if len(self.aggregations) > earlier:
+            self._add_aggregated(expression)
+            return
+        if isinstance(expression, Apply):
+            variable = self.expressions.fresh()
+            self.assigned.append(Assignment(variable, expression))
+            expression = variable
+        self.terms.append(expression)
+        self.group.extend(variables_of(expression))
+
+    def _add_aggregated(self, expression: Expression) -> None:
+        """Add a term that holds aggregates: its other variables belong to the group."""
+        aggregated = {aggregation.variable for aggregation in self.aggregations}
+        self.group.extend(variable for variable in variables_of(expression) if variable not in aggregated)
+        if isinstance(expression, Apply):
+            variable = self.expressions.fresh()
+            self.after.append(Assignment(variable, expression))
+            expression = variable
+        self.terms.append(expression)
+
+    @property
+    def needed(self) -> tuple[Variable, ...]:
+        """The variables that the body must bind."""
+        arguments = (term for aggregation in self.aggregations for term in aggregation.arguments)
+        return tuple(
+            dict.fromkeys((*self.group, *(term for term in arguments if isinstance(term, Variable))))
+        )
+
+
+def _column(predicate: Predicate, column: int, span: Span | None) -> Typed | None:
+    """What is declared of a column of the predicate, if it has such a column."""
+    if column >= len(predicate.types) or predicate.types[column] is ColumnType.ANY:
+        return None
+    name = predicate.columns[column]
+    shown = f"`{name}`" if name is not None else f"{column + 1}"
+    return Typed(predicate.types[column], f"column {shown} of `{predicate.written}`", span)
+
+
+def _a(column_type: ColumnType) -> str:
+    """The type with its article."""
+    article = "an" if column_type.value[0] in "aio" else "a"
+    return f"{article} {column_type.value}"
+
+
+def _column_name(argument: ast.Expression) -> str | None:
+    return argument.name if isinstance(argument, ast.Variable) else None
+
+
+def _name(clause: ast.Clause, report: Report) -> str | None:
+    """The rule's name, from its attributes."""
+    name = None
+    for attribute in clause.attributes:
+        match attribute:
+            case ast.Attribute("name", (ast.Text(text),)):
+                name = text
+            case _:
+                message = f"the attribute `{attribute.name}` is not known, so it has no effect"
+                help = 'a rule is named by `#[name("…")]`'
+                report.warn(codes.UNKNOWN_ATTRIBUTE, message, attribute.span, help)
+    return name
+
+
+def _variable_names(tree: object) -> Iterator[str]:
+    """The names of the variables in a tree."""
+    if isinstance(tree, ast.Variable):
+        yield tree.name
+    elif isinstance(tree, tuple):
+        for item in tree:
+            yield from _variable_names(item)
+    elif isinstance(tree, ast.Node):
+        for part in fields(tree):
+            yield from _variable_names(getattr(tree, part.name))

@@ -1,0 +1,93 @@
+"""Includes: a document with the files it includes, as one sequence of statements, each with its scope.
+
+A file is read once, however often and from wherever it is included, so cycles do no harm. It stands in a
+scope of its own: it sees none of the including file's prefixes, but lends its own to the including file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tidelog.errors import ProgramError, Source
+from tidelog.logic import codes
+from tidelog.logic.names import Scope
+from tidelog.logic.report import Report
+from tidelog.syntax import ast
+from tidelog.syntax.parser import parse
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A statement, the names it sees, and the folder in which its relative paths lie."""
+
+    statement: ast.Statement
+    scope: Scope
+    folder: Path | None
+
+
+@dataclass
+class Includes:
+    """The files read so far. Mutable while documents are gathered."""
+
+    report: Report
+    scopes: dict[Path, Scope] = field(default_factory=dict)
+    complete: bool = True  # every file could be read
+
+    def gather(self, document: ast.Document, scope: Scope, folder: Path | None) -> list[Placed]:
+        """The statements of the document and all that it includes, in place of the includes."""
+        _declare(document, scope, self.report)
+        return list(self._placed(document, scope, folder))
+
+    def _placed(self, document: ast.Document, scope: Scope, folder: Path | None) -> Iterator[Placed]:
+        for statement in document.statements:
+            if isinstance(statement, ast.IncludeDirective):
+                yield from self._include(statement, scope, folder)
+            else:
+                yield Placed(statement, scope, folder)
+
+    def _include(
+        self, directive: ast.IncludeDirective, scope: Scope, folder: Path | None
+    ) -> Iterator[Placed]:
+        shown = (folder or Path()) / directive.path
+        path = shown.resolve()
+        if path not in self.scopes:
+            self.scopes[path] = Scope()
+            document = self._read(shown, directive)
+            if document is not None:
+                yield from self.gather(document, self.scopes[path], shown.parent)
+        scope.adopt(self.scopes[path])
+
+    def _read(self, path: Path, directive: ast.IncludeDirective) -> ast.Document | None:
+        """The document in a file; None, with the reason reported, if it cannot be read or parsed."""
+        try:
+            return parse(Source(str(path), path.read_text(encoding="utf-8")))
+        except (OSError, UnicodeDecodeError) as fault:
+            message = f"cannot include `{directive.path}`: {reason(fault)}"
+            self.report.error(codes.CANNOT_INCLUDE, message, directive.span)
+        except ProgramError as error:
+            self.report.add(*error.diagnostics)
+        self.complete = False
+        return None
+
+
+def reason(fault: OSError | UnicodeDecodeError) -> str:
+    """Why a file cannot be read, in a few words."""
+    if isinstance(fault, UnicodeDecodeError):
+        return f"it is not UTF-8 (byte {fault.start})"
+    return {
+        "FileNotFoundError": "there is no such file",
+        "IsADirectoryError": "it is a folder",
+        "PermissionError": "it may not be read",
+    }.get(type(fault).__name__, fault.strerror or "it cannot be read")
+
+
+def _declare(document: ast.Document, scope: Scope, report: Report) -> None:
+    """Enter the document's base and prefixes into its scope; the base first, prefixes may be relative."""
+    for statement in document.statements:
+        if isinstance(statement, ast.BaseDirective):
+            scope.set_base(statement, report)
+    for statement in document.statements:
+        if isinstance(statement, ast.PrefixDirective):
+            scope.add_prefix(statement, report)

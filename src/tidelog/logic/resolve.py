@@ -1,0 +1,268 @@
+"""Resolution: from the tree of a program to rules over predicates, values and functions.
+
+All errors of a file and of the files it includes are raised together; warnings stay with the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from tidelog.errors import DataError, Diagnostic, Source, Span, suggest
+from tidelog.logic import builtins, clauses, codes
+from tidelog.logic.clauses import Surroundings
+from tidelog.logic.expressions import UNRESOLVED, Expressions, Place
+from tidelog.logic.include import Includes, Placed, reason
+from tidelog.logic.names import Scope, written
+from tidelog.logic.program import Fact, Predicate, Program, Query, Rule, Transfer
+from tidelog.logic.report import Report, label
+from tidelog.logic.signatures import Signatures, Use
+from tidelog.logic.strata import cycles
+from tidelog.logic.terms import read_any, read_exact
+from tidelog.logic.transfers import Reader
+from tidelog.logic.values import Value
+from tidelog.syntax import ast
+from tidelog.syntax.parser import parse
+
+EMPTY = Program({})
+
+
+def load(path: Path | str, parameters: Mapping[str, str] | None = None) -> Program:
+    """The program in a file; relative paths in it are relative to its folder."""
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as fault:
+        message = f"cannot read the program: {reason(fault)}"
+        raise DataError(Diagnostic("E501", message, place=str(path))) from None
+    return resolve(parse(Source(str(path), text)), parameters=parameters, folder=path.parent, path=path)
+
+
+def resolve(
+    document: ast.Document,
+    *,
+    parameters: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+    known: Mapping[str, Predicate] | None = None,
+    path: Path | None = None,
+) -> Program:
+    """The program that the document means.
+
+    `parameters` are texts, `known` the predicates whose facts come from elsewhere. Relative paths lie in
+    `folder`; `path` is the document's own, so that it is not read again if a file that it includes
+    includes it.
+    """
+    resolver = _Resolver(EMPTY, known or {}, parameters or {})
+    if path is not None:
+        resolver.includes.scopes[path.resolve()] = resolver.scope
+    return resolver.resolve(document, folder)
+
+
+def extend(document: ast.Document, program: Program, *, folder: Path | None = None) -> Program:
+    """The program with the statements of the document added; its warnings are those of the document."""
+    resolver = _Resolver(program, {}, {})
+    return resolver.resolve(document, folder)
+
+
+def resolve_clause(clause: ast.Clause, program: Program) -> Program:
+    """The program with the facts and rules of one clause added."""
+    return extend(ast.Document((clause,)), program)
+
+
+def resolve_query(
+    literals: Sequence[ast.Literal],
+    program: Program,
+    text: str,
+    known: Mapping[str, Predicate] | None = None,
+) -> Query:
+    """The query that asks the program for the named variables of the literals.
+
+    A predicate that neither the program nor `known` has is an error: nobody asks for nothing.
+    """
+    resolver = _Resolver(program, known or {}, {})
+    expected = set(resolver.signatures.predicates)
+    query = clauses.query(literals, text, None, resolver.surroundings(resolver.scope))
+    for name, predicate in resolver.signatures.predicates.items():
+        if name not in expected:
+            resolver.report_unknown(Use(name, predicate.written, predicate.span), expected)
+    resolver.report.check()
+    return query
+
+
+class _Resolver:
+    """Resolves documents on top of a program. Mutable: it gathers what the statements say."""
+
+    def __init__(
+        self, program: Program, known: Mapping[str, Predicate], parameters: Mapping[str, str]
+    ) -> None:
+        self.report = Report()
+        self.includes = Includes(self.report)
+        self.scope = Scope(dict(program.prefixes), program.base)
+        self.signatures = Signatures(self.report, {**known, **program.predicates})
+        self.given = parameters
+        self.parameters: dict[str, Value] = dict(program.parameters)
+        self.declared: dict[str, Span | None] = {}
+        self.rules: list[Rule] = list(program.rules)
+        self.facts: list[Fact] = list(program.facts)
+        self.imports: list[Transfer] = list(program.imports)
+        self.exports: list[Transfer] = list(program.exports)
+        self.outputs: list[str] = list(program.outputs)
+        self.queries: list[Query] = list(program.queries)
+        self.asked: list[Use] = []  # must be known in the end: outputs, imports, exports
+
+    def resolve(self, document: ast.Document, folder: Path | None) -> Program:
+        """The program with the document's statements, or all that is wrong with them."""
+        statements = self.includes.gather(document, self.scope, folder)
+        self._declare(statements)
+        for placed in statements:
+            self._statement(placed)
+        self._check_whole()
+        self.report.check()
+        return Program(
+            dict(self.signatures.predicates),
+            tuple(self.rules),
+            tuple(self.facts),
+            tuple(self.imports),
+            tuple(self.exports),
+            tuple(dict.fromkeys(self.outputs)),
+            tuple(self.queries),
+            dict(self.scope.prefixes),
+            self.scope.base,
+            dict(self.parameters),
+            self.report.warnings,
+        )
+
+    def surroundings(self, scope: Scope) -> Surroundings:
+        """What a clause written in the scope sees."""
+        return Surroundings(scope, self.parameters, self.report, self.signatures)
+
+    # ---- declarations, which hold for the whole program
+
+    def _declare(self, statements: Iterable[Placed]) -> None:
+        for placed in statements:
+            match placed.statement:
+                case ast.ParameterDirective():
+                    self._parameter(placed.statement, placed.scope)
+                case ast.DeclareDirective(symbol, columns):
+                    use = self._use(symbol, placed.scope, placed.statement.span)
+                    self.signatures.declare(use, columns)
+        for name in self.given:
+            if name not in self.declared:
+                message = f"the parameter `{name}` is given, but not declared"
+                help = suggest(name, self.declared) or f"declare it: `@parameter ${name} .`"
+                self.report.error(codes.UNKNOWN_PARAMETER, message, None, help)
+
+    def _parameter(self, directive: ast.ParameterDirective, scope: Scope) -> None:
+        name = directive.name
+        if name in self.declared:
+            message = f"the parameter `${name}` is declared twice"
+            labels = label(self.declared[name], "declared here first")
+            self.report.error(codes.PARAMETER_DECLARED_TWICE, message, directive.span, labels=labels)
+            return
+        self.declared[name] = directive.span
+        self.parameters[name] = UNRESOLVED.value
+        if name in self.given:
+            self.parameters[name] = read_parameter(self.given[name])
+        elif directive.default is not None:
+            expressions = Expressions(scope, self.parameters, self.report)
+            value = expressions.value(directive.default, Place.PARAMETER)
+            self.parameters[name] = UNRESOLVED.value if value is None else value
+        else:
+            message = f"the parameter `${name}` has no value"
+            help = f"give it one with `--param {name}=…`, or a default: `@parameter ${name} = … .`"
+            self.report.error(codes.PARAMETER_WITHOUT_VALUE, message, directive.span, help)
+
+    # ---- statements
+
+    def _statement(self, placed: Placed) -> None:
+        statement, scope = placed.statement, placed.scope
+        match statement:
+            case ast.Clause():
+                self._clause(statement, scope)
+            case ast.Query(body):
+                text = statement.span.text if statement.span is not None else ""
+                self.queries.append(clauses.query(body, text, statement.span, self.surroundings(scope)))
+            case ast.ImportDirective() | ast.ExportDirective():
+                self._transfer(statement, placed)
+            case ast.OutputDirective(symbols):
+                for symbol in symbols:
+                    use = self._use(symbol, scope, symbol.span)
+                    self.asked.append(use)
+                    self.outputs.append(use.name)
+            case ast.CommitDirective():
+                message = "`@commit` is not supported yet"
+                help = "it comes with a later version of tidelog"
+                self.report.error(codes.COMMIT_NOT_SUPPORTED, message, statement.span, help)
+
+    def _clause(self, clause: ast.Clause, scope: Scope) -> None:
+        if clause.sign is not None:
+            what = "rule" if clause.body else "fact"
+            message = f"a {what} signed `{clause.sign}` is not supported yet"
+            help = "change scripts come with a later version of tidelog"
+            self.report.error(codes.CHANGE_NOT_SUPPORTED, message, clause.span, help)
+        elif clause.body:
+            self.rules.extend(clauses.rules(clause, self.surroundings(scope)))
+        else:
+            self.facts.extend(clauses.facts(clause, self.surroundings(scope)))
+
+    def _transfer(self, directive: ast.ImportDirective | ast.ExportDirective, placed: Placed) -> None:
+        expressions = Expressions(placed.scope, self.parameters, self.report)
+        reader = Reader(
+            self.report,
+            self.signatures,
+            lambda node: expressions.value(node, Place.OPTION),
+            placed.folder,
+        )
+        use = self._use(directive.symbol, placed.scope, directive.symbol.span)
+        transfer = reader.transfer(use, directive)
+        self.asked.append(use)
+        if isinstance(directive, ast.ImportDirective):
+            self.imports.append(transfer)
+            self.signatures.fill(use.name)
+        else:
+            self.exports.append(transfer)
+
+    def _use(self, symbol: ast.Symbol, scope: Scope, span: Span | None) -> Use:
+        """The predicate of a directive."""
+        name = scope.predicate(symbol, self.report)
+        function = builtins.lookup(name)
+        if function is not None and function.boolean:
+            message = f"`{written(symbol)}` is a built-in function, so it cannot name a predicate"
+            self.report.error(codes.RESERVED_PREDICATE, message, span)
+        return Use(name, written(symbol), span)
+
+    # ---- the program as a whole
+
+    def _check_whole(self) -> None:
+        """Report what only the whole program shows."""
+        expected = set(self.signatures.predicates)
+        for use in self.asked if self.includes.complete else ():
+            if use.name not in expected:
+                self.report_unknown(use, expected)
+        if self.includes.complete and not any(
+            item.code in codes.NOT_SUPPORTED for item in self.report.errors
+        ):
+            self.signatures.warn_of_empty()
+        self.report.add(*cycles(self.rules, self.signatures.predicates))
+
+    def report_unknown(self, use: Use, expected: Iterable[str]) -> None:
+        """Report a predicate of which nothing is known."""
+        names = [self.signatures.predicates[name].written for name in sorted(expected)]
+        if any(use.name == transfer.predicate for transfer in self.imports):
+            message = f"how many columns `{use.written}` has is not known"
+            help: str | None = f"declare it, `@declare {use.written}(…) .`, or list their types in `format`"
+        else:
+            message = f"there is no predicate `{use.written}`"
+            help = suggest(use.written, names)
+        self.report.error(codes.UNKNOWN_PREDICATE, message, use.span, help)
+
+
+def read_parameter(text: str) -> Value:
+    """The value of a parameter given as text: the term that it writes, else what a data field would be."""
+    try:
+        return read_exact(text)
+    except ValueError:
+        return read_any(text)
+
+
+__all__ = ["extend", "load", "read_parameter", "resolve", "resolve_clause", "resolve_query"]

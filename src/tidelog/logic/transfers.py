@@ -1,0 +1,171 @@
+"""Imports and exports: their formats and options, checked and as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidelog.errors import suggest
+from tidelog.logic import codes
+from tidelog.logic.program import OptionValue, Transfer
+from tidelog.logic.report import Report, label
+from tidelog.logic.signatures import Signatures, Use
+from tidelog.logic.values import ColumnType, Kind, Value
+from tidelog.syntax import ast
+
+ALIASES = {"nt": "ntriples", "ttl": "turtle", "nq": "nquads", "ndjson": "jsonl"}
+TABLES = ("csv", "tsv", "dsv")
+TRIPLES = ("ntriples", "turtle", "rdfxml")
+QUADS = ("nquads", "trig", "jsonld", "rdf")  # with or without the graph
+RECORDS = ("json", "jsonl", "parquet", "arrow")
+FORMATS = (*TABLES, *RECORDS, *TRIPLES, *QUADS)
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "resource": (str, "text"),
+    "compression": (str, "text"),
+    "limit": (int, "a whole number"),
+    "header": (bool, "true or false"),
+    "ignore_headers": (bool, "true or false"),
+    "quoting": (bool, "true or false"),
+    "delimiter": (str, "text"),
+    "base": (str, "an IRI"),
+}
+_COMMON = ("resource", "format", "compression", "limit")
+
+Evaluate = Callable[[ast.Expression], Value | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Reads the directives of one file; `evaluate` gives the value of a constant expression."""
+
+    report: Report
+    signatures: Signatures
+    evaluate: Evaluate
+    folder: Path | None
+
+    def transfer(self, use: Use, directive: ast.ImportDirective | ast.ExportDirective) -> Transfer:
+        """The import or export that a directive means."""
+        tree = directive.format
+        name = ALIASES.get(tree.name, tree.name)
+        is_import = isinstance(directive, ast.ImportDirective)
+        if name not in FORMATS:
+            help = suggest(name, (*FORMATS, *ALIASES)) or f"the formats are {', '.join(FORMATS)}"
+            self.report.error(codes.UNKNOWN_FORMAT, f"unknown format `{name}`", tree.span, help)
+        options, types = self._options(tree, name, is_import)
+        if is_import and "resource" not in options and not _has(tree, "resource"):
+            message = f"the import of `{use.written}` does not say from where"
+            help = f'add the file: `{tree.name}{{ resource = "{use.written}.{tree.name}" }}`'
+            self.report.error(codes.MISSING_RESOURCE, message, tree.span, help)
+        self._use(use, name, types)
+        return Transfer(use.name, name, options, types, self.folder, directive.span)
+
+    def _use(self, use: Use, name: str, types: tuple[ColumnType, ...] | None) -> None:
+        """Use the predicate with the arity that the directive implies, if it implies one."""
+        if types is not None:
+            self.signatures.use(use, sum(column is not ColumnType.SKIP for column in types))
+        elif name in TRIPLES:
+            self.signatures.use(use, 3)
+
+    def _options(
+        self, tree: ast.Format, name: str, is_import: bool
+    ) -> tuple[dict[str, OptionValue], tuple[ColumnType, ...] | None]:
+        """The values of the options, and the column types of `format=(…)`."""
+        values: dict[str, OptionValue] = {}
+        types: tuple[ColumnType, ...] | None = None
+        first: dict[str, ast.Option] = {}
+        for option in tree.options:
+            if not self._is_option(option, name, first):
+                continue
+            if option.name == "format":
+                types = self._types(option, is_import)
+            else:
+                value = self._value(option)
+                if value is not None:
+                    values[option.name] = value
+        return values, types
+
+    def _is_option(self, option: ast.Option, name: str, first: dict[str, ast.Option]) -> bool:
+        """Whether the format has this option, and has it once."""
+        known = options_of(name)
+        if option.name not in known:
+            help = suggest(option.name, known) or f"the options are {', '.join(known)}"
+            message = f"`{name}` has no option `{option.name}`"
+            if name in FORMATS:
+                self.report.error(codes.UNKNOWN_OPTION, message, option.span, help)
+            return False
+        if option.name in first:
+            labels = label(first[option.name].span, "given here first")
+            message = f"the option `{option.name}` is given twice"
+            self.report.error(codes.OPTION_GIVEN_TWICE, message, option.span, labels=labels)
+            return False
+        first[option.name] = option
+        return True
+
+    def _types(self, option: ast.Option, is_import: bool) -> tuple[ColumnType, ...] | None:
+        """The column types that `format=(string, int)`, or `format=int` for one column, lists."""
+        match option.value:
+            case ast.Names(names):
+                pass
+            case ast.Name(text):
+                names = (text,)
+            case _:
+                message = "`format` expects column types in parentheses"
+                help = "write them like `format = (string, int)`"
+                self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span, help)
+                return None
+        span = option.value.span
+        return tuple(self.signatures.column_type(name, span, skip=is_import) for name in names)
+
+    def _value(self, option: ast.Option) -> OptionValue | None:
+        """The option's value in Python; None, with the fault reported, if it has the wrong kind."""
+        expected, described = _KINDS[option.name]
+        if isinstance(option.value, ast.Names):
+            value: OptionValue | None = None
+        elif isinstance(option.value, ast.Name):
+            value = option.value.text
+        else:
+            found = self.evaluate(option.value)
+            if found is None:
+                return None
+            value = _plain(found)
+        fault = _fault(option.name, value) if type(value) is expected else f"expects {described}"
+        if fault:
+            message = f"the option `{option.name}` {fault}"
+            self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span)
+            return None
+        return value
+
+
+def options_of(name: str) -> tuple[str, ...]:
+    """The options of a format."""
+    if name in TABLES:
+        own: tuple[str, ...] = ("header", "ignore_headers", "quoting")
+        return (*_COMMON, *own, "delimiter") if name == "dsv" else (*_COMMON, *own)
+    return (*_COMMON, "base") if name in TRIPLES + QUADS else _COMMON
+
+
+def _has(tree: ast.Format, name: str) -> bool:
+    return any(option.name == name for option in tree.options)
+
+
+def _plain(value: Value) -> OptionValue | None:
+    """The value in Python, if an option can be it."""
+    match value.kind:
+        case Kind.BOOLEAN:
+            return bool(value.content)
+        case Kind.INTEGER | Kind.STRING | Kind.IRI | Kind.LANGUAGE_STRING:
+            return value.content
+    return None
+
+
+def _fault(name: str, value: OptionValue | None) -> str | None:
+    """What is wrong with the value of an option, apart from its kind."""
+    if name == "limit" and isinstance(value, int) and value < 0:
+        return "cannot be negative"
+    if name == "delimiter" and isinstance(value, str) and len(value) != 1:
+        return "expects a single character"
+    if name == "compression" and value not in ("gzip", "none"):
+        return "is `gzip` or `none`"
+    return None
