@@ -22,7 +22,8 @@ CREATE OR REPLACE TEMP TABLE property_range AS SELECT x, z FROM schema_triple WH
 INSERT INTO triple
     SELECT DISTINCT triple.x, subproperty.z AS y, triple.z
     FROM triple JOIN subproperty ON triple.y = subproperty.x
-    ANTI JOIN triple AS known ON known.x = triple.x AND known.y = subproperty.z AND known.z = triple.z;
+    ANTI JOIN (FROM triple WHERE y IN (SELECT z FROM subproperty)) AS known
+    ON known.x = triple.x AND known.y = subproperty.z AND known.z = triple.z;
 
 CREATE OR REPLACE TEMP TABLE typed AS
     WITH direct AS MATERIALIZED (
