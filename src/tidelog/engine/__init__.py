@@ -1,0 +1,1 @@
+"""Engines: the contract, the fixpoint loop, events, and the slow oracle."""

@@ -1,0 +1,1 @@
+"""The one form of a rule that all engines share."""

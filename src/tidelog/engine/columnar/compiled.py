@@ -1,0 +1,148 @@
+"""How kernels are compiled: the cache they are kept in, debug mode, and memory reached by address.
+
+Kernels reach tables through integers: arrays of addresses and sizes, so that one compiled function serves
+tables of any number and arity. An address knows no length; with `TIDELOG_DEBUG=1` every view carries
+its length and every access is checked, at a third of the speed. The test suite runs in both modes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+from numba import carray, njit, types
+from numba.extending import intrinsic
+
+DEBUG = os.environ.get("TIDELOG_DEBUG", "") not in ("", "0")
+
+# Numba's cache does not notice changes in kernels called from another file: the folder is therefore named
+# after a hash of all of them.
+KERNEL_FILES = ("compiled", "layout", "dictionary_kernels", "table_kernels", "expressions", "interpreter")
+
+
+def _cache_folder() -> Path:
+    digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {DEBUG}".encode())
+    for name in KERNEL_FILES:
+        path = Path(__file__).with_name(f"{name}.py")
+        digest.update(path.read_bytes())
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "tidelog" / f"kernels-{digest.hexdigest()[:16]}"
+
+
+CACHE_FOLDER = _cache_folder()
+WARM_MARK = CACHE_FOLDER / "compiled"
+
+
+def is_warm() -> bool:
+    """Whether an earlier run on this machine has compiled all kernels and left them in the cache."""
+    return WARM_MARK.exists()
+
+
+def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function compiled without the interpreter lock, kept in the cache folder."""
+    before = numba.config.CACHE_DIR
+    numba.config.CACHE_DIR = str(CACHE_FOLDER)  # read when a function is decorated
+    try:
+        return njit(cache=True, nogil=True, boundscheck=DEBUG)(function)  # type: ignore[no-any-return]
+    finally:
+        numba.config.CACHE_DIR = before
+
+
+def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function compiled into each kernel that calls it."""
+    return njit(boundscheck=DEBUG, inline="always")(function)  # type: ignore[no-any-return]
+
+
+def _pointer(element: Any) -> Callable[..., Any]:
+    """An intrinsic that turns an address into a pointer to elements of this type."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def to_pointer(_context: Any, _address: Any) -> Any:
+        signature = types.CPointer(element)(types.int64)
+
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
+
+        return signature, generate
+
+    return to_pointer  # type: ignore[no-any-return]
+
+
+_bytes = _pointer(types.uint8)
+_int32s = _pointer(types.int32)
+_int64s = _pointer(types.int64)
+_doubles = _pointer(types.float64)
+
+if DEBUG:
+
+    @njit(boundscheck=True)  # type: ignore[untyped-decorator]
+    def bytes_at(address: int, length: int) -> Any:
+        """The `length` bytes at an address."""
+        return carray(_bytes(address), (length,))
+
+    @njit(boundscheck=True)  # type: ignore[untyped-decorator]
+    def int32_at(address: int, length: int) -> Any:
+        """The `length` 32-bit integers at an address."""
+        return carray(_int32s(address), (length,))
+
+    @njit(boundscheck=True)  # type: ignore[untyped-decorator]
+    def int64_at(address: int, length: int) -> Any:
+        """The `length` 64-bit integers at an address."""
+        return carray(_int64s(address), (length,))
+
+    @njit(boundscheck=True)  # type: ignore[untyped-decorator]
+    def doubles_at(address: int, length: int) -> Any:
+        """The `length` doubles at an address."""
+        return carray(_doubles(address), (length,))
+
+else:
+
+    @njit(inline="always")  # type: ignore[untyped-decorator]
+    def bytes_at(address: int, length: int) -> Any:
+        """The bytes at an address."""
+        return _bytes(address)
+
+    @njit(inline="always")  # type: ignore[untyped-decorator]
+    def int32_at(address: int, length: int) -> Any:
+        """The 32-bit integers at an address."""
+        return _int32s(address)
+
+    @njit(inline="always")  # type: ignore[untyped-decorator]
+    def int64_at(address: int, length: int) -> Any:
+        """The 64-bit integers at an address."""
+        return _int64s(address)
+
+    @njit(inline="always")  # type: ignore[untyped-decorator]
+    def doubles_at(address: int, length: int) -> Any:
+        """The doubles at an address."""
+        return _doubles(address)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def load64(_context: Any, _address: Any) -> Any:
+    """The eight bytes at an address that need not be aligned, as an unsigned integer."""
+    signature = types.uint64(types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], context.get_value_type(types.CPointer(types.uint64)))
+        loaded = builder.load(pointer)
+        loaded.align = 1
+        return loaded
+
+    return signature, generate
+
+
+@inlined
+def mix(key: Any) -> Any:
+    """The key's bits spread over all 64, the top ones best."""
+    x = np.uint64(key)
+    x ^= x >> np.uint64(32)
+    x *= np.uint64(0xFF51AFD7ED558CCD)
+    x ^= x >> np.uint64(29)
+    x *= np.uint64(0x9E3779B97F4A7C15)
+    return x

@@ -1,0 +1,260 @@
+"""The dictionary: every value has a dense integer id, given when it is first seen. Mutates itself."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidelog.engine.columnar import dictionary_kernels as kernels
+from tidelog.engine.columnar import layout, memory
+from tidelog.logic.python import from_python
+from tidelog.logic.terms import read_any, read_exact
+from tidelog.logic.values import Kind, Value
+
+Ids = npt.NDArray[np.int32]
+
+FIRST_CAPACITY = 1024
+LOAD = 0.6
+TEXT_KINDS = frozenset({Kind.BIG, Kind.STRING, Kind.LANGUAGE_STRING, Kind.LITERAL, Kind.IRI, Kind.BLANK})
+NO_TIME_ZONE = 1 << 20  # `extra` of a dateTime without a time zone
+
+
+class Dictionary:
+    """Values as ids 0, 1, 2…, kept in columns that kernels read through `words`."""
+
+    def __init__(self) -> None:
+        self.words = np.zeros(layout.D_WORDS, np.int64)
+        self.kind = memory.zeros(FIRST_CAPACITY, np.uint8)
+        self.payload = memory.zeros(FIRST_CAPACITY, np.int64)
+        self.extent = memory.zeros(FIRST_CAPACITY, np.int32)
+        self.extra = memory.zeros(FIRST_CAPACITY, np.int32)
+        self.heap = memory.empty(16 * FIRST_CAPACITY, np.uint8)
+        self.slots = memory.zeros(2 * FIRST_CAPACITY, np.int64)
+        self._publish()
+
+    def __len__(self) -> int:
+        return int(self.words[layout.D_COUNT])
+
+    # ---- growing
+
+    def _publish(self) -> None:
+        """Tell the kernels where the columns are now."""
+        words = self.words
+        words[layout.D_CAPACITY] = len(self.kind)
+        words[layout.D_KIND] = self.kind.ctypes.data
+        words[layout.D_PAYLOAD] = self.payload.ctypes.data
+        words[layout.D_EXTENT] = self.extent.ctypes.data
+        words[layout.D_EXTRA] = self.extra.ctypes.data
+        words[layout.D_HEAP] = self.heap.ctypes.data
+        words[layout.D_HEAP_CAPACITY] = len(self.heap)
+        words[layout.D_SLOTS] = self.slots.ctypes.data
+        words[layout.D_SLOT_COUNT] = len(self.slots)
+        words[layout.D_SHIFT] = 32 - (len(self.slots).bit_length() - 1)
+        words[layout.D_LIMIT] = int(len(self.slots) * LOAD)
+
+    def grow(self, rows: int = 1, text: int = 0) -> None:
+        """Make room for this many more values and bytes, by at least half of what there is."""
+        count = len(self)
+        if count + rows > len(self.kind):
+            size = max(count + rows, len(self.kind) * 2)
+            self.kind = memory.grown(self.kind, count, size)
+            self.payload = memory.grown(self.payload, count, size)
+            self.extent = memory.grown(self.extent, count, size)
+            self.extra = memory.grown(self.extra, count, size)
+        top = int(self.words[layout.D_HEAP_TOP])
+        if top + text > len(self.heap):
+            self.heap = memory.grown(self.heap, top, max(top + text, len(self.heap) * 2))
+        if count + rows > self.words[layout.D_LIMIT]:
+            self._grow_slots(count + rows)
+        self._publish()
+
+    def _grow_slots(self, rows: int) -> None:
+        size = len(self.slots)
+        while size * LOAD < rows:
+            size *= 2
+        slots = memory.zeros(size, np.int64)
+        kernels.rebuild_slots(self.words, self.slots, slots, 32 - (size.bit_length() - 1))
+        self.slots = slots
+
+    # ---- one value at a time
+
+    def encode(self, value: Value) -> int:
+        """The id of a value, given now if it is new."""
+        if value.kind in TEXT_KINDS:
+            return self._encode_text(value)
+        payload, extra = _packed(value)
+        while True:
+            found = int(kernels.intern_number(self.words, int(value.kind), payload, extra))
+            if found >= 0:
+                return found
+            self.grow()
+
+    def _encode_text(self, value: Value) -> int:
+        extra = 0
+        if value.kind is Kind.LANGUAGE_STRING:
+            extra = self.encode(Value(Kind.STRING, str(value.extra)))
+        elif value.kind is Kind.LITERAL:
+            extra = self.encode(Value(Kind.IRI, str(value.extra)))
+        text = np.frombuffer(str(value.content).encode(), np.uint8)
+        while True:
+            found = int(kernels.intern_text(self.words, text.ctypes.data, len(text), int(value.kind), extra))
+            if found >= 0:
+                return found
+            self.grow(1, len(text))
+
+    def find(self, value: Value) -> int | None:
+        """The id of a value if it has one."""
+        before = len(self)
+        # Encoding is cheap and idempotent; a value that is new is simply in no table.
+        found = self.encode(value)
+        return found if found < before else None
+
+    def decode(self, identity: int) -> Value:
+        """The value of an id."""
+        kind = Kind(int(self.kind[identity]))
+        payload = int(self.payload[identity])
+        extra = int(self.extra[identity])
+        if kind in TEXT_KINDS:
+            text = bytes(self.heap[payload : payload + int(self.extent[identity])]).decode()
+            qualified = kind in (Kind.LANGUAGE_STRING, Kind.LITERAL)
+            return Value(kind, text, str(self.decode(extra).content) if qualified else None)
+        if kind is Kind.DOUBLE:
+            return Value(kind, struct.unpack("<d", struct.pack("<q", payload))[0])
+        if kind is Kind.DECIMAL:
+            return Value(kind, payload, extra)
+        if kind is Kind.DATETIME:
+            return Value(kind, payload, None if extra == NO_TIME_ZONE else extra)
+        return Value(kind, payload)
+
+    def decode_all(self, ids: Iterable[int]) -> list[Value]:
+        """The values of ids, each distinct one decoded once."""
+        known: dict[int, Value] = {}
+        values = []
+        for identity in ids:
+            value = known.get(identity)
+            if value is None:
+                value = known[identity] = self.decode(identity)
+            values.append(value)
+        return values
+
+    # ---- columns
+
+    def encode_values(self, values: Sequence[Value]) -> Ids:
+        """The ids of Python values."""
+        known: dict[Value, int] = {}
+        ids = np.empty(len(values), np.int32)
+        for place, value in enumerate(values):
+            identity = known.get(value)
+            if identity is None:
+                identity = known[value] = self.encode(value)
+            ids[place] = identity
+        return ids
+
+    def encode_numbers(self, kind: Kind, numbers: npt.NDArray[np.int64], extra: int = 0) -> Ids:
+        """The ids of values of one kind that are held in their payload."""
+        numbers = np.ascontiguousarray(numbers, np.int64)
+        ids = np.empty(len(numbers), np.int32)
+        done = 0
+        while done < len(numbers):
+            done = int(kernels.intern_numbers(self.words, int(kind), extra, numbers, done, ids))
+            if done < len(numbers):
+                self.grow(min(len(numbers) - done, max(1024, len(self) // 2)))
+        return ids
+
+    def encode_texts(self, kind: Kind, texts: pa.Array) -> Ids:
+        """The ids of an Arrow text column, all of one kind without a qualifier."""
+        rows = len(texts)
+        ids = np.empty(rows, np.int32)
+        offsets, wide, data, _keep = _text_addresses(texts)
+        done = 0
+        while done < rows:
+            done = int(kernels.intern_texts(self.words, offsets, wide, data, rows, int(kind), 0, done, ids))
+            if done < rows:
+                self.grow(max(1024, len(self) // 2), max(1 << 16, int(self.words[layout.D_HEAP_TOP]) // 2))
+        return ids
+
+    def encode_any(self, texts: pa.Array, parse_numbers: bool) -> Ids:
+        """The ids of an Arrow text column in which each text is read as the term it looks like."""
+        rows = len(texts)
+        classes = np.empty(rows, np.uint8)
+        numbers = np.empty(rows, np.int64)
+        offsets, wide, data, _keep = _text_addresses(texts)
+        kernels.classify_texts(offsets, wide, data, rows, classes, numbers)
+        ids = np.empty(rows, np.int32)
+        if parse_numbers:
+            named = classes <= kernels.IRI_TEXT
+            whole = classes == kernels.INTEGER_TEXT
+        else:
+            named = classes == kernels.NAME_TEXT
+            whole = np.zeros(rows, bool)
+        if named.all():
+            return self.encode_texts(Kind.IRI, texts)
+        if whole.all():
+            return self.encode_numbers(Kind.INTEGER, numbers)
+        if named.any():
+            ids[named] = self.encode_texts(Kind.IRI, texts.filter(pa.array(named)))
+        if whole.any():
+            ids[whole] = self.encode_numbers(Kind.INTEGER, numbers[whole])
+        others = ~(named | whole)
+        if others.any():
+            ids[others] = self._encode_others(texts.filter(pa.array(others)), parse_numbers)
+        return ids
+
+    def _encode_others(self, texts: pa.Array, parse_numbers: bool) -> Ids:
+        if not parse_numbers:
+            return self.encode_texts(Kind.STRING, texts)
+        return self.encode_distinct(texts, read_any)
+
+    def encode_terms(self, texts: pa.Array) -> Ids:
+        """The ids of an Arrow text column of terms written exactly."""
+        return self.encode_distinct(texts, read_exact)
+
+    def encode_distinct(self, texts: pa.Array, read: Any) -> Ids:
+        """The ids of texts, each distinct one read once by `read`."""
+        encoded = texts.dictionary_encode()
+        values = [read(text) for text in encoded.dictionary.to_pylist()]
+        ids = self.encode_values(values)
+        return ids[np.asarray(encoded.indices)]
+
+    def encode_objects(self, objects: Iterable[object]) -> Ids:
+        """The ids of Python objects."""
+        return self.encode_values([from_python(item) for item in objects])
+
+    @property
+    def bytes(self) -> int:
+        """The memory that the dictionary holds."""
+        arrays = (self.kind, self.payload, self.extent, self.extra, self.heap, self.slots)
+        return sum(array.nbytes for array in arrays)
+
+    def texts(self, ids: Ids) -> pa.Array:
+        """The texts of ids of text kinds, as one Arrow column."""
+        lengths = self.extent[ids].astype(np.int64)
+        offsets = np.zeros(len(ids) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        data = np.empty(int(offsets[-1]), np.uint8)
+        kernels.gather_texts(self.words, np.ascontiguousarray(ids), offsets, data)
+        return pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def _packed(value: Value) -> tuple[int, int]:
+    """Payload and extra of a value that is not a text."""
+    if value.kind is Kind.DOUBLE:
+        return struct.unpack("<q", struct.pack("<d", float(value.content)))[0], 0
+    if value.kind is Kind.DATETIME:
+        return int(value.content), NO_TIME_ZONE if value.extra is None else int(value.extra)
+    return int(value.content), int(value.extra or 0)
+
+
+def _text_addresses(texts: pa.Array) -> tuple[int, int, int, object]:
+    """Addresses of offsets and bytes of an Arrow text array, and whether its offsets have 64 bits."""
+    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+        texts = texts.cast(pa.large_string())
+    wide = int(pa.types.is_large_string(texts.type))
+    _validity, offsets, data = texts.buffers()
+    address = offsets.address + texts.offset * (8 if wide else 4)
+    return address, wide, data.address if data is not None else 0, texts

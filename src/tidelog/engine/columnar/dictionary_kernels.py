@@ -1,0 +1,286 @@
+"""Kernels over the dictionary: from values to dense ids. Mutates what it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tidelog.engine.columnar.compiled import bytes_at, inlined, int32_at, int64_at, kernel, load64, mix
+from tidelog.engine.columnar.layout import (
+    D_CAPACITY,
+    D_COUNT,
+    D_EXTENT,
+    D_EXTRA,
+    D_HEAP,
+    D_HEAP_CAPACITY,
+    D_HEAP_TOP,
+    D_KIND,
+    D_LIMIT,
+    D_PAYLOAD,
+    D_SHIFT,
+    D_SLOT_COUNT,
+    D_SLOTS,
+)
+
+UPPER = np.int64(-4294967296)
+LOWER = np.int64(0xFFFFFFFF)
+INTEGER, STRING, IRI = 2, 8, 11
+FULL = -3  # the dictionary must grow first
+
+
+@inlined
+def number_hash(kind: Any, payload: Any, extra: Any) -> Any:
+    """The upper 32 bits of the hash of a value that is held in its payload."""
+    return mix(mix(payload) ^ np.uint64(kind) ^ (np.uint64(extra) << np.uint64(8))) >> np.uint64(32)
+
+
+@inlined
+def text_hash(address: Any, length: Any, kind: Any, extra: Any) -> Any:
+    """The upper 32 bits of the hash of the bytes at an address."""
+    hashed = (
+        np.uint64(length) * np.uint64(0x9E3779B97F4A7C15)
+        ^ np.uint64(kind)
+        ^ (np.uint64(extra) << np.uint64(8))
+    )
+    offset = np.int64(0)
+    while offset + 8 <= length:
+        hashed = (hashed ^ load64(address + offset)) * np.uint64(0xFF51AFD7ED558CCD)
+        hashed ^= hashed >> np.uint64(31)
+        offset += 8
+    if offset < length:
+        tail = np.uint64(0)
+        rest = bytes_at(address, length)
+        while offset < length:
+            tail = (tail << np.uint64(8)) | np.uint64(rest[offset])
+            offset += 1
+        hashed = (hashed ^ tail) * np.uint64(0xFF51AFD7ED558CCD)
+    return mix(hashed) >> np.uint64(32)
+
+
+@inlined
+def same_bytes(left: Any, right: Any, length: Any) -> Any:
+    """Whether the bytes at two addresses agree."""
+    offset = np.int64(0)
+    while offset + 8 <= length:
+        if load64(left + offset) != load64(right + offset):
+            return False
+        offset += 8
+    a = bytes_at(left, length)
+    b = bytes_at(right, length)
+    while offset < length:
+        if a[offset] != b[offset]:
+            return False
+        offset += 1
+    return True
+
+
+@kernel
+def intern_number(D: Any, kind: Any, payload: Any, extra: Any) -> Any:
+    """The id of a value held in its payload, or FULL."""
+    capacity = D[D_CAPACITY]
+    kinds = bytes_at(D[D_KIND], capacity)
+    payloads = int64_at(D[D_PAYLOAD], capacity)
+    extras = int32_at(D[D_EXTRA], capacity)
+    slot_count = D[D_SLOT_COUNT]
+    slots = int64_at(D[D_SLOTS], slot_count)
+    hashed = number_hash(kind, payload, extra)
+    tag = np.int64(hashed << np.uint64(32))
+    position = np.int64(hashed >> np.uint64(D[D_SHIFT]))
+    while True:
+        slot = slots[position]
+        if slot == 0:
+            break
+        if (slot & UPPER) == tag:
+            found = (slot & LOWER) - 1
+            if payloads[found] == payload and kinds[found] == kind and extras[found] == extra:
+                return found
+        position = (position + 1) & (slot_count - 1)
+    count = D[D_COUNT]
+    if count >= D[D_LIMIT] or count >= capacity:
+        return np.int64(FULL)
+    slots[position] = tag | (count + 1)
+    kinds[count] = kind
+    payloads[count] = payload
+    extras[count] = extra
+    int32_at(D[D_EXTENT], capacity)[count] = 0
+    D[D_COUNT] = count + 1
+    return count
+
+
+@kernel
+def intern_numbers(D: Any, kind: Any, extra: Any, values: Any, done: Any, out: Any) -> Any:
+    """Write the id of each value into `out`; returns how far it came before the dictionary was full."""
+    before = np.int64(0)
+    before_id = np.int64(-1)
+    for index in range(done, len(values)):
+        value = values[index]
+        if before_id < 0 or value != before:
+            found = intern_number(D, kind, value, extra)
+            if found == FULL:
+                return index
+            before = value
+            before_id = found
+        out[index] = before_id
+    return len(values)
+
+
+@kernel
+def intern_text(D: Any, address: Any, length: Any, kind: Any, extra: Any) -> Any:
+    """The id of the text at an address, or FULL."""
+    capacity = D[D_CAPACITY]
+    kinds = bytes_at(D[D_KIND], capacity)
+    payloads = int64_at(D[D_PAYLOAD], capacity)
+    extents = int32_at(D[D_EXTENT], capacity)
+    extras = int32_at(D[D_EXTRA], capacity)
+    slot_count = D[D_SLOT_COUNT]
+    slots = int64_at(D[D_SLOTS], slot_count)
+    heap = D[D_HEAP]
+    hashed = text_hash(address, length, kind, extra)
+    tag = np.int64(hashed << np.uint64(32))
+    position = np.int64(hashed >> np.uint64(D[D_SHIFT]))
+    while True:
+        slot = slots[position]
+        if slot == 0:
+            break
+        if (slot & UPPER) == tag:
+            found = (slot & LOWER) - 1
+            if (
+                extents[found] == length
+                and kinds[found] == kind
+                and extras[found] == extra
+                and same_bytes(heap + payloads[found], address, length)
+            ):
+                return found
+        position = (position + 1) & (slot_count - 1)
+    count = D[D_COUNT]
+    top = D[D_HEAP_TOP]
+    if count >= D[D_LIMIT] or count >= capacity or top + length > D[D_HEAP_CAPACITY]:
+        return np.int64(FULL)
+    slots[position] = tag | (count + 1)
+    kinds[count] = kind
+    payloads[count] = top
+    extents[count] = length
+    extras[count] = extra
+    target = bytes_at(heap + top, length)
+    origin = bytes_at(address, length)
+    for offset in range(length):
+        target[offset] = origin[offset]
+    D[D_HEAP_TOP] = top + length
+    D[D_COUNT] = count + 1
+    return count
+
+
+@inlined
+def text_bounds(offsets: Any, wide: Any, row: Any, rows: Any) -> Any:
+    """Where a row of an Arrow text column begins and ends in its bytes."""
+    if wide == 1:
+        long = int64_at(offsets, rows + 1)
+        return long[row], long[row + 1]
+    short = int32_at(offsets, rows + 1)
+    return np.int64(short[row]), np.int64(short[row + 1])
+
+
+@kernel
+def intern_texts(
+    D: Any, offsets: Any, wide: Any, data: Any, rows: Any, kind: Any, extra: Any, done: Any, out: Any
+) -> Any:
+    """Write the id of each text of an Arrow column into `out`; returns how far it came before it was full.
+
+    `offsets` and `data` are addresses; `wide` says that the offsets have 64 bits.
+    """
+    before = np.int64(0)
+    before_length = np.int64(-1)
+    before_id = np.int64(0)
+    for row in range(done, rows):
+        start, end = text_bounds(offsets, wide, row, rows)
+        length = end - start
+        # Sorted and clustered columns repeat themselves: comparing is cheaper than hashing and probing.
+        if length != before_length or not same_bytes(data + before, data + start, length):
+            found = intern_text(D, data + start, length, kind, extra)
+            if found == FULL:
+                return row
+            before = start
+            before_length = length
+            before_id = found
+        out[row] = before_id
+    return rows
+
+
+@kernel
+def rebuild_slots(D: Any, old: Any, new: Any, shift: Any) -> None:
+    """Fill `new` from `old`; one sequential pass, since slots lie in the order of the upper hash bits."""
+    mask = len(new) - 1
+    for slot in old:
+        if slot != 0:
+            position = np.int64((np.uint64(slot) >> np.uint64(32)) >> np.uint64(shift))
+            while new[position] != 0:
+                position = (position + 1) & mask
+            new[position] = slot
+
+
+NAME_TEXT, IRI_TEXT, INTEGER_TEXT, OTHER_TEXT = range(4)
+
+
+@inlined
+def is_name_byte(byte: Any) -> Any:
+    """Whether a name may go on with this byte."""
+    return (65 <= byte <= 90) or (97 <= byte <= 122) or (48 <= byte <= 57) or byte == 95 or byte == 45
+
+
+@inlined
+def is_iri_byte(byte: Any) -> Any:
+    """Whether an IRI without brackets may hold this byte, as far as ASCII goes."""
+    if byte <= 32 or byte >= 127:
+        return False
+    return not (
+        byte == 34 or byte == 60 or byte == 62 or byte == 92 or byte == 94 or byte == 96 or 123 <= byte <= 125
+    )
+
+
+@kernel
+def classify_texts(offsets: Any, wide: Any, data: Any, rows: Any, classes: Any, numbers: Any) -> None:
+    """Say what each text plainly is: a name, an IRI, an integer (its value in `numbers`), or other."""
+    for row in range(rows):
+        start, end = text_bounds(offsets, wide, row, rows)
+        length = end - start
+        text = bytes_at(data + start, length)
+        classes[row] = OTHER_TEXT
+        if length == 0:
+            continue
+        first = text[0]
+        if (48 <= first <= 57) or first == 43 or first == 45:
+            sign = 0 if 48 <= first <= 57 else 1
+            if 1 <= length - sign <= 18:
+                number = np.int64(0)
+                classes[row] = INTEGER_TEXT
+                for place in range(sign, length):
+                    if text[place] < 48 or text[place] > 57:
+                        classes[row] = OTHER_TEXT
+                        break
+                    number = number * 10 + (np.int64(text[place]) - 48)
+                numbers[row] = -number if first == 45 else number
+            continue
+        if first == 95 and length > 1 and text[1] == 58:
+            continue
+        classes[row] = NAME_TEXT
+        for place in range(length):
+            if not is_name_byte(text[place]) or (place == 0 and text[place] == 45):
+                classes[row] = IRI_TEXT
+                if not is_iri_byte(text[place]):
+                    classes[row] = OTHER_TEXT
+                    break
+
+
+@kernel
+def gather_texts(D: Any, ids: Any, offsets: Any, data: Any) -> None:
+    """Copy the texts of `ids` one after the other into `data`, as `offsets` has laid them out."""
+    capacity = D[D_CAPACITY]
+    payloads = int64_at(D[D_PAYLOAD], capacity)
+    extents = int32_at(D[D_EXTENT], capacity)
+    for index in range(len(ids)):
+        length = np.int64(extents[ids[index]])
+        origin = bytes_at(D[D_HEAP] + payloads[ids[index]], length)
+        start = offsets[index]
+        for offset in range(length):
+            data[start + offset] = origin[offset]

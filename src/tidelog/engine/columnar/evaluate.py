@@ -1,0 +1,319 @@
+"""The columnar engine: relations as tables of ids, plans run by the compiled interpreter. Mutates itself."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.aggregate import aggregate
+from tidelog.engine.columnar.assemble import assemble
+from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, Dictionary
+from tidelog.engine.columnar.runner import Runner, Workspace
+from tidelog.engine.columnar.table import Index, IndexKey, Table
+from tidelog.engine.protocol import Outcome, Runnable
+from tidelog.io.columns import Batch, Column
+from tidelog.logic.evaluate import evaluate
+from tidelog.logic.program import Assignment, Constant, Variable
+from tidelog.logic.terms import read_typed
+from tidelog.logic.values import ColumnType, Kind, Value
+from tidelog.plan.algebra import Aggregate, Project, RulePlan
+
+Ids = npt.NDArray[np.int32]
+
+DENSE_BYTES = 64 << 20  # a set of rows is a direct array up to this size
+DENSE_BYTES_ALL = 512 << 20  # … and all of them together stay below this
+SAMPLE = 2048
+
+
+def _proceed() -> None:
+    """The check that never stops anything."""
+
+
+class ColumnarEngine:
+    """All facts in this process. See `engine.protocol.Engine` for what the methods promise."""
+
+    name = "columnar"
+
+    def __init__(self, threads: int | None = None, relations: int = 8) -> None:
+        self.threads = max(1, threads or os.cpu_count() or 1)
+        self.dictionary = Dictionary()
+        self.tables: list[Table] = []
+        self.descriptors = np.zeros((8, layout.COLUMNS + 3), np.int64)
+        self.indexes = np.zeros((8, layout.X_LISTS + 3 * layout.X_MOST_COLUMNS), np.int64)
+        self.workspaces = [Workspace() for _ in range(self.threads)]
+        self.check: Callable[[], None] = _proceed
+        self.dense_bytes = min(DENSE_BYTES, DENSE_BYTES_ALL // max(relations, 1))
+        self._numbers: dict[str, int] = {}
+        self._indexes: dict[IndexKey, Index] = {}
+        self._indexes_of: dict[int, list[Index]] = {}
+        self._free: list[int] = []
+        self._distinct: dict[tuple[str, int], tuple[int, float]] = {}
+        self._matching: dict[tuple[str, int, int], tuple[int, int]] = {}
+
+    # ---- relations
+
+    def define(self, relation: str, arity: int) -> None:
+        """Make an empty relation, unless it is there."""
+        if relation in self._numbers:
+            return
+        number = self._free.pop() if self._free else len(self.tables)
+        self._widen(number + 1, arity)
+        table = Table(self.descriptors, number, relation, arity, len(self.dictionary), self.dense_bytes)
+        if number == len(self.tables):
+            self.tables.append(table)
+        else:
+            self.tables[number] = table
+        self._numbers[relation] = number
+
+    def _widen(self, rows: int, arity: int) -> None:
+        """Let T and X have room for so many tables of this arity."""
+        height, width = self.descriptors.shape
+        if rows > height or layout.COLUMNS + arity > width:
+            larger = np.zeros((max(rows, 2 * height), max(width, layout.COLUMNS + arity)), np.int64)
+            larger[:height, :width] = self.descriptors
+            self.descriptors = larger
+            for table in self.tables:
+                table.attach(larger)
+        height, width = self.indexes.shape
+        if layout.X_LISTS + layout.X_MOST_COLUMNS * arity > width:
+            self._replace_indexes(height, layout.X_LISTS + layout.X_MOST_COLUMNS * arity)
+
+    def _replace_indexes(self, rows: int, columns: int) -> None:
+        larger = np.zeros((rows, columns), np.int64)
+        height, width = self.indexes.shape
+        larger[:height, :width] = self.indexes
+        self.indexes = larger
+        for index in self._indexes.values():
+            index.attach(larger)
+
+    def drop(self, relation: str) -> None:
+        """Forget a relation and its memory; its place is used again."""
+        number = self._numbers.pop(relation)
+        for index in self._indexes_of.pop(number, []):
+            del self._indexes[index.key]
+        self.tables[number] = Table(self.descriptors, number, "", 0, 0, 0)
+        self._free.append(number)
+        for key in [key for key in self._distinct if key[0] == relation]:
+            del self._distinct[key]
+        for matching in [matching for matching in self._matching if matching[0] == relation]:
+            del self._matching[matching]
+
+    def table(self, relation: str) -> Table:
+        """The table of a relation."""
+        return self.tables[self._numbers[relation]]
+
+    def relations(self) -> tuple[str, ...]:
+        """The relations that are there."""
+        return tuple(self._numbers)
+
+    # ---- facts in and out
+
+    def load(self, relation: str, batch: Batch) -> int:
+        """Add a batch of explicit facts; returns how many were new."""
+        columns = [self.encode_column(column) for column in batch.columns]
+        return self.add(relation, columns, batch.rows)
+
+    def add(self, relation: str, columns: Sequence[Ids], rows: int) -> int:
+        """Add rows of ids as explicit facts; returns how many were new."""
+        table = self.table(relation)
+        return table.insert(columns, rows, layout.EXPLICIT, len(self.dictionary))
+
+    def encode_column(self, column: Column) -> Ids:
+        """The ids of a column's values, new ones given as needed."""
+        values = column.values
+        if isinstance(values, pa.ChunkedArray):
+            parts = [self._encode_array(column, chunk) for chunk in values.chunks]
+            return np.concatenate(parts) if parts else np.zeros(0, np.int32)
+        return self._encode_array(column, values)
+
+    def _encode_array(self, column: Column, values: pa.Array) -> Ids:
+        dictionary = self.dictionary
+        match column.type:
+            case ColumnType.STRING:
+                return dictionary.encode_texts(Kind.STRING, values)
+            case ColumnType.IRI:
+                return dictionary.encode_texts(Kind.IRI, values)
+            case ColumnType.ANY:
+                return dictionary.encode_any(values, column.parse_numbers)
+            case ColumnType.TERM:
+                return dictionary.encode_terms(values)
+            case ColumnType.INTEGER:
+                return dictionary.encode_numbers(Kind.INTEGER, values.to_numpy())
+            case ColumnType.DOUBLE:
+                return dictionary.encode_numbers(Kind.DOUBLE, values.to_numpy().view(np.int64))
+            case ColumnType.BOOLEAN:
+                return dictionary.encode_numbers(Kind.BOOLEAN, pc.cast(values, pa.int64()).to_numpy())
+            case ColumnType.DATE:
+                days = values.cast(pa.int32()).to_numpy().astype(np.int64)
+                return dictionary.encode_numbers(Kind.DATE, days)
+            case ColumnType.DATETIME:
+                return self._encode_moments(values)
+            case _:
+                texts = pc.cast(values, pa.string())
+                return dictionary.encode_distinct(texts, lambda text: read_typed(text, ColumnType.DECIMAL))
+
+    def _encode_moments(self, values: pa.Array) -> Ids:
+        moments = values.cast(pa.int64()).to_numpy()
+        zone = 0 if values.type.tz else NO_TIME_ZONE
+        return self.dictionary.encode_numbers(Kind.DATETIME, moments, zone)
+
+    def rows(self, relation: str) -> tuple[tuple[Ids, ...], int]:
+        """The columns of a relation and its number of rows, in the order of ids: the same for any threads."""
+        table = self.table(relation)
+        count = len(table)
+        columns = tuple(table.column(place) for place in range(table.arity))
+        if not columns:
+            return (), count
+        order = np.lexsort(columns[::-1])
+        return tuple(column[order] for column in columns), count
+
+    # ---- statistics
+
+    def size(self, relation: str) -> int:
+        """How many facts a relation has."""
+        return len(self.table(relation))
+
+    def distinct(self, relation: str, column: int) -> float:
+        """About how many distinct values a column has, from a sample."""
+        size = self.size(relation)
+        known = self._distinct.get((relation, column))
+        if known is None or size > 2 * known[0] or not known[0]:
+            known = (size, _estimate_distinct(self.table(relation).column(column)))
+            self._distinct[relation, column] = known
+        return known[1]
+
+    def matching(self, relation: str, column: int, value: Value) -> int:
+        """How many facts have this value in a column."""
+        size = self.size(relation)
+        identity = self.dictionary.encode(value)
+        known = self._matching.get((relation, column, identity))
+        if known is None or size > 2 * known[0] or not known[0]:
+            known = (size, int(np.count_nonzero(self.table(relation).column(column) == identity)))
+            self._matching[relation, column, identity] = known
+        return known[1]
+
+    # ---- rounds
+
+    def begin(self, relations: Collection[str]) -> None:
+        """Let all facts of the relations be visible, none of them as NEW."""
+        for relation in relations:
+            table = self.table(relation)
+            table.words[layout.OLD_END] = len(table)
+            self._show_rows(table)
+
+    def advance(self, relations: Collection[str]) -> int:
+        """End a round: returns how many facts are now NEW."""
+        new = 0
+        for relation in relations:
+            table = self.tables[self._numbers[relation]]
+            words = table.words
+            before = int(words[layout.CURRENT_END])
+            words[layout.OLD_END] = before
+            new += len(table) - before
+            if len(table) > before:
+                self._show_rows(table)
+        return new
+
+    def _show_rows(self, table: Table) -> None:
+        """Let scans and indexes see all rows of a table."""
+        end = len(table)
+        table.words[layout.CURRENT_END] = end
+        for index in self._indexes_of.get(table.number, ()):
+            index.update(end, len(self.dictionary))
+
+    # ---- plans
+
+    def prepare(self, plan: RulePlan) -> Runnable:
+        """The plan ready to run, any number of times."""
+        head = self.table(plan.relation)
+        if isinstance(plan.root, Aggregate):
+            root = plan.root
+            return lambda: self._aggregate(root, head)
+        if not isinstance(plan.root, Project):
+            raise TypeError(plan.root)
+        return Runner(assemble(plan.relation, plan.root, self), self, head)
+
+    def table_number(self, relation: str) -> int:
+        """The row of T that describes a relation."""
+        return self._numbers[relation]
+
+    def identity(self, value: Value) -> int:
+        """The id of a value."""
+        return self.dictionary.encode(value)
+
+    def index_number(self, key: IndexKey) -> int:
+        """The row of X that describes an index, made now if it is not there."""
+        index = self._indexes.get(key)
+        if index is None:
+            height, width = self.indexes.shape
+            used = {index.number for index in self._indexes.values()}
+            number = next(place for place in range(len(used) + 1) if place not in used)
+            if number >= height:
+                self._replace_indexes(2 * height, width)
+            table = self.tables[key.table]
+            index = Index(self.indexes, number, key, table, len(self.dictionary))
+            self._indexes[key] = index
+            self._indexes_of.setdefault(key.table, []).append(index)
+        return index.number
+
+    def _aggregate(self, root: Aggregate, head: Table) -> Outcome:
+        """Group what was collected and add one fact per group that has all its values."""
+        table = self.table(root.input.relation)
+        variables = [term for term in root.input.terms if isinstance(term, Variable)]
+        columns = {variable: table.column(place) for place, variable in enumerate(variables)}
+        groups = aggregate(columns, len(table), root.group, root.aggregations, self.dictionary)
+        rows = len(next(iter(groups.values())))
+        for assignment in root.after:
+            groups[assignment.variable] = self._computed(assignment, groups, rows)
+        kept = np.ones(rows, bool)
+        for column in groups.values():
+            kept &= column >= 0
+        ids = [
+            np.full(rows, self.identity(term.value), np.int32) if isinstance(term, Constant) else groups[term]
+            for term in root.terms
+        ]
+        count = int(kept.sum())
+        new = head.insert([column[kept] for column in ids], count, 0, len(self.dictionary))
+        return Outcome(count, new, rows - count)
+
+    def _computed(self, assignment: Assignment, groups: dict[Variable, Ids], rows: int) -> Ids:
+        """The ids of an expression over the groups' columns; -1 where it, or a column, has no value."""
+        out = np.full(rows, -1, np.int32)
+        names = tuple(groups)
+        for place, key in enumerate(zip(*(column.tolist() for column in groups.values()), strict=True)):
+            if min(key) < 0:
+                continue
+            binding = dict(zip(names, map(self.dictionary.decode, key), strict=True))
+            value = evaluate(assignment.expression, binding)
+            if value is not None:
+                out[place] = self.dictionary.encode(value)
+        return out
+
+    @property
+    def bytes(self) -> int:
+        """The memory that tables, indexes and the dictionary hold."""
+        held: list[Any] = [*self.tables, *self._indexes.values()]
+        return sum(item.bytes for item in held) + self.dictionary.bytes
+
+
+def _estimate_distinct(column: Ids) -> float:
+    """About how many distinct ids a column has: exact for small ones, from a sample for others.
+
+    Charikar and others: Towards Estimation Error Guarantees for Distinct Values, PODS 2000 (GEE): values
+    seen once in the sample stand for many.
+    """
+    size = len(column)
+    if size == 0:
+        return 1.0
+    sample = np.sort(column if size <= SAMPLE else column[:: size // SAMPLE])
+    starts = np.flatnonzero(np.diff(sample, prepend=-1))
+    runs = np.diff(starts, append=len(sample))
+    once = int(np.count_nonzero(runs == 1))
+    return max(1.0, (size / len(sample)) ** 0.5 * once + (len(runs) - once))

@@ -1,0 +1,656 @@
+"""The plan interpreter: one compiled function runs a whole plan, batch by batch.
+
+A plan is a chain of steps. Step 0 scans rows; each later step reads the batch of the step before it and
+fills its own, depth first, so that memory is bounded by (steps x batch). The function returns whenever
+Python must act (grow a table, compute a function, look at the clock) and is then called again: all its
+state is in Z.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tidelog.engine.columnar.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix
+from tidelog.engine.columnar.dictionary_kernels import FULL
+from tidelog.engine.columnar.expressions import evaluate_batch
+from tidelog.engine.columnar.layout import (
+    ABSENT,
+    ABSENT_INDEX,
+    ALIVE,
+    ARITY,
+    CAPACITY,
+    COLUMNS,
+    COMPUTE,
+    CURRENT_END,
+    CURRENT_ROWS,
+    DENSE,
+    DONE,
+    EVALUATE,
+    FLAGS,
+    FLUSH,
+    FROM_CONSTANT,
+    FROM_INPUT,
+    FROM_RESULT,
+    FROM_ROW,
+    GROW_DICTIONARY,
+    GROW_TABLE,
+    MEMBER,
+    NO_VALUE,
+    OLD_END,
+    OLD_ROWS,
+    P_HEAD,
+    P_OFFSETS,
+    P_STEPS,
+    PAUSE,
+    PROBE,
+    ROWS,
+    S_EXPRESSION,
+    S_INDEX,
+    S_KEYS,
+    S_KIND,
+    S_LIMIT,
+    S_LISTS,
+    S_OUTPUTS,
+    S_TABLE,
+    SCAN,
+    SEGMENT,
+    SELECT,
+    SIDE,
+    SLOT_COUNT,
+    SLOT_LIMIT,
+    SLOTS,
+    UNIT,
+    X_DIRECT,
+    X_ENTRY_CAPACITY,
+    X_KEYS,
+    X_LENGTH,
+    X_LISTS,
+    X_POOL,
+    X_POOL_CAPACITY,
+    X_SHIFT,
+    X_SLOT_COUNT,
+    X_SLOTS,
+    X_START,
+    X_TABLE,
+    Z_BATCH,
+    Z_BUDGET,
+    Z_BUFFER,
+    Z_COUNT,
+    Z_EMIT,
+    Z_EMIT_CAPACITY,
+    Z_EMITTED,
+    Z_ENTRY,
+    Z_EVALUATED,
+    Z_FIRST,
+    Z_LEFT,
+    Z_LEVEL,
+    Z_MATCHES,
+    Z_NEW,
+    Z_NO_VALUE,
+    Z_PARTS,
+    Z_POSITION,
+    Z_RESULT,
+    Z_RIGHT,
+    Z_ROWS,
+    Z_RUNNING,
+    Z_SINK,
+    Z_WIDTH,
+)
+from tidelog.engine.columnar.table_kernels import (
+    COLUMN_SEED,
+    LOWER,
+    UPPER,
+    find_row,
+    key_hash,
+    next_slot,
+    pair_hash,
+)
+
+ENDLESS = np.int64(1 << 60)
+
+
+@inlined
+def column_address(Z: Any, level: Any, column: Any) -> Any:
+    """The address of a column of a level's batch."""
+    return Z[Z_BUFFER] + 4 * (level * Z[Z_WIDTH] + column) * Z[Z_BATCH]
+
+
+@inlined
+def row_limit(T: Any, table: Any, limit: Any) -> Any:
+    """The first row that a step must not see."""
+    if limit == OLD_ROWS:
+        return T[table, OLD_END]
+    if limit == CURRENT_ROWS:
+        return T[table, CURRENT_END]
+    return ENDLESS
+
+
+@kernel
+def load_key(words: Any, step: Any, Z: Any, level: Any, row: Any, key: Any) -> None:
+    """Put the ids that a step looks up for an input row into `key`."""
+    batch = Z[Z_BATCH]
+    for number in range(words[step + S_KEYS]):
+        source = words[step + S_LISTS + number]
+        if source >= 0:
+            key[number] = int32_at(column_address(Z, level - 1, source), batch)[row]
+        else:
+            key[number] = -1 - source
+
+
+@kernel
+def find_entry(T: Any, X: Any, index: Any, key: Any) -> Any:
+    """The entry of an index for a key, or -1."""
+    keys = X[index, X_KEYS]
+    if keys == 0:
+        return np.int64(0)
+    if X[index, X_DIRECT] == 1:
+        return key[0] if key[0] < X[index, X_ENTRY_CAPACITY] else np.int64(-1)
+    hashed = np.uint64(0)
+    for number in range(keys):
+        hashed = mix(np.int64(hashed) ^ (key[number] * COLUMN_SEED))
+    hashed >>= np.uint64(32)
+    tag = np.int64(hashed << np.uint64(32))
+    slot_count = X[index, X_SLOT_COUNT]
+    slots = int64_at(X[index, X_SLOTS], slot_count)
+    start = int64_at(X[index, X_START], X[index, X_ENTRY_CAPACITY])
+    pool = int32_at(X[index, X_POOL], X[index, X_POOL_CAPACITY])
+    table = X[index, X_TABLE]
+    capacity = T[table, CAPACITY]
+    position = np.int64(hashed >> np.uint64(X[index, X_SHIFT]))
+    while True:
+        slot = slots[position]
+        if slot == 0:
+            return np.int64(-1)
+        if (slot & UPPER) == tag:
+            entry = (slot & LOWER) - 1
+            row = pool[start[entry]]
+            same = True
+            for number in range(keys):
+                column = int32_at(T[table, COLUMNS + X[index, X_LISTS + number]], capacity)
+                if np.int64(column[row]) != key[number]:
+                    same = False
+                    break
+            if same:
+                return entry
+        position = (position + 1) & (slot_count - 1)
+
+
+@kernel
+def scan(T: Any, words: Any, step: Any, Z: Any) -> Any:
+    """Fill the first batch with rows of the scanned range that pass the step's checks."""
+    batch = Z[Z_BATCH]
+    table = words[step + S_TABLE]
+    capacity = T[table, CAPACITY]
+    right = int32_at(Z[Z_RIGHT], batch)
+    position = Z[Z_POSITION]
+    count = Z[Z_COUNT]
+    first = Z[Z_FIRST]
+    checks = words[step + S_KEYS]
+    filled = np.int64(0)
+    if checks == 0:
+        filled = min(count - position, batch)
+        for offset in range(filled):
+            right[offset] = first + position + offset
+        position += filled
+    else:
+        while position < count and filled < batch:
+            row = first + position
+            position += 1
+            good = True
+            for number in range(checks):
+                column = words[step + S_LISTS + 2 * number]
+                wanted = words[step + S_LISTS + 2 * number + 1]
+                if wanted < 0:
+                    wanted = -1 - wanted
+                else:
+                    wanted = np.int64(int32_at(T[table, COLUMNS + wanted], capacity)[row])
+                if np.int64(int32_at(T[table, COLUMNS + column], capacity)[row]) != wanted:
+                    good = False
+                    break
+            if good:
+                right[filled] = row
+                filled += 1
+    Z[Z_POSITION] = position
+    return filled
+
+
+@kernel
+def probe(T: Any, X: Any, words: Any, step: Any, level: Any, Z: Any) -> Any:
+    """Fill a batch with the pairs of input rows and the rows that the index has for them."""
+    batch = Z[Z_BATCH]
+    index = words[step + S_INDEX]
+    table = words[step + S_TABLE]
+    left = int32_at(Z[Z_LEFT], batch)
+    right = int32_at(Z[Z_RIGHT], batch)
+    entries = X[index, X_ENTRY_CAPACITY]
+    start = int64_at(X[index, X_START], entries)
+    length = int32_at(X[index, X_LENGTH], entries)
+    pool = int32_at(X[index, X_POOL], X[index, X_POOL_CAPACITY])
+    limit = row_limit(T, table, words[step + S_LIMIT])
+    unlimited = limit == ENDLESS
+    key = np.empty(max(words[step + S_KEYS], 1), np.int64)
+    rows = Z[Z_ROWS + level - 1]
+    row = Z[Z_POSITION + level]
+    place = Z[Z_ENTRY + level]
+    filled = np.int64(0)
+    source = words[step + S_LISTS]
+    simple = X[index, X_DIRECT] == 1 and words[step + S_KEYS] == 1 and source >= 0
+    column = int32_at(column_address(Z, level - 1, max(source, 0)), batch)
+    while row < rows and filled < batch:
+        if simple:
+            entry = np.int64(column[row])
+            if entry >= entries:
+                entry = np.int64(-1)
+        else:
+            load_key(words, step, Z, level, row, key)
+            entry = find_entry(T, X, index, key)
+        if entry < 0:
+            row += 1
+            place = np.int64(0)
+            continue
+        origin = start[entry]
+        end = np.int64(length[entry])
+        if unlimited:
+            taken = min(end - place, batch - filled)
+            for offset in range(taken):
+                left[filled + offset] = row
+                right[filled + offset] = pool[origin + place + offset]
+            filled += taken
+            place += taken
+        else:
+            while place < end and filled < batch:
+                candidate = pool[origin + place]
+                place += 1
+                if candidate < limit:
+                    left[filled] = row
+                    right[filled] = candidate
+                    filled += 1
+        if place >= end:
+            row += 1
+            place = np.int64(0)
+    Z[Z_POSITION + level] = row
+    Z[Z_ENTRY + level] = place
+    return filled
+
+
+@kernel
+def test_membership(T: Any, X: Any, words: Any, step: Any, level: Any, Z: Any) -> Any:
+    """Fill a batch with the input rows whose key is, or for negation is not, in the table."""
+    batch = Z[Z_BATCH]
+    kind = words[step + S_KIND]
+    table = words[step + S_TABLE]
+    left = int32_at(Z[Z_LEFT], batch)
+    right = int32_at(Z[Z_RIGHT], batch)
+    limit = row_limit(T, table, words[step + S_LIMIT])
+    key = np.empty(max(words[step + S_KEYS], 2), np.int64)
+    filled = np.int64(0)
+    for row in range(Z[Z_POSITION + level], Z[Z_ROWS + level - 1]):
+        load_key(words, step, Z, level, row, key)
+        if kind == ABSENT_INDEX:
+            entry = find_entry(T, X, words[step + S_INDEX], key)
+            found = np.int64(-1)
+            if entry >= 0 and int32_at(X[words[step + S_INDEX], X_LENGTH], entry + 1)[entry] > 0:
+                found = np.int64(0)
+        else:
+            found = find_row(T, table, key)[0]
+            if found >= limit:
+                found = np.int64(-1)
+        if (found >= 0) == (kind == MEMBER):
+            left[filled] = row
+            right[filled] = found
+            filled += 1
+    Z[Z_POSITION + level] = Z[Z_ROWS + level - 1]
+    return filled
+
+
+@kernel
+def select_evaluated(words: Any, step: Any, level: Any, Z: Any) -> Any:
+    """Fill a batch with the input rows whose expression is true, or has a value."""
+    batch = Z[Z_BATCH]
+    left = int32_at(Z[Z_LEFT], batch)
+    result = int32_at(Z[Z_RESULT], batch)
+    least = 1 if words[step + S_KIND] == SELECT else 0
+    filled = np.int64(0)
+    for row in range(Z[Z_ROWS + level - 1]):
+        if result[row] >= least:
+            left[filled] = row
+            filled += 1
+        elif result[row] == NO_VALUE:
+            Z[Z_NO_VALUE] += 1
+    Z[Z_POSITION + level] = Z[Z_ROWS + level - 1]
+    Z[Z_EVALUATED] = 0
+    return filled
+
+
+@kernel
+def write_outputs(T: Any, words: Any, step: Any, level: Any, filled: Any, Z: Any) -> None:
+    """Gather the columns of a filled batch from the input, the matched rows, constants or results."""
+    batch = Z[Z_BATCH]
+    left = int32_at(Z[Z_LEFT], batch)
+    right = int32_at(Z[Z_RIGHT], batch)
+    table = words[step + S_TABLE]
+    keys = words[step + S_KEYS]
+    lists = step + S_LISTS + (2 * keys if words[step + S_KIND] == SCAN else keys)
+    for number in range(words[step + S_OUTPUTS]):
+        origin = words[lists + 2 * number]
+        which = words[lists + 2 * number + 1]
+        out = int32_at(column_address(Z, level, number), batch)
+        if origin == FROM_INPUT:
+            source = int32_at(column_address(Z, level - 1, which), batch)
+            for offset in range(filled):
+                out[offset] = source[left[offset]]
+        elif origin == FROM_ROW:
+            source = int32_at(T[table, COLUMNS + which], T[table, CAPACITY])
+            for offset in range(filled):
+                out[offset] = source[right[offset]]
+        elif origin == FROM_CONSTANT:
+            for offset in range(filled):
+                out[offset] = which
+        elif origin == FROM_RESULT:
+            source = int32_at(Z[Z_RESULT], batch)
+            for offset in range(filled):
+                out[offset] = source[left[offset]]
+
+
+@kernel
+def insert_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
+    """Insert a batch of head rows; returns DONE or GROW_TABLE, in which case nothing was inserted."""
+    rows = T[table, ROWS]
+    capacity = T[table, CAPACITY]
+    if rows + count > capacity or rows + count > T[table, SLOT_LIMIT]:
+        return GROW_TABLE
+    arity = T[table, ARITY]
+    batch = Z[Z_BATCH]
+    flags = bytes_at(T[table, FLAGS], capacity)
+    before = rows
+    if arity == 2:
+        first = int32_at(column_address(Z, level, 0), batch)
+        second = int32_at(column_address(Z, level, 1), batch)
+        column0 = int32_at(T[table, COLUMNS], capacity)
+        column1 = int32_at(T[table, COLUMNS + 1], capacity)
+        if T[table, DENSE] == 1:
+            side = T[table, SIDE]
+            for offset in range(count):
+                if first[offset] >= side or second[offset] >= side:
+                    return GROW_TABLE
+            dense = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
+            for offset in range(count):
+                position = np.int64(first[offset]) * side + np.int64(second[offset])
+                if dense[position] == 0:
+                    dense[position] = rows + 1
+                    column0[rows] = first[offset]
+                    column1[rows] = second[offset]
+                    flags[rows] = ALIVE
+                    rows += 1
+        else:
+            slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
+            segment = T[table, SEGMENT]
+            shift = np.uint64(T[table, SIDE])
+            for offset in range(count):
+                hashed = pair_hash(first[offset], second[offset])
+                tag = np.int64(hashed << np.uint64(32))
+                position = np.int64(hashed >> shift)
+                while True:
+                    slot = slots[position]
+                    if slot == 0:
+                        slots[position] = tag | (rows + 1)
+                        column0[rows] = first[offset]
+                        column1[rows] = second[offset]
+                        flags[rows] = ALIVE
+                        rows += 1
+                        break
+                    if (slot & UPPER) == tag:
+                        row = (slot & LOWER) - 1
+                        if column0[row] == first[offset] and column1[row] == second[offset]:
+                            break
+                    position = next_slot(position, segment)
+    else:
+        key = np.empty(max(arity, 2), np.int64)
+        if T[table, DENSE] == 1:
+            for column in range(arity):
+                ids = int32_at(column_address(Z, level, column), batch)
+                for offset in range(count):
+                    if ids[offset] >= T[table, SIDE]:
+                        return GROW_TABLE
+        for offset in range(count):
+            for column in range(arity):
+                key[column] = int32_at(column_address(Z, level, column), batch)[offset]
+            row, position = find_row(T, table, key)
+            if row < 0:
+                if T[table, DENSE] == 1:
+                    int32_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = rows + 1
+                else:
+                    int64_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = np.int64(
+                        key_hash(key, arity) << np.uint64(32)
+                    ) | (rows + 1)
+                for column in range(arity):
+                    int32_at(T[table, COLUMNS + column], capacity)[rows] = key[column]
+                flags[rows] = ALIVE
+                rows += 1
+    T[table, ROWS] = rows
+    Z[Z_MATCHES] += count
+    Z[Z_NEW] += rows - before
+    return DONE
+
+
+@inlined
+def owner(T: Any, table: Any, key: Any, arity: Any, parts: Any) -> Any:
+    """The partition that owns a row: by segments of the hash slots, or by the first id of a dense set."""
+    if T[table, DENSE] == 1:
+        return key[0] % parts
+    return np.int64((key_hash(key, arity) * np.uint64(16)) >> np.uint64(32)) % parts
+
+
+@kernel
+def emit_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
+    """Hand a batch of head rows to the threads that own them; FLUSH when a partition's buffer is full."""
+    arity = T[table, ARITY]
+    batch = Z[Z_BATCH]
+    parts = Z[Z_PARTS]
+    capacity = Z[Z_EMIT_CAPACITY]
+    emitted = int64_at(Z[Z_EMITTED], parts)
+    for part in range(parts):
+        if emitted[part] + count > capacity:
+            return FLUSH
+    rows = int32_at(Z[Z_EMIT], parts * capacity * arity)
+    if arity == 2 and T[table, DENSE] == 1:
+        first = int32_at(column_address(Z, level, 0), batch)
+        second = int32_at(column_address(Z, level, 1), batch)
+        for offset in range(count):
+            part = first[offset] % parts
+            place = (part * capacity + emitted[part]) * 2
+            rows[place] = first[offset]
+            rows[place + 1] = second[offset]
+            emitted[part] += 1
+    else:
+        key = np.empty(max(arity, 2), np.int64)
+        for offset in range(count):
+            for column in range(arity):
+                key[column] = int32_at(column_address(Z, level, column), batch)[offset]
+            part = owner(T, table, key, arity, parts)
+            place = (part * capacity + emitted[part]) * arity
+            for column in range(arity):
+                rows[place + column] = key[column]
+            emitted[part] += 1
+    Z[Z_MATCHES] += count
+    return DONE
+
+
+@kernel
+def insert_emitted(
+    T: Any, table: Any, address: Any, count: Any, base: Any, row: Any, block: Any, parts: Any
+) -> Any:
+    """Insert the rows that one thread owns; returns the next row it may write.
+
+    A thread writes into its own blocks of rows, every `parts`-th, so that threads never meet.
+    """
+    arity = T[table, ARITY]
+    capacity = T[table, CAPACITY]
+    source = int32_at(address, count * arity)
+    flags = bytes_at(T[table, FLAGS], capacity)
+    jump = (parts - 1) * block
+    if arity == 2 and T[table, DENSE] == 1:
+        side = T[table, SIDE]
+        dense = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
+        column0 = int32_at(T[table, COLUMNS], capacity)
+        column1 = int32_at(T[table, COLUMNS + 1], capacity)
+        left_in_block = block - (row - base) % block
+        for offset in range(count):
+            position = np.int64(source[2 * offset]) * side + np.int64(source[2 * offset + 1])
+            if dense[position] == 0:
+                dense[position] = row + 1
+                column0[row] = source[2 * offset]
+                column1[row] = source[2 * offset + 1]
+                flags[row] = ALIVE
+                row += 1
+                left_in_block -= 1
+                if left_in_block == 0:
+                    row += jump
+                    left_in_block = block
+        return row
+    key = np.empty(max(arity, 2), np.int64)
+    for offset in range(count):
+        for column in range(arity):
+            key[column] = source[arity * offset + column]
+        found, position = find_row(T, table, key)
+        if found < 0:
+            if T[table, DENSE] == 1:
+                int32_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = row + 1
+            else:
+                int64_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = np.int64(
+                    key_hash(key, arity) << np.uint64(32)
+                ) | (row + 1)
+            for column in range(arity):
+                int32_at(T[table, COLUMNS + column], capacity)[row] = key[column]
+            flags[row] = ALIVE
+            row += 1
+            if (row - base) % block == 0:
+                row += jump
+    return row
+
+
+@kernel
+def move_row(T: Any, table: Any, origin: Any, target: Any) -> None:
+    """Move a row into a free place and let its slot point there."""
+    arity = T[table, ARITY]
+    capacity = T[table, CAPACITY]
+    key = np.empty(max(arity, 2), np.int64)
+    for column in range(arity):
+        ids = int32_at(T[table, COLUMNS + column], capacity)
+        key[column] = ids[origin]
+        ids[target] = ids[origin]
+    flags = bytes_at(T[table, FLAGS], capacity)
+    flags[target] = flags[origin]
+    position = find_row(T, table, key)[1]
+    if T[table, DENSE] == 1:
+        int32_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = target + 1
+    else:
+        slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
+        slots[position] = (slots[position] & UPPER) | (target + 1)
+
+
+@kernel
+def close_gaps(T: Any, table: Any, base: Any, nexts: Any, block: Any) -> None:
+    """Make the rows dense again after threads have written into their own blocks.
+
+    `nexts` holds each thread's next row. Rows beyond the true end move into the gaps below it.
+    """
+    parts = len(nexts)
+    total = base
+    for part in range(parts):
+        written = nexts[part] - base
+        total += (written // block - part) // parts * block + written % block
+    taker = np.int64(0)  # the thread whose gap is filled next
+    gap = nexts[0]
+    for part in range(parts):
+        # This thread's rows at or beyond the end: walk its blocks from the one that holds the end.
+        row = base + part * block
+        while row < nexts[part]:
+            last = min(row + block, nexts[part])
+            for origin in range(max(row, total), last):
+                while taker < parts and gap >= total:
+                    taker += 1
+                    if taker < parts:
+                        gap = nexts[taker]
+                move_row(T, table, origin, gap)
+                gap += 1
+                if (gap - base) % block == 0:
+                    gap += (parts - 1) * block
+            row += parts * block
+    T[table, ROWS] = total
+
+
+@kernel
+def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
+    """Run a plan until it is DONE or Python must act; call again with the same arguments to go on."""
+    steps = words[plan + P_STEPS]
+    head = words[plan + P_HEAD]
+    if Z[Z_RUNNING] == 0:
+        Z[Z_RUNNING] = 1
+        Z[Z_LEVEL] = 0
+        Z[Z_POSITION] = 0
+        Z[Z_EVALUATED] = 0
+    level = Z[Z_LEVEL]
+    while True:
+        if level == steps:
+            count = Z[Z_ROWS + level - 1]
+            if Z[Z_SINK] == 0:
+                answer = insert_heads(T, head, level - 1, count, Z)
+            else:
+                answer = emit_heads(T, head, level - 1, count, Z)
+            if answer != DONE:
+                Z[Z_LEVEL] = level
+                return answer
+            level -= 1
+            Z[Z_BUDGET] -= count
+            if Z[Z_BUDGET] < 0:
+                Z[Z_LEVEL] = level
+                return PAUSE
+            continue
+        step = plan + words[plan + P_OFFSETS + level]
+        kind = words[step + S_KIND]
+        if kind == PROBE:
+            filled = probe(T, X, words, step, level, Z)
+        elif kind == SCAN:
+            filled = scan(T, words, step, Z)
+        elif kind == MEMBER or kind == ABSENT or kind == ABSENT_INDEX:
+            filled = test_membership(T, X, words, step, level, Z)
+        elif kind == UNIT:
+            filled = np.int64(1 - Z[Z_POSITION])
+            Z[Z_POSITION] = 1
+        elif Z[Z_POSITION + level] >= Z[Z_ROWS + level - 1]:
+            filled = np.int64(0)
+        else:
+            if Z[Z_EVALUATED] == 0:
+                first = step + S_LISTS + words[step + S_KEYS] + 2 * words[step + S_OUTPUTS]
+                length = words[step + S_EXPRESSION]
+                asking = evaluate_batch(D, words, first, length, level - 1, Z[Z_ROWS + level - 1], Z)
+                if asking == FULL:
+                    Z[Z_LEVEL] = level
+                    return GROW_DICTIONARY
+                Z[Z_EVALUATED] = 1
+                if asking > 0:
+                    Z[Z_LEVEL] = level
+                    return EVALUATE
+            filled = select_evaluated(words, step, level, Z)
+        if filled == 0:
+            # A selective step may leave a batch empty though its input goes on.
+            if kind == SCAN and Z[Z_POSITION] < Z[Z_COUNT]:
+                continue
+            if level == 0:
+                break
+            level -= 1
+            continue
+        write_outputs(T, words, step, level, filled, Z)
+        Z[Z_ROWS + level] = filled
+        level += 1
+        if level < steps:
+            Z[Z_POSITION + level] = 0
+            Z[Z_ENTRY + level] = 0
+    Z[Z_RUNNING] = 0
+    return DONE
+
+
+__all__ = ["COMPUTE", "close_gaps", "insert_emitted", "run_plan"]

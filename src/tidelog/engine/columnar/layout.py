@@ -1,0 +1,135 @@
+"""Where things stand in the integer arrays that kernels and Python share.
+
+One row per table in T, one per index in X, one array D for the dictionary, one state vector Z per thread.
+A hash set's slot holds the upper 32 bits of the hash, then the row number plus one; 0 is a free slot.
+"""
+
+# ---- T: a table
+(
+    ROWS,  # rows written
+    CAPACITY,  # rows that the columns have room for
+    ARITY,
+    SLOTS,  # address of the set of rows
+    DENSE,  # 1: slots are a direct array of int32 over (first, second) ids; 0: hash slots of int64
+    SIDE,  # dense: number of ids per column; hashed: how far to shift the upper hash bits
+    SLOT_COUNT,
+    SEGMENT,  # hashed: probing stays within segments of SEGMENT + 1 slots, so that threads can own them
+    SLOT_LIMIT,  # rows that the set takes before it must grow
+    FLAGS,  # address of one byte per row
+    OLD_END,  # rows before the last round's new ones
+    CURRENT_END,  # rows that the current round reads
+    COLUMNS,  # addresses of the columns, from here on
+) = range(13)
+
+ALIVE = 1
+EXPLICIT = 2
+
+# ---- X: an index from key columns to rows, perhaps only of the rows that pass its filters
+(
+    X_TABLE,
+    X_DIRECT,  # 1: an entry per id; 0: entries found through hash slots
+    X_SLOTS,
+    X_SLOT_COUNT,
+    X_SHIFT,
+    X_ENTRIES,  # entries in use
+    X_ENTRY_CAPACITY,
+    X_START,  # address: where each entry's rows begin in the pool
+    X_LENGTH,  # address: how many they are
+    X_ROOM,  # address: how many there is room for
+    X_POOL,
+    X_POOL_CAPACITY,
+    X_POOL_TOP,
+    X_DONE,  # rows of the table that have been indexed
+    X_KEYS,  # number of key columns
+    X_FILTERS,  # number of filters
+    X_LISTS,  # from here on: key columns, then (column, constant id or -1 - other column) per filter
+) = range(17)
+X_MOST_COLUMNS = 3  # list words per table column: one key, or one filter of two words
+
+# ---- D: the dictionary
+(
+    D_COUNT,
+    D_CAPACITY,
+    D_KIND,  # addresses of the columns
+    D_PAYLOAD,
+    D_EXTENT,
+    D_EXTRA,
+    D_SLOTS,
+    D_SLOT_COUNT,
+    D_SHIFT,
+    D_LIMIT,
+    D_HEAP,
+    D_HEAP_CAPACITY,
+    D_HEAP_TOP,
+    D_WORDS,
+) = range(14)
+
+# ---- a plan: head table, number of steps, offset of each step; then the steps
+P_HEAD, P_STEPS, P_OFFSETS = range(3)
+
+# ---- a step
+(
+    S_KIND,
+    S_TABLE,
+    S_INDEX,
+    S_LIMIT,  # which rows: 0 all, 1 old ones, 2 those of the current round, 3 new ones (scans)
+    S_KEYS,  # number of key sources (scan: of checks, two words each)
+    S_OUTPUTS,  # number of outputs, two words each: (from where, which)
+    S_EXPRESSION,  # number of expression words
+    S_LISTS,  # from here on: keys, outputs, expression
+) = range(8)
+
+SCAN, PROBE, MEMBER, ABSENT, ABSENT_INDEX, SELECT, COMPUTE, UNIT = range(8)
+ALL_ROWS, OLD_ROWS, CURRENT_ROWS = range(3)
+FROM_INPUT, FROM_ROW, FROM_CONSTANT, FROM_RESULT = range(4)
+
+# ---- expression words: (operation, argument)
+(
+    X_LOAD,
+    X_CONSTANT,
+    X_ADD,
+    X_SUBTRACT,
+    X_MULTIPLY,
+    X_DIVIDE,
+    X_NEGATE,
+    X_EQUAL,
+    X_UNEQUAL,
+    X_LESS,
+    X_LESS_EQUAL,
+    X_GREATER,
+    X_GREATER_EQUAL,
+    X_PYTHON,  # not compiled: Python computes every row
+) = range(14)
+NO_VALUE, ASK_PYTHON = -1, -2
+
+# ---- Z: the state of one running plan
+MOST_STEPS = 62
+(
+    Z_RUNNING,
+    Z_LEVEL,
+    Z_BATCH,  # rows per batch
+    Z_WIDTH,  # columns per level of the buffer
+    Z_BUFFER,  # addresses
+    Z_LEFT,
+    Z_RIGHT,
+    Z_RESULT,
+    Z_EVALUATED,  # 1: the result column is filled for the waiting expression step
+    Z_FIRST,  # the scan's rows: first and count
+    Z_COUNT,
+    Z_MATCHES,
+    Z_NEW,
+    Z_NO_VALUE,  # rows dropped because a function had no value
+    Z_BUDGET,  # matches until the plan pauses, for the clock and Ctrl-C
+    Z_SINK,  # 0 insert, 1 emit to the partitions of other threads
+    Z_PARTS,
+    Z_EMIT,  # address of the emitted rows, by partition
+    Z_EMIT_CAPACITY,  # rows per partition
+    Z_EMITTED,  # address of the count per partition
+    Z_POSITION,
+) = range(21)
+Z_ENTRY = Z_POSITION + MOST_STEPS + 2
+Z_ROWS = Z_ENTRY + MOST_STEPS + 2
+Z_SIZE = Z_ROWS + MOST_STEPS + 2
+
+# ---- what a kernel asks of Python before it goes on
+DONE, GROW_TABLE, GROW_DICTIONARY, EVALUATE, PAUSE, FLUSH, GROW_INDEX = range(7)

@@ -1,0 +1,62 @@
+"""Allocation that fails before the machine does: big arrays are refused when memory is short."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+CHECKED_FROM = 64 << 20  # smaller arrays are not worth a look at the machine
+KEPT_FREE = 128 << 20
+
+
+def _read_number(path: str) -> int | None:
+    try:
+        text = Path(path).read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def available_bytes() -> int | None:
+    """The memory that this process may still take, or None where the system does not say."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    free = next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None)
+    limit = _read_number("/sys/fs/cgroup/memory.max")
+    used = _read_number("/sys/fs/cgroup/memory.current")
+    if limit is not None and used is not None:
+        free = min(free, limit - used) if free is not None else limit - used
+    return free
+
+
+def _check(size: int, dtype: Any) -> None:
+    wanted = size * np.dtype(dtype).itemsize
+    if wanted < CHECKED_FROM:
+        return
+    free = available_bytes()
+    if free is not None and wanted > free - KEPT_FREE:
+        raise MemoryError(f"{wanted >> 20} MB wanted, {free >> 20} MB available")
+
+
+def empty(size: int, dtype: Any) -> npt.NDArray[Any]:
+    """An array whose content is not set."""
+    _check(size, dtype)
+    return np.empty(size, dtype)
+
+
+def zeros(size: int, dtype: Any) -> npt.NDArray[Any]:
+    """An array of zeros, mapped lazily."""
+    _check(size, dtype)
+    return np.zeros(size, dtype)
+
+
+def grown(array: npt.NDArray[Any], used: int, size: int) -> npt.NDArray[Any]:
+    """A larger array that begins with the `used` elements of `array`."""
+    larger = empty(size, array.dtype)
+    larger[:used] = array[:used]
+    return larger

@@ -1,0 +1,281 @@
+"""Running assembled plans: batches and state per thread, growing what kernels ask for, functions in Python.
+
+Mutates the engine's tables. With several threads a plan runs in turns: first all threads match and hand each
+head row to the thread that owns its place in the set, then each inserts what it owns. Threads never share
+a place they write to, and the outcome does not depend on their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.assemble import Assembled, PythonStep
+from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.engine.columnar.interpreter import close_gaps, insert_emitted, run_plan
+from tidelog.engine.columnar.table import Table
+from tidelog.engine.protocol import NOTHING, Outcome
+from tidelog.logic.evaluate import evaluate, holds
+from tidelog.logic.program import Comparison, Condition, Variable
+from tidelog.logic.values import Value
+from tidelog.plan.algebra import Part
+
+BATCH = 4096
+BUDGET = 1 << 24  # matches between two looks at the clock: a tenth of a second
+PARALLEL_FROM = 8192  # scanned rows that are worth waking other threads for
+EMITTED_ROWS = 1 << 17  # rows that a thread holds back for each owner before they are inserted
+BLOCK = 256  # rows that a thread writes next to each other
+MOST_THREADS = 16
+
+Words = npt.NDArray[np.int64]
+
+
+class Store(Protocol):
+    """What running a plan needs of the engine."""
+
+    tables: list[Table]
+    dictionary: Dictionary
+    threads: int
+    descriptors: Words
+    indexes: Words
+    check: Callable[[], None]
+    workspaces: list[Workspace]
+
+
+class Workspace:
+    """The batches and the state of one thread."""
+
+    def __init__(self) -> None:
+        self.state = np.zeros(layout.Z_SIZE, np.int64)
+        self.left = np.zeros(BATCH, np.int32)
+        self.right = np.zeros(BATCH, np.int32)
+        self.result = np.zeros(BATCH, np.int32)
+        self.buffer = np.zeros(0, np.int32)
+        self.emitted = np.zeros(MOST_THREADS, np.int64)
+        self.rows = np.zeros(0, np.int32)  # emitted rows, owner by owner
+        state = self.state
+        state[layout.Z_BATCH] = BATCH
+        state[layout.Z_LEFT] = self.left.ctypes.data
+        state[layout.Z_RIGHT] = self.right.ctypes.data
+        state[layout.Z_RESULT] = self.result.ctypes.data
+        state[layout.Z_EMITTED] = self.emitted.ctypes.data
+
+    def fit(self, plan: Assembled) -> None:
+        """Make room for the plan's batches and forget the last plan's state."""
+        size = plan.steps * plan.width * BATCH
+        if len(self.buffer) < size:
+            self.buffer = np.zeros(size, np.int32)
+            self.state[layout.Z_BUFFER] = self.buffer.ctypes.data
+        state = self.state
+        state[layout.Z_RUNNING] = 0
+        state[layout.Z_WIDTH] = plan.width
+        state[layout.Z_SINK] = 0
+        state[layout.Z_MATCHES] = 0
+        state[layout.Z_NEW] = 0
+        state[layout.Z_NO_VALUE] = 0
+
+    def emit_to(self, owners: int, arity: int) -> None:
+        """Hand head rows to the threads that own them instead of inserting them."""
+        size = owners * EMITTED_ROWS * max(arity, 1)
+        if len(self.rows) < size:
+            self.rows = np.empty(size, np.int32)
+        state = self.state
+        state[layout.Z_SINK] = 1
+        state[layout.Z_PARTS] = owners
+        state[layout.Z_EMIT] = self.rows.ctypes.data
+        state[layout.Z_EMIT_CAPACITY] = EMITTED_ROWS
+        self.emitted[:] = 0
+
+    def scan(self, first: int, count: int) -> None:
+        """Let the plan's first step read these rows."""
+        self.state[layout.Z_FIRST] = first
+        self.state[layout.Z_COUNT] = count
+
+    def column(self, level: int, place: int, width: int) -> npt.NDArray[np.int32]:
+        """A column of a level's batch."""
+        start = (level * width + place) * BATCH
+        return self.buffer[start : start + BATCH]
+
+
+class Runner:
+    """A plan that can be run any number of times."""
+
+    def __init__(self, plan: Assembled, store: Store, head: Table) -> None:
+        self.plan = plan
+        self.store = store
+        self.head = head
+        self.words = np.array(plan.words, np.int64)
+        self.python = {level: PythonFunction(step, store.dictionary) for level, step in plan.python.items()}
+
+    def __call__(self) -> Outcome:
+        first, count = self._scanned()
+        if count == 0:
+            return NOTHING
+        threads = min(self.store.threads, MOST_THREADS)
+        if threads > 1 and count >= PARALLEL_FROM and not self.python and self.head.arity:
+            return ParallelRun(self, threads).run(first, count)
+        return self._run_alone(first, count)
+
+    def _scanned(self) -> tuple[int, int]:
+        """The rows that the first step reads."""
+        if self.plan.pivot is None:
+            return 0, 1
+        words = self.store.descriptors[self.plan.pivot]
+        old, current = int(words[layout.OLD_END]), int(words[layout.CURRENT_END])
+        match self.plan.part:
+            case Part.NEW:
+                return old, current - old
+            case Part.OLD:
+                return 0, old
+            case _:
+                return 0, current
+
+    def _run_alone(self, first: int, count: int) -> Outcome:
+        workspace = self.store.workspaces[0]
+        workspace.fit(self.plan)
+        workspace.scan(first, count)
+        state = workspace.state
+        state[layout.Z_BUDGET] = BUDGET
+        while (wish := self.step(workspace)) != layout.DONE:
+            self.grant(int(wish), workspace)
+        return Outcome(int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE]))
+
+    def step(self, workspace: Workspace) -> Any:
+        """Run until the plan is done or asks for something."""
+        store = self.store
+        return run_plan(
+            store.descriptors, store.indexes, store.dictionary.words, self.words, 0, workspace.state
+        )
+
+    def grant(self, wish: int, workspace: Workspace) -> None:
+        """Do what a kernel has asked for."""
+        if wish == layout.GROW_TABLE:
+            self.head.reserve(BATCH, len(self.store.dictionary))
+        elif wish == layout.GROW_DICTIONARY:
+            self.store.dictionary.grow(BATCH)
+        elif wish == layout.EVALUATE:
+            level = int(workspace.state[layout.Z_LEVEL])
+            rows = int(workspace.state[layout.Z_ROWS + level - 1])
+            self.python[level].fill(workspace, level - 1, rows, self.plan.width)
+        else:
+            workspace.state[layout.Z_BUDGET] = BUDGET
+        self.store.check()
+
+
+class PythonFunction:
+    """An expression step in Python: each distinct combination of arguments is computed once."""
+
+    def __init__(self, step: PythonStep, dictionary: Dictionary) -> None:
+        self.dictionary = dictionary
+        self.places = [place for _, place in step.slots]
+        self.variables = [variable for variable, _ in step.slots]
+        self.expression = step.expression
+        self.known: dict[tuple[int, ...], int] = {}
+
+    def fill(self, workspace: Workspace, level: int, rows: int, width: int) -> None:
+        """Write the result of every row that asks for it."""
+        asking = np.flatnonzero(workspace.result[:rows] == layout.ASK_PYTHON)
+        columns = [workspace.column(level, place, width)[asking].tolist() for place in self.places]
+        keys = list(zip(*columns, strict=True)) if columns else [()] * len(asking)
+        workspace.result[asking] = [self._compute(key) for key in keys]
+
+    def _compute(self, key: tuple[int, ...]) -> int:
+        identity = self.known.get(key)
+        if identity is None:
+            decoded = map(self.dictionary.decode, key)
+            identity = self.known[key] = self._evaluate(dict(zip(self.variables, decoded, strict=True)))
+        return identity
+
+    def _evaluate(self, binding: dict[Variable, Value]) -> int:
+        if isinstance(self.expression, Comparison | Condition):
+            truth = holds(self.expression, binding)
+            return layout.NO_VALUE if truth is None else int(truth)
+        value = evaluate(self.expression, binding)
+        return layout.NO_VALUE if value is None else self.dictionary.encode(value)
+
+
+class ParallelRun:
+    """One run of a plan on several threads, in turns of matching and inserting."""
+
+    def __init__(self, runner: Runner, threads: int) -> None:
+        self.runner = runner
+        self.threads = threads
+        self.head = runner.head
+        self.workspaces = runner.store.workspaces[:threads]
+        self.waiting: list[tuple[int, int]] = []
+        self.suspended = [False] * threads
+
+    def run(self, first: int, count: int) -> Outcome:
+        """Match all scanned rows and insert what follows."""
+        head = self.head
+        head.reserve(BATCH, len(self.runner.store.dictionary))
+        head.reserve_segments()
+        size = max(count // (8 * self.threads), 1024)
+        self.waiting = [
+            (start, min(size, first + count - start)) for start in range(first, first + count, size)
+        ]
+        for workspace in self.workspaces:
+            workspace.fit(self.runner.plan)
+            workspace.emit_to(self.threads, head.arity)
+        base = len(head)
+        nexts = base + BLOCK * np.arange(self.threads, dtype=np.int64)
+        with ThreadPoolExecutor(self.threads) as pool:
+            while self.waiting or any(self.suspended):
+                list(pool.map(self._match, range(self.threads)))
+                self._reserve(base, nexts)
+                nexts[:] = list(
+                    pool.map(lambda owner: self._insert(owner, base, int(nexts[owner])), range(self.threads))
+                )
+                for workspace in self.workspaces:
+                    workspace.emitted[:] = 0
+                self.runner.store.check()
+        close_gaps(head.descriptors, head.number, base, nexts, BLOCK)
+        matches = sum(int(workspace.state[layout.Z_MATCHES]) for workspace in self.workspaces)
+        return Outcome(matches, len(head) - base)
+
+    def _match(self, thread: int) -> None:
+        """Match until a buffer is full or no rows are left."""
+        workspace = self.workspaces[thread]
+        state = workspace.state
+        state[layout.Z_BUDGET] = BUDGET
+        while True:
+            if not self.suspended[thread]:
+                try:
+                    workspace.scan(*self.waiting.pop(0))
+                except IndexError:
+                    return
+            wish = self.runner.step(workspace)
+            self.suspended[thread] = wish != layout.DONE
+            if self.suspended[thread]:
+                return
+
+    def _reserve(self, base: int, nexts: Words) -> None:
+        """Make room for all emitted rows, whoever owns them."""
+        most = max(
+            int(nexts[owner])
+            + self.threads * (sum(int(w.emitted[owner]) for w in self.workspaces) + 2 * BLOCK)
+            for owner in range(self.threads)
+        )
+        words = self.head.words
+        words[layout.ROWS] = int(nexts.max())  # rows beyond the base have been written too
+        self.head.reserve(most - int(nexts.max()), 0)
+        words[layout.ROWS] = base
+
+    def _insert(self, owner: int, base: int, row: int) -> int:
+        """Insert the rows that a thread owns, whichever thread matched them."""
+        head = self.head
+        for workspace in self.workspaces:
+            count = int(workspace.emitted[owner])
+            address = workspace.rows.ctypes.data + 4 * owner * EMITTED_ROWS * head.arity
+            if count:
+                row = int(
+                    insert_emitted(
+                        head.descriptors, head.number, address, count, base, row, BLOCK, self.threads
+                    )
+                )
+        return row

@@ -1,0 +1,307 @@
+"""Tables and indexes: who owns the memory that kernels reach by address. Mutates itself.
+
+A table's rows are int32 columns, a byte of flags per row, and a set of its rows: a direct array over pairs
+of ids where that is small, hash slots elsewhere. Row numbers never move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.columnar import layout, memory
+from tidelog.engine.columnar import table_kernels as kernels
+
+Ids = npt.NDArray[np.int32]
+Words = npt.NDArray[np.int64]
+
+FIRST_CAPACITY = 64
+LOAD = 0.75
+SEGMENTED_FROM = 1 << 16  # sets of at least so many slots are divided into segments
+SEGMENTS = 16
+
+
+class Table:
+    """The rows of one relation, described to kernels by row `number` of T."""
+
+    def __init__(
+        self, descriptors: Words, number: int, name: str, arity: int, constants: int, dense_bytes: int
+    ) -> None:
+        self.descriptors = descriptors
+        self.number = number
+        self.name = name
+        self.arity = arity
+        self.dense_bytes = dense_bytes
+        self.columns: list[Ids] = [memory.empty(FIRST_CAPACITY, np.int32) for _ in range(arity)]
+        self.flags: npt.NDArray[np.uint8] = memory.empty(FIRST_CAPACITY, np.uint8)
+        self.slots: npt.NDArray[Any] = np.zeros(0, np.int64)
+        self.descriptors[number] = 0
+        self.descriptors[number, layout.ARITY] = arity
+        self._publish_columns()
+        self._make_set(constants, FIRST_CAPACITY)
+
+    @property
+    def words(self) -> Words:
+        """This table's row of T."""
+        return self.descriptors[self.number]
+
+    def __len__(self) -> int:
+        return int(self.descriptors[self.number, layout.ROWS])
+
+    def attach(self, descriptors: Words) -> None:
+        """Move to a larger T, which holds a copy of this table's row."""
+        self.descriptors = descriptors
+
+    def _publish_columns(self) -> None:
+        words = self.words
+        words[layout.CAPACITY] = len(self.flags)
+        words[layout.FLAGS] = self.flags.ctypes.data
+        for place, column in enumerate(self.columns):
+            words[layout.COLUMNS + place] = column.ctypes.data
+
+    # ---- the set of rows
+
+    def _make_set(self, constants: int, rows: int) -> None:
+        """A new set for the rows that are there: direct if it would be small, hashed otherwise."""
+        self.words[layout.SLOT_LIMIT] = 0
+        if not self._make_dense(constants):
+            self._make_hashed(rows)
+
+    def _make_dense(self, constants: int) -> bool:
+        # Some room for constants that computations will add.
+        side = constants + constants // 8 + 16
+        size = side**self.arity
+        if self.arity > 2 or 4 * size > self.dense_bytes:
+            return False
+        self.slots = memory.zeros(max(size, 1), np.int32)
+        words = self.words
+        words[layout.DENSE] = 1
+        words[layout.SIDE] = side
+        words[layout.SLOTS] = self.slots.ctypes.data
+        words[layout.SLOT_COUNT] = len(self.slots)
+        words[layout.SEGMENT] = 0
+        words[layout.SLOT_LIMIT] = 1 << 60
+        position = np.zeros(len(self), np.int64)
+        for column in self.columns:
+            position = position * side + column[: len(self)]
+        self.slots[position] = np.arange(1, len(self) + 1, dtype=np.int32)
+        return True
+
+    def _make_hashed(self, rows: int) -> None:
+        size = 16
+        while size * LOAD < rows:
+            size *= 2
+        old = self.slots if len(self.slots) and not self.words[layout.DENSE] else None
+        slots = memory.zeros(size, np.int64)
+        shift = 32 - (size.bit_length() - 1)
+        segment = size // SEGMENTS - 1 if size >= SEGMENTED_FROM else size - 1
+        words = self.words
+        if old is not None:
+            kernels.move_slots(old, slots, shift, segment)
+        self.slots = slots
+        words[layout.DENSE] = 0
+        words[layout.SIDE] = shift
+        words[layout.SLOTS] = slots.ctypes.data
+        words[layout.SLOT_COUNT] = size
+        words[layout.SEGMENT] = segment
+        words[layout.SLOT_LIMIT] = int(size * LOAD)
+        if old is None and len(self):
+            kernels.hash_rows(self.descriptors, self.number)
+
+    # ---- growing
+
+    def reserve(self, more: int, constants: int) -> None:
+        """Make room for `more` rows over ids below `constants`."""
+        needed = len(self) + more
+        words = self.words
+        if needed > len(self.flags):
+            size = max(needed, len(self.flags) + len(self.flags) // 2)
+            used = len(self)
+            self.columns = [memory.grown(column, used, size) for column in self.columns]
+            self.flags = memory.grown(self.flags, used, size)
+            self._publish_columns()
+        outgrown = words[layout.DENSE] and self.arity and constants > words[layout.SIDE]
+        if outgrown:
+            self._make_set(constants, needed)
+        elif needed > words[layout.SLOT_LIMIT]:
+            self._make_hashed(needed)
+
+    def reserve_segments(self) -> None:
+        """Let a hashed set be divided into segments, so that threads can own them."""
+        if not self.words[layout.DENSE] and self.words[layout.SLOT_COUNT] < SEGMENTED_FROM:
+            self._make_hashed(int(SEGMENTED_FROM * LOAD))
+
+    def shrink_to_fit(self) -> None:
+        """Give back the room that growing left over."""
+        used = max(len(self), 1)
+        if used < len(self.flags):
+            self.columns = [column[:used].copy() for column in self.columns]
+            self.flags = self.flags[:used].copy()
+            self._publish_columns()
+
+    # ---- rows in and out
+
+    def insert(self, columns: Sequence[Ids], count: int, flags: int, constants: int) -> int:
+        """Insert rows; returns how many were new."""
+        before = len(self)
+        done = 0
+        pairs = self.arity == 2
+        source = [np.ascontiguousarray(column, np.int32) for column in columns]
+        packed = None if pairs else (np.concatenate(source) if source else np.zeros(0, np.int32))
+        # Room for all rows would waste memory where most are duplicates: grow by halves.
+        while True:
+            self.reserve(min(count - done, max(len(self) // 2, 1 << 16)), constants)
+            if pairs and not self.words[layout.DENSE]:
+                done = int(
+                    kernels.insert_pairs(
+                        self.descriptors, self.number, source[0], source[1], count, done, flags
+                    )
+                )
+            else:
+                if packed is None:
+                    packed = np.concatenate(source)
+                done = int(
+                    kernels.insert_rows(self.descriptors, self.number, packed, count, count, done, flags)
+                )
+            if done >= count:
+                return len(self) - before
+
+    def find(self, columns: Sequence[Ids], count: int) -> npt.NDArray[np.int64]:
+        """The number of the row equal to each given row, or -1."""
+        found = np.empty(count, np.int64)
+        source = [np.ascontiguousarray(column, np.int32) for column in columns]
+        packed = np.concatenate(source) if source else np.zeros(0, np.int32)
+        kernels.find_rows(self.descriptors, self.number, packed, count, count, found)
+        return found
+
+    def column(self, place: int) -> Ids:
+        """A view of the ids in one column."""
+        return self.columns[place][: len(self)]
+
+    @property
+    def bytes(self) -> int:
+        """The memory this table holds."""
+        return sum(column.nbytes for column in self.columns) + self.flags.nbytes + self.slots.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class IndexKey:
+    """What an index is of: a table, the columns looked up, and the filters its rows have passed.
+
+    A filter is (column, id) or, for two columns that must agree, (column, -1 - other column).
+    """
+
+    table: int
+    columns: tuple[int, ...]
+    filters: tuple[tuple[int, int], ...] = ()
+
+
+class Index:
+    """Rows of a table by key, described to kernels by row `number` of X."""
+
+    def __init__(self, descriptors: Words, number: int, key: IndexKey, table: Table, constants: int) -> None:
+        self.descriptors = descriptors
+        self.number = number
+        self.key = key
+        self.table = table
+        words = descriptors[number]
+        words[:] = 0
+        words[layout.X_TABLE] = table.number
+        words[layout.X_KEYS] = len(key.columns)
+        words[layout.X_FILTERS] = len(key.filters)
+        lists = [*key.columns, *(word for pair in key.filters for word in pair)]
+        words[layout.X_LISTS : layout.X_LISTS + len(lists)] = lists
+        self.slots = np.zeros(1, np.int64)
+        self._build(constants)
+
+    @property
+    def words(self) -> Words:
+        """This index's row of X."""
+        return self.descriptors[self.number]
+
+    def attach(self, descriptors: Words) -> None:
+        """Move to a larger X, which holds a copy of this index's row."""
+        self.descriptors = descriptors
+
+    def _build(self, constants: int) -> None:
+        table = self.table
+        end = int(table.words[layout.CURRENT_END])
+        rows = end
+        if self.key.filters and end:
+            rows = int(kernels.count_filtered(table.descriptors, self.descriptors, self.number, end))
+        # A head per constant is fastest, and wasteful for few rows over many constants.
+        direct = len(self.key.columns) == 1 and rows * 8 >= constants
+        entries = constants + constants // 8 + 16 if direct else 1 if not self.key.columns else rows + 16
+        self.start = memory.zeros(entries, np.int64)
+        self.length = memory.zeros(entries, np.int32)
+        self.room = memory.zeros(entries, np.int32)
+        self.pool = memory.empty(max(rows + rows // 4, 16), np.int32)
+        words = self.words
+        words[layout.X_DIRECT] = int(direct)
+        if not direct and self.key.columns:
+            self._make_slots(entries)
+        self._publish()
+        if direct:
+            kernels.build_direct(table.descriptors, self.descriptors, self.number, end)
+        else:
+            self.update(end, constants)
+
+    def _make_slots(self, entries: int) -> None:
+        size = 16
+        while size < 2 * entries:
+            size *= 2
+        slots = memory.zeros(size, np.int64)
+        if len(self.slots) > 1:
+            kernels.move_slots(self.slots, slots, 32 - (size.bit_length() - 1), size - 1)
+        self.slots = slots
+
+    def _publish(self) -> None:
+        words = self.words
+        words[layout.X_SLOTS] = self.slots.ctypes.data
+        words[layout.X_SLOT_COUNT] = len(self.slots)
+        words[layout.X_SHIFT] = 32 - (len(self.slots).bit_length() - 1)
+        words[layout.X_ENTRY_CAPACITY] = len(self.start)
+        words[layout.X_START] = self.start.ctypes.data
+        words[layout.X_LENGTH] = self.length.ctypes.data
+        words[layout.X_ROOM] = self.room.ctypes.data
+        words[layout.X_POOL] = self.pool.ctypes.data
+        words[layout.X_POOL_CAPACITY] = len(self.pool)
+
+    def update(self, end: int, constants: int) -> None:
+        """Index the table's rows up to `end`."""
+        while not kernels.index_rows(self.table.descriptors, self.descriptors, self.number, end):
+            self._grow(constants)
+
+    def _grow(self, constants: int) -> None:
+        words = self.words
+        used = len(self.start)
+        entries = int(words[layout.X_ENTRIES])
+        if words[layout.X_DIRECT]:
+            wanted = constants + constants // 8 + 16 if constants > used else used
+        else:
+            wanted = used * 2 if self.key.columns and entries + 1 >= used else used
+        if wanted > used:
+            self.start = memory.grown(self.start, used, wanted)
+            self.length = memory.grown(self.length, used, wanted)
+            self.room = memory.grown(self.room, used, wanted)
+            self.start[used:] = 0
+            self.length[used:] = 0
+            self.room[used:] = 0
+        if self.key.columns and not words[layout.X_DIRECT] and 2 * (entries + 1) >= len(self.slots):
+            self._make_slots(2 * entries)
+        top = int(words[layout.X_POOL_TOP])
+        # The entry that did not fit may want twice its rows.
+        largest = int(self.length.max(initial=0)) if wanted == used else 0
+        if wanted == used and top + 2 * max(largest, 4) > len(self.pool):
+            self.pool = memory.grown(self.pool, top, max(2 * len(self.pool), top + 4 * max(largest, 4)))
+        self._publish()
+
+    @property
+    def bytes(self) -> int:
+        """The memory this index holds."""
+        arrays = (self.start, self.length, self.room, self.pool, self.slots)
+        return sum(array.nbytes for array in arrays)

@@ -1,0 +1,389 @@
+"""Kernels over tables and indexes: finding a row, inserting rows, indexing rows. Mutates what it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tidelog.engine.columnar.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix
+from tidelog.engine.columnar.layout import (
+    ALIVE,
+    ARITY,
+    CAPACITY,
+    COLUMNS,
+    DENSE,
+    FLAGS,
+    ROWS,
+    SEGMENT,
+    SIDE,
+    SLOT_COUNT,
+    SLOT_LIMIT,
+    SLOTS,
+    X_DIRECT,
+    X_DONE,
+    X_ENTRIES,
+    X_ENTRY_CAPACITY,
+    X_FILTERS,
+    X_KEYS,
+    X_LENGTH,
+    X_LISTS,
+    X_POOL,
+    X_POOL_CAPACITY,
+    X_POOL_TOP,
+    X_ROOM,
+    X_SHIFT,
+    X_SLOT_COUNT,
+    X_SLOTS,
+    X_START,
+    X_TABLE,
+)
+
+UPPER = np.int64(-4294967296)
+LOWER = np.int64(0xFFFFFFFF)
+COLUMN_SEED = np.int64(0x1E3779B97F4A7C15)
+
+
+@inlined
+def pair_hash(first: Any, second: Any) -> Any:
+    """The upper 32 bits of the hash of two ids."""
+    return mix((np.int64(first) << 32) | np.int64(second)) >> np.uint64(32)
+
+
+@inlined
+def row_hash(T: Any, table: Any, row: Any, arity: Any, capacity: Any) -> Any:
+    """The upper 32 bits of the hash of a stored row."""
+    if arity == 1:
+        return pair_hash(int32_at(T[table, COLUMNS], capacity)[row], 0)
+    hashed = mix(
+        (np.int64(int32_at(T[table, COLUMNS], capacity)[row]) << 32)
+        | np.int64(int32_at(T[table, COLUMNS + 1], capacity)[row])
+    )
+    for column in range(2, arity):
+        value = np.int64(int32_at(T[table, COLUMNS + column], capacity)[row])
+        hashed = mix(np.int64(hashed) ^ (value * COLUMN_SEED))
+    return hashed >> np.uint64(32)
+
+
+@inlined
+def key_hash(key: Any, arity: Any) -> Any:
+    """The upper 32 bits of the hash of the ids in `key`."""
+    if arity == 1:
+        return pair_hash(key[0], 0)
+    hashed = mix((key[0] << 32) | key[1])
+    for column in range(2, arity):
+        hashed = mix(np.int64(hashed) ^ (key[column] * COLUMN_SEED))
+    return hashed >> np.uint64(32)
+
+
+@inlined
+def next_slot(position: Any, segment: Any) -> Any:
+    """The slot to probe after this one; probing stays inside the segment."""
+    return (position & ~segment) | ((position + 1) & segment)
+
+
+@kernel
+def find_row(T: Any, table: Any, key: Any) -> Any:
+    """The row that holds `key`, or -1, and the slot where it is or would be, -1 if a dense set is too small."""
+    arity = T[table, ARITY]
+    if T[table, DENSE] == 1:
+        side = T[table, SIDE]
+        position = np.int64(0)
+        for column in range(arity):
+            if key[column] >= side:
+                return np.int64(-1), np.int64(-1)
+            position = position * side + key[column]
+        return np.int64(int32_at(T[table, SLOTS], T[table, SLOT_COUNT])[position]) - 1, position
+    slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
+    segment = T[table, SEGMENT]
+    capacity = T[table, CAPACITY]
+    hashed = key_hash(key, arity)
+    tag = np.int64(hashed << np.uint64(32))
+    position = np.int64(hashed >> np.uint64(T[table, SIDE]))
+    while True:
+        slot = slots[position]
+        if slot == 0:
+            return np.int64(-1), position
+        if (slot & UPPER) == tag:
+            row = (slot & LOWER) - 1
+            same = True
+            for column in range(arity):
+                if np.int64(int32_at(T[table, COLUMNS + column], capacity)[row]) != key[column]:
+                    same = False
+                    break
+            if same:
+                return row, position
+        position = next_slot(position, segment)
+
+
+@kernel
+def insert_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, done: Any, flags: Any) -> Any:
+    """Insert the rows `done`… of `source` (row after row, or column after column `stride` apart).
+
+    Returns how many rows were taken; less than `count` means that the table must grow first.
+    """
+    arity = T[table, ARITY]
+    dense = T[table, DENSE] == 1
+    capacity = T[table, CAPACITY]
+    limit = T[table, SLOT_LIMIT]
+    flag = bytes_at(T[table, FLAGS], capacity)
+    short = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
+    slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
+    key = np.empty(max(arity, 2), np.int64)
+    rows = T[table, ROWS]
+    for index in range(done, count):
+        if rows >= capacity or rows >= limit:
+            T[table, ROWS] = rows
+            return index
+        for column in range(arity):
+            key[column] = source[column * stride + index]
+        row, position = find_row(T, table, key)
+        if row >= 0:
+            flag[row] |= flags
+            continue
+        if position < 0:
+            T[table, ROWS] = rows
+            return index
+        if dense:
+            short[position] = rows + 1
+        else:
+            slots[position] = np.int64(key_hash(key, arity) << np.uint64(32)) | (rows + 1)
+        for column in range(arity):
+            int32_at(T[table, COLUMNS + column], capacity)[rows] = key[column]
+        flag[rows] = flags | ALIVE
+        rows += 1
+    T[table, ROWS] = rows
+    return count
+
+
+@kernel
+def insert_pairs(T: Any, table: Any, first: Any, second: Any, count: Any, done: Any, flags: Any) -> Any:
+    """The same for two columns into a hashed table, the common case when data is loaded."""
+    capacity = T[table, CAPACITY]
+    limit = min(T[table, SLOT_LIMIT], capacity)
+    flag = bytes_at(T[table, FLAGS], capacity)
+    slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
+    column0 = int32_at(T[table, COLUMNS], capacity)
+    column1 = int32_at(T[table, COLUMNS + 1], capacity)
+    segment = T[table, SEGMENT]
+    shift = np.uint64(T[table, SIDE])
+    rows = T[table, ROWS]
+    for index in range(done, count):
+        if rows >= limit:
+            T[table, ROWS] = rows
+            return index
+        hashed = pair_hash(first[index], second[index])
+        tag = np.int64(hashed << np.uint64(32))
+        position = np.int64(hashed >> shift)
+        while True:
+            slot = slots[position]
+            if slot == 0:
+                slots[position] = tag | (rows + 1)
+                column0[rows] = first[index]
+                column1[rows] = second[index]
+                flag[rows] = flags | ALIVE
+                rows += 1
+                break
+            if (slot & UPPER) == tag:
+                row = (slot & LOWER) - 1
+                if column0[row] == first[index] and column1[row] == second[index]:
+                    flag[row] |= flags
+                    break
+            position = next_slot(position, segment)
+    T[table, ROWS] = rows
+    return count
+
+
+@kernel
+def find_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, found: Any) -> None:
+    """Write the number of the row equal to each row of `source` into `found`, or -1."""
+    arity = T[table, ARITY]
+    key = np.empty(max(arity, 2), np.int64)
+    for index in range(count):
+        for column in range(arity):
+            key[column] = source[column * stride + index]
+        found[index] = find_row(T, table, key)[0]
+
+
+@kernel
+def move_slots(old: Any, new: Any, shift: Any, segment: Any) -> None:
+    """Fill `new` from `old`; one sequential pass, since slots lie in the order of the upper hash bits."""
+    for slot in old:
+        if slot != 0:
+            position = np.int64((np.uint64(slot) >> np.uint64(32)) >> np.uint64(shift))
+            while new[position] != 0:
+                position = next_slot(position, segment)
+            new[position] = slot
+
+
+@kernel
+def hash_rows(T: Any, table: Any) -> None:
+    """Enter all rows of a table into its empty hash slots, as when a dense set has been outgrown."""
+    arity = T[table, ARITY]
+    capacity = T[table, CAPACITY]
+    slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
+    segment = T[table, SEGMENT]
+    for row in range(T[table, ROWS]):
+        hashed = row_hash(T, table, row, arity, capacity)
+        position = np.int64(hashed >> np.uint64(T[table, SIDE]))
+        while slots[position] != 0:
+            position = next_slot(position, segment)
+        slots[position] = np.int64(hashed << np.uint64(32)) | (row + 1)
+
+
+# ---- indexes
+
+
+@inlined
+def passes_filters(T: Any, X: Any, index: Any, table: Any, row: Any, capacity: Any) -> Any:
+    """Whether a row belongs into a partial index."""
+    keys = X[index, X_KEYS]
+    for number in range(X[index, X_FILTERS]):
+        column = X[index, X_LISTS + keys + 2 * number]
+        wanted = X[index, X_LISTS + keys + 2 * number + 1]
+        value = np.int64(int32_at(T[table, COLUMNS + column], capacity)[row])
+        if wanted < 0:
+            wanted = np.int64(int32_at(T[table, COLUMNS - 1 - wanted], capacity)[row])
+        if value != wanted:
+            return False
+    return True
+
+
+@inlined
+def index_key_hash(T: Any, X: Any, index: Any, table: Any, row: Any, capacity: Any) -> Any:
+    """The upper 32 bits of the hash of a row's key columns."""
+    hashed = np.uint64(0)
+    for number in range(X[index, X_KEYS]):
+        column = X[index, X_LISTS + number]
+        value = np.int64(int32_at(T[table, COLUMNS + column], capacity)[row])
+        hashed = mix(np.int64(hashed) ^ (value * COLUMN_SEED))
+    return hashed >> np.uint64(32)
+
+
+@kernel
+def count_filtered(T: Any, X: Any, index: Any, end: Any) -> Any:
+    """How many of a table's first rows a partial index holds."""
+    table = X[index, X_TABLE]
+    capacity = T[table, CAPACITY]
+    count = 0
+    for row in range(end):
+        if passes_filters(T, X, index, table, row, capacity):
+            count += 1
+    return count
+
+
+@kernel
+def build_direct(T: Any, X: Any, index: Any, end: Any) -> None:
+    """Index the first `end` rows by counting; the index is empty, direct, and has room for all keys and rows."""
+    table = X[index, X_TABLE]
+    capacity = T[table, CAPACITY]
+    entries = X[index, X_ENTRY_CAPACITY]
+    start = int64_at(X[index, X_START], entries)
+    length = int32_at(X[index, X_LENGTH], entries)
+    room = int32_at(X[index, X_ROOM], entries)
+    pool = int32_at(X[index, X_POOL], X[index, X_POOL_CAPACITY])
+    key = int32_at(T[table, COLUMNS + X[index, X_LISTS]], capacity)
+    for row in range(end):
+        if passes_filters(T, X, index, table, row, capacity):
+            room[key[row]] += 1
+    top = np.int64(0)
+    for entry in range(entries):
+        start[entry] = top
+        top += room[entry]
+    for row in range(end):
+        if passes_filters(T, X, index, table, row, capacity):
+            entry = key[row]
+            pool[start[entry] + length[entry]] = row
+            length[entry] += 1
+    X[index, X_POOL_TOP] = top
+    X[index, X_DONE] = end
+
+
+@inlined
+def same_key(T: Any, X: Any, index: Any, table: Any, left: Any, right: Any, capacity: Any) -> Any:
+    """Whether two rows agree on the key columns."""
+    for number in range(X[index, X_KEYS]):
+        column = int32_at(T[table, COLUMNS + X[index, X_LISTS + number]], capacity)
+        if column[left] != column[right]:
+            return False
+    return True
+
+
+@kernel
+def index_rows(T: Any, X: Any, index: Any, end: Any) -> Any:
+    """Index the rows up to `end`; False means that the index must grow before it can go on."""
+    table = X[index, X_TABLE]
+    capacity = T[table, CAPACITY]
+    entries = X[index, X_ENTRY_CAPACITY]
+    start = int64_at(X[index, X_START], entries)
+    length = int32_at(X[index, X_LENGTH], entries)
+    room = int32_at(X[index, X_ROOM], entries)
+    pool_capacity = X[index, X_POOL_CAPACITY]
+    pool = int32_at(X[index, X_POOL], pool_capacity)
+    top = X[index, X_POOL_TOP]
+    keys = X[index, X_KEYS]
+    filters = X[index, X_FILTERS]
+    direct = X[index, X_DIRECT] == 1
+    slot_count = X[index, X_SLOT_COUNT]
+    slots = int64_at(X[index, X_SLOTS], slot_count)
+    column = int32_at(T[table, COLUMNS + (X[index, X_LISTS] if keys > 0 else 0)], capacity)
+    used = X[index, X_ENTRIES]
+    for row in range(X[index, X_DONE], end):
+        if filters > 0 and not passes_filters(T, X, index, table, row, capacity):
+            continue
+        if keys == 0:
+            entry = np.int64(0)
+        elif direct:
+            entry = np.int64(column[row])
+        else:
+            hashed = index_key_hash(T, X, index, table, row, capacity)
+            tag = np.int64(hashed << np.uint64(32))
+            position = np.int64(hashed >> np.uint64(X[index, X_SHIFT]))
+            entry = np.int64(-1)
+            while slots[position] != 0:
+                slot = slots[position]
+                if (slot & UPPER) == tag:
+                    candidate = (slot & LOWER) - 1
+                    if same_key(T, X, index, table, np.int64(pool[start[candidate]]), row, capacity):
+                        entry = candidate
+                        break
+                position = (position + 1) & (slot_count - 1)
+            if entry < 0:
+                entry = used
+                # At most half full: probes stay short.
+                if entry >= entries or 2 * entry >= slot_count or top + 1 > pool_capacity:
+                    X[index, X_POOL_TOP] = top
+                    X[index, X_DONE] = row
+                    X[index, X_ENTRIES] = used
+                    return False
+                slots[position] = tag | (entry + 1)
+                start[entry] = top
+                length[entry] = 0
+                room[entry] = 1
+                top += 1
+                used += 1
+        if entry >= entries:
+            X[index, X_POOL_TOP] = top
+            X[index, X_DONE] = row
+            X[index, X_ENTRIES] = used
+            return False
+        taken = length[entry]
+        if taken == room[entry]:
+            more = 4 if taken == 0 else 2 * taken
+            if top + more > pool_capacity:
+                X[index, X_POOL_TOP] = top
+                X[index, X_DONE] = row
+                X[index, X_ENTRIES] = used
+                return False
+            origin = start[entry]
+            for offset in range(taken):
+                pool[top + offset] = pool[origin + offset]
+            start[entry] = top
+            room[entry] = more
+            top += more
+        pool[start[entry] + taken] = row
+        length[entry] = taken + 1
+    X[index, X_POOL_TOP] = top
+    X[index, X_DONE] = end
+    X[index, X_ENTRIES] = used
+    return True

@@ -1,0 +1,132 @@
+"""Events: what everything that runs says of itself, the one source of progress, statistics and profiles."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something the user should know, such as kernels being compiled."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FactsLoaded:
+    """Facts were read into a relation."""
+
+    relation: str
+    rows: int
+    new: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class StratumStarted:
+    """A stratum's rules begin to run."""
+
+    number: int
+    count: int
+    predicates: tuple[str, ...]
+    recursive: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RuleRan:
+    """One plan of a rule ran once."""
+
+    stratum: int
+    round: int
+    rule: int
+    matches: int
+    new: int
+    no_value: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnded:
+    """A round ended; `new` facts go into the next."""
+
+    stratum: int
+    round: int
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
+class StratumEnded:
+    """A stratum is complete."""
+
+    number: int
+    rounds: int
+    seconds: float
+
+
+Event = Notice | FactsLoaded | StratumStarted | RuleRan | RoundEnded | StratumEnded
+Listener = Callable[[Event], None]
+
+
+@dataclass(slots=True)
+class RuleStatistics:
+    """What one rule has done so far."""
+
+    rounds: int = 0
+    matches: int = 0
+    new: int = 0
+    no_value: int = 0
+    seconds: float = 0.0
+
+    @property
+    def duplicates(self) -> int:
+        """Matches whose fact was known already."""
+        return self.matches - self.new
+
+
+@dataclass(slots=True)
+class Tally:
+    """A listener that sums events up per rule and stratum."""
+
+    rules: dict[int, RuleStatistics] = field(default_factory=dict)
+    strata: dict[int, StratumEnded] = field(default_factory=dict)
+    stratum: StratumStarted | None = None
+    round: int = 0
+    loaded: int = 0
+    derived: int = 0
+    matches: int = 0
+    load_seconds: float = 0.0
+    _rounds: set[tuple[int, int]] = field(default_factory=set)
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case RuleRan():
+                self._add(event)
+            case StratumStarted():
+                self.stratum, self.round = event, 0
+            case RoundEnded():
+                self.round = event.round
+            case StratumEnded():
+                self.strata[event.number] = event
+            case FactsLoaded():
+                self.loaded += event.new
+                self.load_seconds += event.seconds
+            case Notice():
+                pass
+
+    def _add(self, event: RuleRan) -> None:
+        statistics = self.rules.setdefault(event.rule, RuleStatistics())
+        if (event.rule, event.round) not in self._rounds:
+            self._rounds.add((event.rule, event.round))
+            statistics.rounds += 1
+        statistics.matches += event.matches
+        statistics.new += event.new
+        statistics.no_value += event.no_value
+        statistics.seconds += event.seconds
+        self.derived += event.new
+        self.matches += event.matches
+
+    @property
+    def rounds(self) -> int:
+        """All rounds of all strata that have ended."""
+        return sum(stratum.rounds for stratum in self.strata.values())

@@ -1,0 +1,128 @@
+"""The semi-naive fixpoint: every stratum in order, every rule instance considered once.
+
+Invariant: after `materialise`, the engine holds the least model of the rules over the loaded facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from time import perf_counter
+
+from tidelog.engine.events import Listener, RoundEnded, RuleRan, StratumEnded, StratumStarted
+from tidelog.engine.protocol import Engine, Outcome, Runnable
+from tidelog.logic.program import Rule
+from tidelog.logic.strata import Stratum
+from tidelog.plan.algebra import RulePlan
+from tidelog.plan.compile import aggregate_plans, collected_variables, delta_plans, full_plan
+
+GROWN = 4  # plans are made anew when a relation has grown by this factor
+SMALL = 1000  # … and is no longer this small
+
+Step = tuple[int, Runnable]  # number of a rule, one of its plans
+
+
+def materialise(
+    strata: Sequence[Stratum],
+    numbers: dict[int, int],
+    engine: Engine,
+    listen: Listener,
+    check: Callable[[], None],
+) -> None:
+    """Derive all that follows; `numbers` gives the place of each rule (by identity) in the program.
+
+    `check` is called after every plan, and raises to stop.
+    """
+    for place, stratum in enumerate(strata):
+        listen(StratumStarted(place, len(strata), stratum.predicates, stratum.recursive))
+        start = perf_counter()
+        rounds = _close(place, stratum, numbers, engine, listen, check)
+        listen(StratumEnded(place, rounds, perf_counter() - start))
+
+
+def _close(
+    place: int,
+    stratum: Stratum,
+    numbers: dict[int, int],
+    engine: Engine,
+    listen: Listener,
+    check: Callable[[], None],
+) -> int:
+    """Close one stratum; returns the number of rounds."""
+    engine.begin(stratum.predicates)
+    for rule in stratum.rules:
+        for step in _first_steps(rule, numbers[id(rule)], engine):
+            _run(step, place, 1, listen)
+            check()
+    new = engine.advance(stratum.predicates)
+    listen(RoundEnded(place, 1, new))
+    count = 1
+    if not stratum.recursive:
+        return count
+    planned = dict.fromkeys(stratum.predicates, 0)
+    steps: list[Step] = []
+    while new:
+        if _has_grown(planned, engine):
+            planned = {name: engine.size(name) for name in stratum.predicates}
+            steps = _delta_steps(stratum, numbers, engine)
+        count += 1
+        for step in steps:
+            _run(step, place, count, listen)
+            check()
+        new = engine.advance(stratum.predicates)
+        listen(RoundEnded(place, count, new))
+    return count
+
+
+def _first_steps(rule: Rule, number: int, engine: Engine) -> list[Step]:
+    """The plans of a rule over all facts; those of an aggregate rule must run one after the other."""
+    if not rule.aggregations:
+        return [(number, engine.prepare(full_plan(rule, number, engine)))]
+    collected = f"{rule.head.predicate}#{number}"
+    engine.define(collected, len(collected_variables(rule)))
+    collect, group = aggregate_plans(rule, number, collected, engine)
+    return [(number, _collecting(collect, engine)), (number, _grouping(group, collected, engine))]
+
+
+def _collecting(plan: RulePlan, engine: Engine) -> Runnable:
+    """The plan run so that what it collects is not counted as derived."""
+    runnable = engine.prepare(plan)
+
+    def run() -> Outcome:
+        outcome = runnable()
+        return Outcome(outcome.matches, 0, outcome.no_value)
+
+    return run
+
+
+def _grouping(plan: RulePlan, collected: str, engine: Engine) -> Runnable:
+    """The plan run over what was collected, which is then forgotten."""
+
+    def run() -> Outcome:
+        engine.begin([collected])
+        outcome = engine.prepare(plan)()
+        engine.drop(collected)
+        return Outcome(0, outcome.new, outcome.no_value)
+
+    return run
+
+
+def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> list[Step]:
+    """The plans of a stratum's rules over what the last round added."""
+    return [
+        (numbers[id(rule)], engine.prepare(plan))
+        for rule in stratum.rules
+        for plan in delta_plans(rule, numbers[id(rule)], stratum.predicates, engine)
+    ]
+
+
+def _has_grown(planned: dict[str, int], engine: Engine) -> bool:
+    return any(engine.size(name) > max(GROWN * size, SMALL if size else 0) for name, size in planned.items())
+
+
+def _run(step: Step, stratum: int, count: int, listen: Listener) -> None:
+    number, runnable = step
+    start = perf_counter()
+    outcome = runnable()
+    if outcome.matches or outcome.new or outcome.no_value:
+        seconds = perf_counter() - start
+        listen(RuleRan(stratum, count, number, outcome.matches, outcome.new, outcome.no_value, seconds))

@@ -1,0 +1,125 @@
+"""Plans: trees of frozen nodes over named variables.
+
+`Scan(relation, part)` names which part of a relation is read: that is the hinge on which semi-naive
+evaluation and the maintenance algorithms turn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from tidelog.logic.program import (
+    Aggregation,
+    Assignment,
+    Comparison,
+    Condition,
+    Expression,
+    Rule,
+    Term,
+    Variable,
+)
+
+
+class Part(Enum):
+    """Which facts of a relation a scan reads."""
+
+    ALL = "all"  # all facts known when the round began
+    OLD = "old"  # those known before the last round
+    NEW = "new"  # those that the last round added
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """One row without columns: where a body without atoms begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """The facts of a part of a relation that match the terms."""
+
+    relation: str
+    part: Part
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The input's rows extended by each matching fact."""
+
+    input: Node
+    scan: Scan
+
+
+@dataclass(frozen=True, slots=True)
+class AntiJoin:
+    """The input's rows that no fact matches; variables not in the input match anything."""
+
+    input: Node
+    scan: Scan
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """The input's rows for which the test holds."""
+
+    input: Node
+    test: Comparison | Condition
+
+
+@dataclass(frozen=True, slots=True)
+class Extend:
+    """The input's rows with a computed column; rows for which it has no value are dropped."""
+
+    input: Node
+    variable: Variable
+    expression: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The input's rows as facts: one term per column."""
+
+    input: Node
+    terms: tuple[Term, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """One row per group of the input's distinct rows, then computed columns, then the head's terms.
+
+    The input is a scan whose terms are the variables it names, in order.
+    """
+
+    input: Scan
+    group: tuple[Variable, ...]
+    aggregations: tuple[Aggregation, ...]
+    after: tuple[Assignment, ...]
+    terms: tuple[Term, ...]
+
+
+Node = Unit | Scan | Join | AntiJoin | Filter | Extend | Project | Aggregate
+
+
+@dataclass(frozen=True, slots=True)
+class RulePlan:
+    """How one rule adds facts to one relation; `pivot` is the scan that drives it."""
+
+    relation: str
+    root: Project | Aggregate
+    rule: Rule
+    number: int  # of the rule in the program
+    pivot: Scan | Unit
+
+
+def scans(node: Node) -> tuple[Scan, ...]:
+    """The scans below a node, the driving one first."""
+    match node:
+        case Unit():
+            return ()
+        case Scan():
+            return (node,)
+        case Join(source, scan) | AntiJoin(source, scan):
+            return (*scans(source), scan)
+        case _:
+            return scans(node.input)

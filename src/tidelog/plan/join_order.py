@@ -1,0 +1,104 @@
+"""In which order a rule's literals are matched.
+
+Greedy: from the pivot on, take tests and computations as soon as their variables are bound, then the atom
+that is expected to multiply the rows least. What an atom multiplies by is its size divided by the number
+of distinct keys it is looked up with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from tidelog.logic.program import (
+    Assignment,
+    Atom,
+    Constant,
+    Literal,
+    Negation,
+    Variable,
+    literal_variables,
+    variables_of,
+)
+from tidelog.logic.values import Value
+
+
+class Statistics(Protocol):
+    """What the order of a join is decided on."""
+
+    def size(self, relation: str) -> int:
+        """How many facts a relation has."""
+
+    def distinct(self, relation: str, column: int) -> float:
+        """About how many distinct values a column has, at least 1."""
+
+    def matching(self, relation: str, column: int, value: Value) -> int:
+        """How many facts have this value in a column."""
+
+
+def order(body: Sequence[Literal], pivot: int | None, statistics: Statistics) -> tuple[int, ...]:
+    """The places of the body's literals in the order in which they are matched, the pivot first.
+
+    Places and not literals, since a body may hold the same literal twice.
+    """
+    waiting = list(range(len(body)))
+    negated_only = _negated_only(body)
+    bound: set[Variable] = set()
+    ordered: list[int] = []
+    chosen = pivot
+    while waiting:
+        if chosen is None:
+            ready = [place for place in waiting if _is_ready(body[place], bound, negated_only)]
+            # Tests before computations: what a test drops need not be computed.
+            chosen = min(ready, key=lambda place: isinstance(body[place], Assignment), default=None)
+        if chosen is None:
+            atoms = [(place, body[place]) for place in waiting]
+            chosen = min(
+                ((growth(atom, bound, statistics), place) for place, atom in atoms if isinstance(atom, Atom))
+            )[1]
+        waiting.remove(chosen)
+        ordered.append(chosen)
+        bound.update(literal_variables(body[chosen]))
+        chosen = None
+    return tuple(ordered)
+
+
+def growth(atom: Atom, bound: set[Variable], statistics: Statistics) -> tuple[float, int]:
+    """By how much joining the atom is expected to multiply the rows, and the atom's size to break ties."""
+    size = statistics.size(atom.predicate)
+    rows = float(size)
+    free = False
+    for column, term in enumerate(atom.terms):
+        if isinstance(term, Constant):
+            # Constants are often rare or very frequent: counting beats guessing.
+            rows *= statistics.matching(atom.predicate, column, term.value) / max(size, 1)
+        elif term in bound:
+            rows /= statistics.distinct(atom.predicate, column)
+        else:
+            free = True
+    # A test of membership reads no list: it comes before a probe that is expected to find as many rows.
+    return (min(rows, 1.0) * 0.5 if not free else max(rows, 1e-3)), size
+
+
+def _negated_only(body: Sequence[Literal]) -> set[Variable]:
+    """The variables that occur in one negated atom and nowhere else: they match anything."""
+    elsewhere: set[Variable] = set()
+    negated: set[Variable] = set()
+    for literal in body:
+        (negated if isinstance(literal, Negation) else elsewhere).update(literal_variables(literal))
+    return negated - elsewhere
+
+
+def _is_ready(literal: Literal, bound: set[Variable], negated_only: set[Variable]) -> bool:
+    """Whether a test, negation or computation has all it needs; never true of an atom."""
+    match literal:
+        case Atom():
+            return False
+        case Assignment(_, expression):
+            return all(variable in bound for variable in variables_of(expression))
+        case Negation():
+            return all(
+                variable in bound or variable in negated_only for variable in literal_variables(literal)
+            )
+        case _:
+            return all(variable in bound for variable in literal_variables(literal))
