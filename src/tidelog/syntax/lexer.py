@@ -100,7 +100,6 @@ _PATTERNS: Final = (
     (ATTRIBUTE, r"#\["),
     (AGGREGATE, r"#[A-Za-z]+"),
     (DATATYPE, r"\^\^"),
-    (END, r"\Z"),
 )
 _TOKEN: Final = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for _, pattern in _PATTERNS) + ")")
 _KINDS: Final = ("", *(kind for kind, _ in _PATTERNS))
@@ -127,15 +126,15 @@ class Lexer:
 
     def restart(self, position: int) -> None:
         """Go on reading at `position`."""
-        self._position = position
+        self.position = position
         # A scanner steps from match to match as `finditer` does, but can be thrown away for another place.
         self._scan = _TOKEN.scanner(self.text, position, self.end).match  # type: ignore[attr-defined]
 
     def read(self, stop: str = ".") -> Tokens:
         """The tokens up to and with the next `stop`, or up to the end."""
-        tokens = Tokens(before=self._position)
+        tokens = Tokens(before=self.position)
         kinds, starts, ends = tokens.kinds, tokens.starts, tokens.ends
-        end = self._position
+        end = self.position
         kind = ""
         while kind != stop and kind != END:
             found = self._scan()
@@ -153,7 +152,7 @@ class Lexer:
             kinds.append(kind)
             starts.append(start)
             ends.append(end)
-        self._position = end
+        self.position = end
         if kind == stop and not self.text.startswith("\n", end):
             self._read_remark(tokens, end)
         return tokens
@@ -200,10 +199,12 @@ class Lexer:
         return kind, end
 
     def _unexpected(self, tokens: Tokens, position: int) -> tuple[str, int, int]:
-        """Report what cannot be a token, and skip it."""
+        """The end of the text, or a fault: report what cannot be a token, and skip it."""
         found = _SPACE.match(self.text, position, self.end)
         assert found is not None
         start = found.end()
+        if start == self.end:
+            return END, start, start
         kind, end = self._skip(tokens, not_a_token(self.source, start, self.end))
         return kind, start, end
 

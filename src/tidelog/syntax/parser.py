@@ -10,6 +10,7 @@ checked. Beyond the grammar: `!x` gives an `Existential`, for the resolver to re
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Final
 
@@ -39,6 +40,7 @@ from tidelog.syntax.ast import (
     Statement,
 )
 from tidelog.syntax.comments import Place, comments_before, place
+from tidelog.syntax.facts import read_fact
 from tidelog.syntax.lexer import Lexer
 from tidelog.syntax.literals import LiteralParser
 from tidelog.syntax.syntax_errors import STATEMENT, SyntaxFault
@@ -63,7 +65,14 @@ from tidelog.syntax.tokens import (
 
 def parse(source: Source) -> Document:
     """The tree of a program; raises `ProgramError` with all its syntax errors."""
-    return Parser(source).document()
+    # Trees have no cycles: looking for some while a large one grows takes a third of the time.
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        return Parser(source).document()
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def parse_text(text: str, name: str = "<text>") -> Document:
@@ -95,11 +104,11 @@ class Parser(LiteralParser):
     def document(self) -> Document:
         """All statements, and the comments behind the last."""
         statements: list[Statement] = []
-        while True:
+        tokens = Tokens()
+        while tokens.kinds[:1] != [END]:
+            self._read_facts(statements)
             tokens = self.lexer.read()
-            if tokens.kinds[0] == END:
-                break
-            if not tokens.broken:
+            if not tokens.broken and tokens.kinds[0] != END:
                 self._try_statement(tokens, statements)
         self._raise_faults()
         comments = comments_before(self.text, tokens)
@@ -116,6 +125,16 @@ class Parser(LiteralParser):
                 self.diagnostics.append(fault.diagnostic)
         self._raise_faults()
         return literals
+
+    def _read_facts(self, statements: list[Statement]) -> None:
+        """Read the plain facts that stand next."""
+        position = self.lexer.position
+        while (fact := read_fact(self.source, position)) is not None:
+            assert fact.span is not None
+            position = fact.span.end
+            statements.append(fact)
+        if position > self.lexer.position:
+            self.lexer.restart(position)
 
     def _try_statement(self, tokens: Tokens, statements: list[Statement]) -> None:
         self.begin(tokens)
