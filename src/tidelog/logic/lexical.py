@@ -20,7 +20,7 @@ _DATE_FORM = re.compile(_DATE, re.ASCII)
 _DATE_TIME_FORM = re.compile(f"{_DATE}T{_TIME}{_ZONE}", re.ASCII)
 
 _DAYS_BEFORE_MONTH = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 365)
-_LARGEST = 2**63 - 1
+_SMALLEST, _LARGEST = -(2**63), 2**63 - 1
 _SECOND = 1_000_000
 _DAY = 86_400 * _SECOND
 _EPOCH = 719_162  # days from 0001-01-01 to 1970-01-01
@@ -127,7 +127,7 @@ def read_date_time(text: str) -> Moment | None:
     if days is None or clock is None or offset is INVALID:
         return None
     microseconds = days * _DAY + clock - (offset or 0) * 60 * _SECOND
-    return Moment(microseconds, offset) if -_LARGEST <= microseconds <= _LARGEST else None
+    return Moment(microseconds, offset) if _SMALLEST <= microseconds <= _LARGEST else None
 
 
 def write_date_time(moment: Moment) -> str:

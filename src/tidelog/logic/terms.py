@@ -35,7 +35,7 @@ from tidelog.syntax.quoting import quote, unescape
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 # Names that begin like another token of the language: `_`, `true`, `false`, `inf`.
 _NOT_BARE = re.compile(r"(?:_|true|false|inf)(?![A-Za-z0-9_])", re.ASCII)
-_NOT_IN_NAMES = re.compile(r'[\s<>"{}|^`\\]')
+_NOT_IN_NAMES = re.compile(r'[\s\x00-\x20<>"{}|^`\\]|^_:$')
 _FIELD_LITERAL = re.compile(
     r'"(?P<text>.*)"(?:@(?P<language>[A-Za-z]+(?:-[A-Za-z0-9]+)*)|\^\^<(?P<datatype>[^\x00-\x20<>"{}|^`\\]*)>)?',
     re.ASCII | re.DOTALL,
@@ -72,16 +72,8 @@ def read_any(text: str) -> Value:
     if first == '"':
         found = _FIELD_LITERAL.fullmatch(field)
         return _read_literal(found, found["text"]) if found else values.string(field)
-    if first == "<" and field[-1] == ">" and not _NOT_IN_NAMES.search(field, 1, len(field) - 1):
-        return values.iri(field[1:-1])
-    return _read_name(field)
-
-
-def _read_name(field: str) -> Value:
-    """The name or IRI, else the string, that a field without quotes, brackets or number is."""
-    if field == "_:" or _NOT_IN_NAMES.search(field):
-        return values.string(field)
-    return values.iri(field)
+    name = field[1:-1] if first == "<" and field[-1] == ">" else field
+    return values.string(field) if _NOT_IN_NAMES.search(name) else values.iri(name)
 
 
 def read_typed(text: str, column: ColumnType) -> Value:

@@ -1,4 +1,4 @@
-"""What a built-in function is, and how one is defined. `REGISTRY` and `ALIASES` grow as files are imported."""
+"""What a built-in function is, and how one is defined. `REGISTRY` and `ALIASES` grow upon import."""
 
 from __future__ import annotations
 

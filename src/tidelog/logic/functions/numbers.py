@@ -69,10 +69,21 @@ def of_double(result: float, operands: Sequence[Value]) -> Result:
 
 
 def of_quotient(dividend: Fraction, divisor: Fraction | int) -> Result:
-    """The quotient as a decimal of 18 significant digits; None if it leaves 64 bits."""
-    exact = dividend / divisor
-    result = _DIVISION.divide(Decimal(exact.numerator), Decimal(exact.denominator))
-    value = values.decimal(result)
+    """The quotient, exact if 64 bits hold it, else to 18 significant digits; None if it leaves 64 bits."""
+    quotient = dividend / divisor
+    return _exact_quotient(quotient) or _rounded_quotient(quotient)
+
+
+def _exact_quotient(quotient: Fraction) -> Result:
+    """The decimal that the quotient is; None if it has no end, or too many digits."""
+    scale = 0
+    while math.gcd(quotient.denominator, 10) > 1:
+        quotient, scale = quotient * 10, scale + 1
+    return of_scaled(quotient.numerator, scale) if quotient.denominator == 1 else None
+
+
+def _rounded_quotient(quotient: Fraction) -> Result:
+    value = values.decimal(_DIVISION.divide(Decimal(quotient.numerator), Decimal(quotient.denominator)))
     return None if value.kind is Kind.BIG else value
 
 
@@ -150,7 +161,7 @@ def divide(left: Value, right: Value) -> Result:
 
 
 def divide_exactly(left: Value, right: Value, operation: str = "DIVIDE") -> Result:
-    """The quotient with its fraction, to 18 significant digits if no operand is a double."""
+    """The quotient with its fraction, to 18 significant digits if it has no end and none is a double."""
     if not are_numbers(operation, (left, right)) or number(right) == 0:
         return None
     if Kind.DOUBLE in (left.kind, right.kind):
