@@ -61,15 +61,15 @@ def _note(
 ) -> Note:
     """The comment as a note on the literal around it, behind the literal before it, or before the next."""
     literal = bisect_right(literals, comment.index - 1) - 1
-    following = literals[literal + 1] if literal + 1 < len(literals) else len(tokens.kinds)
-    follows_comma = comment.index == following
+    is_last = literal + 1 == len(literals)
+    following = len(tokens.kinds) if is_last else literals[literal + 1]
     is_behind = (
-        follows_comma
-        and "\n" not in written
-        and "\n" not in text[tokens.ends[comment.index - 1] : comment.start]
-        and "\n" in text[comment.end : tokens.starts[comment.index]]
+        not is_last
+        and comment.index >= following - 1
+        and "\n" not in text[tokens.ends[comment.index - 1] : comment.end]
+        and "\n" in text[comment.end : tokens.starts[following]]
         and not (notes and notes[-1].is_behind and notes[-1].index == literal)
     )
-    if follows_comma and not is_behind:
-        literal += 1
-    return Note(max(literal, 0) if not is_behind else literal, written, is_behind)
+    if is_behind:
+        return Note(literal, written, is_behind=True)
+    return Note(literal + (comment.index == following), written, is_behind=False)

@@ -1,7 +1,7 @@
 """Plain facts, read by one pattern: the short way through files of many facts.
 
-A plain fact is a name and constants: `edge(1, 2) .`, `+ name(alice, "Alice") .` What the patterns do not match
-takes the long way through lexer and parser, which gives the same tree for what they do match.
+A plain fact is a name and constants: `edge(1, 2) .`, `+ name(alice, "Alice") .` What the patterns do not
+match takes the long way through lexer and parser, which gives the same tree for what they do match.
 """
 
 from __future__ import annotations

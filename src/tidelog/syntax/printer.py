@@ -1,0 +1,289 @@
+"""Trees to text, in the one layout of the formatter: `parse(print(tree)) == tree`.
+
+One statement a line; a rule longer than `WIDTH` has one line for each literal of its body. Parentheses stand
+only where the tree asks for them. Comments stay where they were.
+"""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+from tidelog.syntax.ast import (
+    Aggregate,
+    Anonymous,
+    Atom,
+    Attribute,
+    BaseDirective,
+    BinaryMetric,
+    Boolean,
+    Call,
+    Clause,
+    Column,
+    CommitDirective,
+    Comparison,
+    DeclareDirective,
+    Document,
+    Duration,
+    Existential,
+    ExportDirective,
+    Expression,
+    Format,
+    FormatString,
+    Fraction,
+    HeadEquality,
+    ImportDirective,
+    IncludeDirective,
+    Infinity,
+    Interval,
+    Iri,
+    Name,
+    Names,
+    Negation,
+    Negative,
+    Node,
+    Note,
+    Number,
+    Operation,
+    Option,
+    OutputDirective,
+    Parameter,
+    ParameterDirective,
+    PrefixDirective,
+    PrefixedName,
+    Query,
+    Statement,
+    Text,
+    Triple,
+    UnaryMetric,
+    Variable,
+)
+from tidelog.syntax.quoting import escape, quote
+
+WIDTH: Final = 100
+_INDENT: Final = "    "
+# How tightly an expression binds: a looser one stands in parentheses inside a tighter one.
+_SUM, _PRODUCT, _OPERAND = 1, 2, 3
+
+
+def print_document(document: Document) -> str:
+    """The program in the formatter's layout, with its comments.
+
+    >>> from tidelog.syntax.parser import parse_text
+    >>> print(print_document(parse_text("p(?x):-q(?x,1).%why")), end="")
+    p(?x) :- q(?x, 1) . %why
+    """
+    lines: list[str] = []
+    for statement in document.statements:
+        lines += statement.comments
+        remark = f" {statement.remark}" if statement.remark else ""
+        lines.append(print_node(statement) + remark)
+    lines += document.comments
+    return "".join(f"{line}\n" for line in lines)
+
+
+def print_node(node: Node) -> str:
+    """The text of a node, without the comments before and behind a statement.
+
+    >>> print_node(Operation("*", Operation("+", Variable("x"), Variable("y")), Name("z")))
+    '(?x + ?y) * z'
+    """
+    if isinstance(node, Expression):
+        return _expression(node, _SUM)
+    if isinstance(node, Statement):
+        return _statement(node)
+    return print_document(node) if isinstance(node, Document) else _part(node)
+
+
+# ---- statements
+
+
+def _statement(node: Statement) -> str:
+    match node:
+        case Clause():
+            return _clause(node)
+        case Query():
+            return _with_body("?-", node)
+        case PrefixDirective(prefix, iri):
+            return f"@prefix {prefix}: {print_node(iri)} ."
+        case BaseDirective(iri):
+            return f"@base {print_node(iri)} ."
+        case DeclareDirective(symbol, columns):
+            return f"@declare {print_node(symbol)}({_listed(columns)}) ."
+        case ParameterDirective(name, default):
+            return f"@parameter ${name}{'' if default is None else ' = ' + print_node(default)} ."
+        case ImportDirective(symbol, format_):
+            return _transfer(f"@import {print_node(symbol)}", format_)
+        case ExportDirective(symbol, format_):
+            return _transfer(f"@export {print_node(symbol)}", format_)
+        case OutputDirective(symbols):
+            return f"@output {_listed(symbols)} ."
+        case IncludeDirective(path):
+            return f"@include {quote(path)} ."
+        case CommitDirective():
+            return "@commit ."
+        case _:
+            assert_never(node)
+
+
+def _clause(node: Clause) -> str:
+    attributes = "".join(f"{print_node(attribute)}\n" for attribute in node.attributes)
+    sign = f"{node.sign} " if node.sign else ""
+    heads = sign + _listed(node.heads)
+    return attributes + (_with_body(f"{heads} :-", node) if node.body else f"{heads} .")
+
+
+def _with_body(before: str, node: Clause | Query) -> str:
+    """A rule or query, its body on the same line if it fits there and holds no comments."""
+    literals = [print_node(literal) for literal in node.body]
+    line = f"{before} {', '.join(literals)} ."
+    if len(line) <= WIDTH and not node.notes:
+        return line
+    ends = [","] * (len(literals) - 1) + [" ."]
+    lines = [before + _notes_behind(node.notes, -1)]
+    for index, (literal, end) in enumerate(zip(literals, ends, strict=True)):
+        lines += [_INDENT + note.text for note in node.notes if note.index == index and not note.is_behind]
+        lines.append(_INDENT + literal + end + _notes_behind(node.notes, index))
+    return "\n".join(lines)
+
+
+def _notes_behind(notes: tuple[Note, ...], index: int) -> str:
+    return "".join(f" {note.text}" for note in notes if note.is_behind and note.index == index)
+
+
+def _transfer(before: str, format_: Format) -> str:
+    line = f"{before} :- {print_node(format_)} ."
+    if len(line) <= WIDTH or not format_.options:
+        return line
+    options = ",\n".join(_INDENT + print_node(option) for option in format_.options)
+    return f"{before} :- {format_.name}{{\n{options}\n}} ."
+
+
+# ---- parts of statements
+
+
+def _part(node: Node) -> str:
+    match node:
+        case Atom(call, at):
+            return print_node(call) + ("" if at is None else f"@{print_node(at)}")
+        case Triple(subject, predicate, object_):
+            return f"[{_listed((subject, predicate, object_))}]"
+        case UnaryMetric(operator, interval, operand):
+            return f"{operator}{print_node(interval)} {print_node(operand)}"
+        case BinaryMetric(operator, left, interval, right):
+            return f"{print_node(left)} {operator}{print_node(interval)} {print_node(right)}"
+        case Negation(operand):
+            return f"~{print_node(operand)}"
+        case Comparison(operator, left, right):
+            return f"{print_node(left)} {operator} {print_node(right)}"
+        case HeadEquality(left, right):
+            return f"{print_node(left)} = {print_node(right)}"
+        case Interval():
+            return _interval(node)
+        case Fraction(numerator, denominator):
+            return f"{numerator.lexical}/{denominator.lexical}"
+        case Infinity(lexical):
+            return lexical
+        case Attribute(name, arguments):
+            return f"#[{name}({_listed(arguments)})]"
+        case Column(name, kind):
+            return f"{name or '_'}: {kind}"
+        case Format(name, options):
+            return f"{name}{{ {_listed(options)} }}" if options else f"{name}{{}}"
+        case Option(name, value):
+            return f"{name} = {print_node(value)}"
+        case Names(names):
+            # One name in parentheses is an expression: the comma tells the two apart.
+            return f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
+        case _:
+            raise TypeError(f"no text for {type(node).__name__}")
+
+
+def _interval(node: Interval) -> str:
+    opening = "[" if node.left_closed else "("
+    closing = "]" if node.right_closed else ")"
+    return f"{opening}{print_node(node.left)}, {print_node(node.right)}{closing}"
+
+
+def _listed(nodes: tuple[Node, ...]) -> str:
+    return ", ".join(print_node(node) for node in nodes)
+
+
+# ---- expressions
+
+
+def _expression(node: Expression, binding: int, is_nested: bool = False) -> str:
+    """The expression in a place that binds this tightly, perhaps inside a format string."""
+    match node:
+        case Variable(name):
+            return f"?{name}"
+        case Anonymous():
+            return "_"
+        case Existential(name):
+            return f"!{name}"
+        case Parameter(name):
+            return f"${name}"
+        case Name(text):
+            return text
+        case PrefixedName(prefix, local):
+            return f"{prefix}:{local}"
+        case Iri(text):
+            return f"<{text}>"
+        case Text():
+            return _text(node)
+        case Boolean(value):
+            return "true" if value else "false"
+        case Number(lexical) | Duration(lexical):
+            return lexical
+        case FormatString():
+            return _format_string(node, is_nested)
+        case Call(symbol, arguments):
+            return f"{_expression(symbol, _OPERAND)}({_arguments(arguments, is_nested)})"
+        case Aggregate(function, arguments):
+            return f"#{function}({_arguments(arguments, is_nested)})"
+        case Negative(operand):
+            return _negative(operand, is_nested)
+        case Operation():
+            return _operation(node, binding, is_nested)
+        case _:
+            assert_never(node)
+
+
+def _arguments(arguments: tuple[Expression, ...], is_nested: bool) -> str:
+    return ", ".join(_expression(argument, _SUM, is_nested) for argument in arguments)
+
+
+def _operation(node: Operation, binding: int, is_nested: bool) -> str:
+    own = _SUM if node.operator in ("+", "-") else _PRODUCT
+    left = _expression(node.left, own, is_nested)
+    right = _expression(node.right, own + 1, is_nested)
+    text = f"{left} {node.operator} {right}"
+    return f"({text})" if own < binding else text
+
+
+def _negative(operand: Expression, is_nested: bool) -> str:
+    text = _expression(operand, _OPERAND, is_nested)
+    # Without parentheses the sign would become part of the number.
+    return f"-({text})" if text[0].isdigit() else f"-{text}"
+
+
+def _text(node: Text) -> str:
+    if node.language is not None:
+        return f"{quote(node.value)}@{node.language}"
+    if node.datatype is not None:
+        return f"{quote(node.value)}^^{print_node(node.datatype)}"
+    return quote(node.value)
+
+
+def _format_string(node: FormatString, is_nested: bool) -> str:
+    """Triple quotes where strings stand inside the braces: the grammar has single ones end at the first."""
+    written = ""
+    has_quotes = False
+    for part in node.parts:
+        if isinstance(part, str):
+            written += escape(part).replace("{", "{{").replace("}", "}}")
+        else:
+            expression = _expression(part, _SUM, is_nested=True)
+            has_quotes = has_quotes or '"' in expression
+            written += f"{{{expression}}}"
+    quotes = '"""' if has_quotes and not is_nested else '"'
+    return f"f{quotes}{written}{quotes}"
