@@ -210,6 +210,7 @@ TEXT = [
     ('REGEX "a.c"; "."; "q"', "true"),
     ('REGEX "a c"; "a c"; "qx"', "true"),
     ('REGEX "a"; "("', None),
+    ('REGEX "a"; "[[a]"', "true"),
     ('REGEX "a"; "a"; "k"', None),
     ('REGEX "a"; b', None),
     ('REPLACE "abcabc"; "b"; "x"', '"axcaxc"'),

@@ -301,8 +301,10 @@ def compare(left: Value, right: Value) -> int | None:
     """Below, at or above zero as left is less than, as large as or greater than right.
 
     None if the two cannot be compared: only values of one rank of the total order can be, texts with a
-    language only within it, and literals of other datatypes and blank nodes not at all.
+    language only within it, and literals of other datatypes and blank nodes only with themselves.
     """
+    if left == right:
+        return 0
     rank = _RANKS[left.kind]
     if rank != _RANKS[right.kind] or rank in (6, 8):
         return None

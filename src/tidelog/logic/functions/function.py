@@ -20,9 +20,13 @@ class Overflow(ArithmeticError):  # noqa: N818 - named after what happens, as Ze
     def __init__(self, operation: str, operands: Sequence[Value]) -> None:
         self.operation = operation
         self.operands = tuple(operands)
-        shown = ", ".join(exact(operand) for operand in self.operands[:4])
-        more = ", …" if len(self.operands) > 4 else ""
-        super().__init__(f"`{operation}` leaves 64 bits for {shown}{more}")
+        shown = [_shortened(exact(operand)) for operand in self.operands[:4]]
+        more = ["…"] if len(self.operands) > 4 else []
+        super().__init__(f"`{operation}` leaves 64 bits for {', '.join(shown + more)}")
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:24]}…{text[-8:]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from urllib.parse import quote, unquote_to_bytes
@@ -205,8 +206,10 @@ def compiled(pattern: str, flags: str) -> re.Pattern[str] | None:
     for flag in flags:
         options |= _FLAGS[flag]
     try:
-        # With `q` the pattern is text, not an expression, so that white space in it counts.
-        return re.compile(re.escape(pattern) if "q" in flags else pattern, options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what future versions of Python may read otherwise
+            # With `q` the pattern is text, not an expression, so that white space in it counts.
+            return re.compile(re.escape(pattern) if "q" in flags else pattern, options)
     except (re.error, OverflowError, RecursionError):
         return None
 
