@@ -159,7 +159,7 @@ def record_of(task: Task, measured: Measurement, counts: Counts) -> Record:
         suite=task.suite,
         workload=task.workload,
         engine=task.engine,
-        variant=task.variant,
+        variant=task.full_variant,
         size=task.size,
         cpu_s=round(measured.cpu_s, 6),
         wall_s=round(measured.wall_s, 6),

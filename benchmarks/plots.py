@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,7 @@ class Span:
     @property
     def limit(self) -> float:
         """Where the axis ends, with room for the words beside the longest bar."""
-        return self.high * (self.high / self.low) ** 0.4
+        return self.high * float((self.high / self.low) ** 0.4)
 
     @property
     def ticks(self) -> list[float]:
@@ -73,26 +74,37 @@ class Panel:
 
     @property
     def subtitle(self) -> str:
-        tuples = max((record.tuples for record in self.records if record.is_done), default=0)
-        if len(self.sizes) == 1 and tuples:
-            facts = max(int(record.counts.get("facts", record.size)) for record in self.records)
-            return f"{facts:,} facts in, {tuples:,} out"
-        return ""
+        if len(self.sizes) > 1:
+            return "seconds by size"
+        tuples = max(record.tuples for record in self.records)
+        facts = max(int(record.counts.get("facts", record.size)) for record in self.records)
+        return f"{facts:,} facts in, {tuples:,} out"
 
 
 def panels_of(records: Sequence[Record]) -> list[Panel]:
-    """One panel per suite and workload that has any measurement to show."""
-    keys = sorted({(record.suite, record.workload) for record in records})
+    """Bars for every suite and workload that has them, then lines for those with several sizes."""
     order = list(COLOURS)
-    panels = []
-    for suite, workload in keys:
+    bars, lines = [], []
+    for suite, workload in sorted({(record.suite, record.workload) for record in records}):
         own = [r for r in records if (r.suite, r.workload) == (suite, workload) and r.cpu_s > 0]
         own.sort(
             key=lambda r: (order.index(r.engine) if r.engine in order else len(order), r.variant, r.size)
         )
-        if own:
-            panels.append(Panel(suite, workload, tuple(own)))
-    return panels
+        at_one_size, at_several = bars_and_lines(own)
+        bars += [Panel(suite, workload, at_one_size)] if at_one_size else []
+        lines += [Panel(suite, workload, at_several)] if at_several else []
+    return bars + lines
+
+
+def bars_and_lines(records: list[Record]) -> tuple[tuple[Record, ...], tuple[Record, ...]]:
+    """The records of the size that most engines were given, and those of engines given several."""
+    sizes = Counter(record.size for record in records)
+    often = Counter(map(name_of, records))
+    lines = tuple(record for record in records if often[name_of(record)] > 1)
+    usual = max(sizes, key=lambda size: (sizes[size], -size), default=0)
+    if lines and len(set(sizes.values())) == 1:
+        return (), lines
+    return tuple(record for record in records if record.size == usual), lines
 
 
 def draw(panels: Sequence[Panel], heading: str, caption: str) -> Figure:
@@ -217,7 +229,7 @@ def draw_lines(axes: Axes, panel: Panel) -> None:
     axes.set_xlim(smallest / 1.3, largest * (largest / smallest) ** 0.5)
     axes.set_xticks(panel.sizes, [f"{size:,}" for size in panel.sizes])
     axes.xaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_locator(LogLocator(base=10, numticks=8))
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=12))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} s"))
     axes.grid(axis="both")

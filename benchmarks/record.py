@@ -10,6 +10,10 @@ from pathlib import Path
 Counts = dict[str, str | int | float]
 
 
+def threads_variant(threads: int) -> str:
+    return "" if threads == 1 else f"{threads} threads"
+
+
 @dataclass(frozen=True)
 class Task:
     """One thing that one engine does once, in a process of its own."""
@@ -22,8 +26,13 @@ class Task:
     threads: int
 
     @property
+    def full_variant(self) -> str:
+        """The variant, and the number of threads unless it is one."""
+        return " ".join(filter(None, (self.variant, threads_variant(self.threads))))
+
+    @property
     def label(self) -> str:
-        return " ".join(filter(None, (self.workload, str(self.size), self.engine, self.variant)))
+        return " ".join(filter(None, (self.workload, str(self.size), self.engine, self.full_variant)))
 
 
 @dataclass(frozen=True)

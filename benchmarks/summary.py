@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from benchmarks.record import Record
+from benchmarks.record import Record, threads_variant
 
 REFERENCE = "duckdb"
 
@@ -31,10 +31,11 @@ def row(record: Record, reference: Record | None) -> tuple[str, ...]:
 
 
 def reference_for(record: Record, records: Iterable[Record]) -> Record | None:
-    """DuckDB's own record of the same question, if it came to an end."""
+    """DuckDB's best record of the same question on as many threads, if it came to an end."""
+    variant = threads_variant(int(record.counts["threads"]))
+    wanted = (record.suite, record.workload, record.size, REFERENCE, variant)
     for other in records:
-        same = (other.suite, other.workload, other.size) == (record.suite, record.workload, record.size)
-        if same and other.engine == REFERENCE and not other.variant and other.is_done:
+        if (other.suite, other.workload, other.size, other.engine, other.variant) == wanted and other.is_done:
             return other
     return None
 

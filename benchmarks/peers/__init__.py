@@ -1,8 +1,9 @@
 """The engines that are measured: tidelog and its peers.
 
-An engine is one function: given a workload whose files are there, it imports what it needs, writes the
-program in its own language, and gives back the work to be timed, from reading the facts to counting the
-results. A new engine is one file and one line here.
+An engine is one function: given a workload whose files are there, it imports what it needs, starts up
+(libraries loaded, compiled code fetched, the smallest possible program run), writes the program in its own
+language, and gives back the work to be timed, from reading the facts to counting the results. A new engine
+is one file and one line here.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ def ready_clingo(prepared: Prepared, variant: str, threads: int) -> Callable[[],
     """The grounder has one thread; every atom it knows at the end is a fact."""
     import clingo
 
+    clingo.Control().ground([("base", [])])
     program = read_program(prepared.workload)
     facts = prepared.folder / "facts.lp"
     if not facts.exists():

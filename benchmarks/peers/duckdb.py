@@ -29,6 +29,7 @@ def ready_duckdb(prepared: Prepared, variant: str, threads: int) -> Callable[[],
     """The formulation named by the variant; the best one when there is no name."""
     import duckdb
 
+    duckdb.connect().execute("SELECT 1").close()
     name = variant or BEST[prepared.workload]
     program = read_program(prepared.workload)
     script = FOLDER / "duckdb" / f"{prepared.workload}.{name}.sql"

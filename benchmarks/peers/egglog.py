@@ -15,6 +15,7 @@ def ready_egglog(prepared: Prepared, variant: str, threads: int) -> Callable[[],
     """egglog reads the files by itself; it has one thread and one way."""
     from egglog.bindings import EGraph, PrintFunctionSize
 
+    EGraph()
     program = read_program(prepared.workload)
     text = "\n".join(egglog_program(program, str(prepared.folder)))
 

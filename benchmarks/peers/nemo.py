@@ -13,6 +13,7 @@ def ready_nemo(prepared: Prepared, variant: str, threads: int) -> Callable[[], O
     """Nemo has one thread and one way."""
     import nmo_python
 
+    nmo_python.NemoEngine(nmo_python.load_string("p(1) . q(?x) :- p(?x) .")).reason()
     program = read_program(prepared.workload)
     text = prepared.program.read_text(encoding="utf-8")
     rules = [line for line in text.splitlines() if not line.startswith("@output")]
