@@ -9,8 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 
 from tidelog.errors import Span
-from tidelog.logic import builtins, codes, values
-from tidelog.logic.expressions import UNRESOLVED, Expressions, Place
+from tidelog.logic import builtins, codes
+from tidelog.logic.column_types import Columns
+from tidelog.logic.expressions import Expressions, Place, plain_value
+from tidelog.logic.heads import Head
 from tidelog.logic.names import Scope, written
 from tidelog.logic.program import (
     BOTTOM,
@@ -29,27 +31,17 @@ from tidelog.logic.program import (
     Rule,
     Term,
     Variable,
-    variables_of,
 )
-from tidelog.logic.report import Report, label
+from tidelog.logic.report import Report
 from tidelog.logic.safety import Ordered, local_variables, order
-from tidelog.logic.signatures import Signatures, Use, share_values
-from tidelog.logic.values import FALSE, TRUE, ColumnType, Value
+from tidelog.logic.signatures import Signatures, Use
+from tidelog.logic.values import FALSE, TRUE, Value
 from tidelog.syntax import ast
 
 TRIPLE = "triple"
 TOP = "top"
 ANSWER = "?-"  # the predicate in the head of a query's rule
 NEVER = Comparison("=", Constant(TRUE), Constant(FALSE))
-
-
-@dataclass(frozen=True, slots=True)
-class Typed:
-    """The declared type of a column in which a variable stands, and where."""
-
-    type: ColumnType
-    column: str
-    span: Span | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +56,30 @@ class Surroundings:
 
 def facts(clause: ast.Clause, around: Surroundings) -> tuple[Fact, ...]:
     """The facts that a clause without a body states."""
-    resolver = _Clause(clause, around)
+    plain = _plain_fact(clause, around)
+    if plain is not None:
+        return (plain,)
+    resolver = _Clause((), around)
     found = (resolver.fact(head, clause.span) for head in clause.heads)
     return tuple(fact for fact in found if fact is not None)
+
+
+def _plain_fact(clause: ast.Clause, around: Surroundings) -> Fact | None:
+    """The fact of a clause in which nothing can be wrong, most often one of very many like it."""
+    match clause.heads:
+        case (ast.Atom(ast.Call(ast.Name(name), arguments), None),):
+            pass
+        case _:
+            return None
+    if not around.signatures.holds_any(name, len(arguments)):
+        return None
+    row = []
+    for argument in arguments:
+        value = plain_value(argument, around.scope)
+        if value is None:
+            return None
+        row.append(value)
+    return Fact(name, tuple(row), clause.span)
 
 
 def rules(clause: ast.Clause, around: Surroundings) -> tuple[Rule, ...]:
@@ -99,7 +112,8 @@ class _Clause:
         self.signatures = around.signatures
         taken = frozenset(_variable_names(tree))
         self.expressions = Expressions(around.scope, around.parameters, around.report, taken)
-        self.types: dict[Variable, Typed] = {}
+        self.columns = Columns(around.report)
+        self.matched: set[Variable] = set()  # variables that are arguments of atoms in the body
         self.unbound: set[Variable] = set()
         self.complete = True  # nothing was left out, so what seems unbound is unbound
 
@@ -116,7 +130,7 @@ class _Clause:
         for column, argument in enumerate(arguments):
             value = self.expressions.value(argument, Place.FACT)
             if value is not None:
-                constant = self._typed_constant(Constant(value), predicate, column, argument.span)
+                constant = self.columns.constant(Constant(value), predicate, column, argument.span)
                 row.append(constant.value)
         return Fact(use.name, tuple(row), span)
 
@@ -129,10 +143,10 @@ class _Clause:
             return None
         use, arguments = found
         predicate = self._derive(use, len(arguments))
-        made = _Head(self.expressions)
+        made = Head(self.expressions)
         for column, argument in enumerate(arguments):
             made.add(argument)
-            made.terms[-1] = self._typed(made.terms[-1], predicate, column, argument.span)
+            made.terms[-1] = self.columns.term(made.terms[-1], predicate, column, argument.span)
         self.signatures.name_columns(use.name, [_column_name(argument) for argument in arguments])
         ordered = self.ordered((*body, *made.assigned), made.needed)
         group = tuple(dict.fromkeys(made.group)) if made.aggregations else ()
@@ -197,7 +211,7 @@ class _Clause:
                 self.unbound.add(variable)
                 message = f"nothing in the body binds variable `?{variable.name}`"
                 help = "use it in an atom that is not negated, or give it a value with `=`"
-                self.report.error(codes.UNSAFE_VARIABLE, message, places[0], help)
+                self.report.error(codes.UNSAFE_VARIABLE, message, _first(places), help)
         return ordered
 
     def _literal(self, literal: ast.Literal) -> Iterator[Literal]:
@@ -260,7 +274,7 @@ class _Clause:
                 variable = self.expressions.fresh()
                 tests.append(Comparison("=", variable, expression))
                 expression = variable
-            terms.append(self._typed(expression, predicate, column, argument.span))
+            terms.append(self.columns.term(expression, predicate, column, argument.span))
         yield Atom(use.name, tuple(terms))
         yield from tests
 
@@ -274,11 +288,16 @@ class _Clause:
                 variable = self.expressions.fresh()
                 yield Assignment(variable, expression)
                 expression = variable
-            terms.append(self._typed(expression, predicate, column, argument.span))
+            terms.append(self.columns.term(expression, predicate, column, argument.span))
         yield Negation(Atom(use.name, tuple(terms)))
 
     def _argument(self, node: ast.Expression) -> Expression:
-        return self.expressions.fresh() if isinstance(node, ast.Anonymous) else self._side(node)
+        if isinstance(node, ast.Anonymous):
+            return self.expressions.fresh()
+        expression = self._side(node)
+        if isinstance(expression, Variable):
+            self.matched.add(expression)
+        return expression
 
     def _use(self, call: ast.Call | ast.Triple) -> tuple[Use, tuple[ast.Expression, ...]]:
         """The predicate of an atom, and its arguments."""
@@ -286,39 +305,6 @@ class _Clause:
             return Use(TRIPLE, TRIPLE, call.span), (call.subject, call.predicate, call.object)
         name = self.scope.predicate(call.symbol, self.report)
         return Use(name, written(call.symbol), call.span), call.arguments
-
-    # ---- types
-
-    def _typed(self, term: Term, predicate: Predicate, column: int, span: Span | None) -> Term:
-        """The term as the column holds it; what cannot be of the column's type is reported."""
-        if isinstance(term, Constant):
-            return self._typed_constant(term, predicate, column, span)
-        found = _column(predicate, column, span)
-        if found is None:
-            return term
-        earlier = self.types.setdefault(term, found)
-        if not share_values(earlier.type, found.type):
-            message = (
-                f"variable `?{term.name}` is {_a(found.type)} in {found.column}, "
-                f"but {_a(earlier.type)} in {earlier.column}"
-            )
-            labels = label(earlier.span, f"{_a(earlier.type)} here")
-            self.report.error(codes.VARIABLE_OF_TWO_TYPES, message, span, labels=labels)
-        return term
-
-    def _typed_constant(
-        self, constant: Constant, predicate: Predicate, column: int, span: Span | None
-    ) -> Constant:
-        found = _column(predicate, column, span)
-        if found is None or constant is UNRESOLVED:
-            return constant
-        value = values.conform(constant.value, found.type)
-        if value is None:
-            message = f"this is not {_a(found.type)}, as {found.column} is declared to be"
-            labels = label(predicate.span if predicate.declared else None, "declared here")
-            self.report.error(codes.CONSTANT_OF_OTHER_TYPE, message, span, labels=labels)
-            return constant
-        return Constant(value)
 
     # ---- what is refused or doubted
 
@@ -337,69 +323,18 @@ class _Clause:
     def warn_of_singles(self) -> None:
         """Warn of each named variable that occurs once: it is either misspelt or better written `_`."""
         for name, places in self.expressions.occurrences.items():
-            if len(places) > 1 or name.startswith("_") or Variable(name) in self.unbound or not self.complete:
+            variable = Variable(name)
+            if len(places) > 1 or name.startswith("_") or variable in self.unbound or not self.complete:
                 continue
             message = f"variable `?{name}` occurs only once in this rule"
-            self.report.warn(codes.SINGLE_VARIABLE, message, places[0], "write `_` if that is meant")
+            is_matched = variable in self.matched
+            help = "write `_` if that is meant" if is_matched else "it is given a value that nothing uses"
+            self.report.warn(codes.SINGLE_VARIABLE, message, places[0], help)
 
 
-class _Head:
-    """The terms of one head, and what they need: mutable while the arguments are added."""
-
-    def __init__(self, expressions: Expressions) -> None:
-        self.expressions = expressions
-        self.aggregations = expressions.aggregations = []
-        self.assigned = expressions.assigned = []
-        self.terms: list[Term] = []
-        self.group: list[Variable] = []
-        self.after: list[Assignment] = []
-
-    def add(self, argument: ast.Expression) -> None:
-        """Add the next argument."""
-        earlier = len(self.aggregations)
-        expression = self.expressions.expression(argument, Place.HEAD)
-        if len(self.aggregations) > earlier:
-            self._add_aggregated(expression)
-            return
-        if isinstance(expression, Apply):
-            variable = self.expressions.fresh()
-            self.assigned.append(Assignment(variable, expression))
-            expression = variable
-        self.terms.append(expression)
-        self.group.extend(variables_of(expression))
-
-    def _add_aggregated(self, expression: Expression) -> None:
-        """Add a term that holds aggregates: its other variables belong to the group."""
-        aggregated = {aggregation.variable for aggregation in self.aggregations}
-        self.group.extend(variable for variable in variables_of(expression) if variable not in aggregated)
-        if isinstance(expression, Apply):
-            variable = self.expressions.fresh()
-            self.after.append(Assignment(variable, expression))
-            expression = variable
-        self.terms.append(expression)
-
-    @property
-    def needed(self) -> tuple[Variable, ...]:
-        """The variables that the body must bind."""
-        arguments = (term for aggregation in self.aggregations for term in aggregation.arguments)
-        return tuple(
-            dict.fromkeys((*self.group, *(term for term in arguments if isinstance(term, Variable))))
-        )
-
-
-def _column(predicate: Predicate, column: int, span: Span | None) -> Typed | None:
-    """What is declared of a column of the predicate, if it has such a column."""
-    if column >= len(predicate.types) or predicate.types[column] is ColumnType.ANY:
-        return None
-    name = predicate.columns[column]
-    shown = f"`{name}`" if name is not None else f"{column + 1}"
-    return Typed(predicate.types[column], f"column {shown} of `{predicate.written}`", span)
-
-
-def _a(column_type: ColumnType) -> str:
-    """The type with its article."""
-    article = "an" if column_type.value[0] in "aio" else "a"
-    return f"{article} {column_type.value}"
+def _first(places: Sequence[Span | None]) -> Span | None:
+    """The place that comes first in the text."""
+    return min((place for place in places if place is not None), key=lambda place: place.start, default=None)
 
 
 def _column_name(argument: ast.Expression) -> str | None:

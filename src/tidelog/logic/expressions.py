@@ -10,16 +10,13 @@ from decimal import Decimal
 from enum import Enum
 
 from tidelog.errors import Span, suggest
-from tidelog.logic import builtins, codes, values
+from tidelog.logic import builtins, codes, terms, values
 from tidelog.logic.evaluate import evaluate
 from tidelog.logic.names import Scope, written
 from tidelog.logic.program import Aggregation, Apply, Assignment, Constant, Expression, Term, Variable
-from tidelog.logic.report import Report
+from tidelog.logic.report import UNRESOLVED, Report
 from tidelog.logic.values import XSD, Kind, Value
 from tidelog.syntax import ast
-
-# Stands for a value that could not be resolved, so that the rest can be: never in a program without errors.
-UNRESOLVED = Constant(Value(Kind.BLANK, "unresolved"))
 
 _SECONDS = {"ms": "0.001", "s": "1", "m": "60", "h": "3600", "d": "86400", "w": "604800"}
 
@@ -65,8 +62,8 @@ class Expressions:
         """The value of a constant expression; None, with the fault reported, if it has none."""
         expression = self.expression(node, place)
         if isinstance(expression, Apply) and not self.occurrences:
-            message = "this expression has no value"
-            self.report.error(codes.NO_VALUE, message, node.span, _no_value_help(expression))
+            message = f"this expression has no value: {_without_value(expression)}"
+            self.report.error(codes.NO_VALUE, message, node.span)
         if not isinstance(expression, Constant) or expression is UNRESOLVED:
             return None
         return expression.value
@@ -123,7 +120,8 @@ class Expressions:
         if node.name in self.parameters:
             value = self.parameters[node.name]
             return UNRESOLVED if value == UNRESOLVED.value else Constant(value)
-        help = suggest(node.name, self.parameters) or f"declare it: `@parameter ${node.name} .`"
+        known = (f"${name}" for name in self.parameters)
+        help = suggest(f"${node.name}", known) or f"declare it: `@parameter ${node.name} .`"
         message = f"unknown parameter `${node.name}`"
         self.report.error(codes.UNKNOWN_PARAMETER, message, node.span, help)
         return UNRESOLVED
@@ -175,7 +173,10 @@ class Expressions:
         name = self.scope.predicate(symbol, self.report)
         function = builtins.lookup(name)
         if function is None:
-            help = suggest(name, builtins.FUNCTIONS) or "an atom cannot stand inside an expression"
+            help = (
+                suggest(name.upper(), builtins.FUNCTIONS)
+                or "only built-in functions can stand in an expression"
+            )
             message = f"unknown function `{written(symbol)}`"
             self.report.error(codes.UNKNOWN_FUNCTION, message, symbol.span, help)
             for argument in arguments:
@@ -257,6 +258,18 @@ class Expressions:
             self.expression(argument, place)
 
 
+def plain_value(node: ast.Expression, scope: Scope) -> Value | None:
+    """The value of a name, a number or a string, which always has one; None for what is not so plain."""
+    match node:
+        case ast.Name(text):
+            return Value(Kind.IRI, text if scope.base is None else scope.base + text)
+        case ast.Number():
+            return number(node)
+        case ast.Text(text, None, None):
+            return values.string(text)
+    return None
+
+
 def number(node: ast.Number) -> Value:
     """The value of a number as written.
 
@@ -287,7 +300,12 @@ def is_known_datatype(datatype: str) -> bool:
     return any(values.literal(sample, datatype).kind is not Kind.LITERAL for sample in samples)
 
 
-def _no_value_help(expression: Apply) -> str | None:
-    if expression.function == "/" and expression.arguments[1:] == (Constant(values.integer(0)),):
-        return "division by zero has no value"
-    return None
+def _without_value(application: Apply) -> str:
+    """Which function of a constant expression has no value, and for what."""
+    inner = next((argument for argument in application.arguments if isinstance(argument, Apply)), None)
+    if inner is not None:
+        return _without_value(inner)
+    given = (
+        terms.exact(argument.value) for argument in application.arguments if isinstance(argument, Constant)
+    )
+    return f"`{application.function}` has none for {', '.join(given)}"

@@ -109,7 +109,7 @@ def _prefix_help(prefix: str, known: dict[str, str]) -> str:
     """What to do about an unknown prefix: the well-known IRI, a similar prefix, or how to declare one."""
     if prefix in WELL_KNOWN:
         return f"declare it: `@prefix {prefix}: <{WELL_KNOWN[prefix]}> .`"
-    return suggest(prefix, known) or f"declare it: `@prefix {prefix}: <…> .`"
+    return suggest(f"{prefix}:", (f"{name}:" for name in known)) or f"declare it: `@prefix {prefix}: <…> .`"
 
 
 def resolve_iri(reference: str, base: str | None) -> str:

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidelog.errors import Diagnostic, Label, ProgramError, Severity, Span
+from tidelog.logic.program import Constant
+from tidelog.logic.values import Kind, Value
+
+# Stands for a value that could not be resolved, so that the rest can be: never in a program without errors.
+UNRESOLVED = Constant(Value(Kind.BLANK, "unresolved"))
 
 
 class Report:
@@ -51,6 +56,16 @@ class Report:
 def label(span: Span | None, text: str) -> tuple[Label, ...]:
     """A label for a place, none if the place is not known."""
     return (Label(span, text),) if span is not None else ()
+
+
+def beginning(span: Span | None, text: str) -> Span | None:
+    """The part of a span that is the text at its beginning."""
+    return span and Span(span.source, span.start, span.start + len(text))
+
+
+def ending(span: Span | None, text: str) -> Span | None:
+    """The part of a span that is the text at its end."""
+    return span and Span(span.source, span.end - len(text), span.end)
 
 
 def by_place(diagnostics: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:

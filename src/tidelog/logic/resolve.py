@@ -5,17 +5,18 @@ All errors of a file and of the files it includes are raised together; warnings 
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tidelog.errors import DataError, Diagnostic, Source, Span, suggest
 from tidelog.logic import builtins, clauses, codes
 from tidelog.logic.clauses import Surroundings
-from tidelog.logic.expressions import UNRESOLVED, Expressions, Place
+from tidelog.logic.expressions import Expressions, Place
 from tidelog.logic.include import Includes, Placed, reason
 from tidelog.logic.names import Scope, written
 from tidelog.logic.program import Fact, Predicate, Program, Query, Rule, Transfer
-from tidelog.logic.report import Report, label
+from tidelog.logic.report import UNRESOLVED, Report, label
 from tidelog.logic.signatures import Signatures, Use
 from tidelog.logic.strata import cycles
 from tidelog.logic.terms import read_any, read_exact
@@ -112,6 +113,16 @@ class _Resolver:
 
     def resolve(self, document: ast.Document, folder: Path | None) -> Program:
         """The program with the document's statements, or all that is wrong with them."""
+        # Trees and programs have no cycles: looking for some takes longer than resolving many facts.
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return self._resolve(document, folder)
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    def _resolve(self, document: ast.Document, folder: Path | None) -> Program:
         statements = self.includes.gather(document, self.scope, folder)
         self._declare(statements)
         for placed in statements:

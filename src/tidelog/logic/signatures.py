@@ -10,33 +10,11 @@ from dataclasses import dataclass, replace
 
 from tidelog.errors import Span, suggest
 from tidelog.logic import codes
+from tidelog.logic.column_types import read_type
 from tidelog.logic.program import BOTTOM, Predicate
-from tidelog.logic.report import Report, label
+from tidelog.logic.report import Report, ending, label
 from tidelog.logic.values import ColumnType
 from tidelog.syntax import ast
-
-TYPES = {
-    "any": ColumnType.ANY,
-    "string": ColumnType.STRING,
-    "iri": ColumnType.IRI,
-    "int": ColumnType.INTEGER,
-    "integer": ColumnType.INTEGER,
-    "long": ColumnType.INTEGER,
-    "decimal": ColumnType.DECIMAL,
-    "double": ColumnType.DOUBLE,
-    "float": ColumnType.DOUBLE,
-    "boolean": ColumnType.BOOLEAN,
-    "bool": ColumnType.BOOLEAN,
-    "date": ColumnType.DATE,
-    "dateTime": ColumnType.DATETIME,
-    "datetime": ColumnType.DATETIME,
-    "rdf": ColumnType.TERM,
-    "term": ColumnType.TERM,
-    "language": ColumnType.TERM,
-}
-
-_UNTYPED = frozenset({ColumnType.ANY, ColumnType.TERM, ColumnType.SKIP})
-_NUMERIC = frozenset({ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.DOUBLE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +37,9 @@ class Signatures:
     def declare(self, use: Use, columns: Sequence[ast.Column]) -> None:
         """Take a predicate's columns from its declaration."""
         names = tuple(column.name for column in columns)
-        types = tuple(self.column_type(column.type, column.span) for column in columns)
+        types = tuple(
+            read_type(column.type, ending(column.span, column.type), self.report) for column in columns
+        )
         self._check_names(use, columns)
         earlier = self.predicates.get(use.name)
         if earlier is not None and earlier.declared:
@@ -76,16 +56,6 @@ class Signatures:
         )
         self.filled.add(use.name)
 
-    def column_type(self, name: str, span: Span | None, *, skip: bool = False) -> ColumnType:
-        """The column type of this name; ANY, with the fault reported, if there is none."""
-        if skip and name == "skip":
-            return ColumnType.SKIP
-        if name not in TYPES:
-            known = ", ".join(dict.fromkeys(column_type.value for column_type in TYPES.values()))
-            help = suggest(name, TYPES) or f"the types are {known}"
-            self.report.error(codes.UNKNOWN_COLUMN_TYPE, f"unknown column type `{name}`", span, help)
-        return TYPES.get(name, ColumnType.ANY)
-
     def use(self, use: Use, arity: int) -> Predicate:
         """The predicate used with this arity, as known so far."""
         earlier = self.predicates.get(use.name)
@@ -97,6 +67,13 @@ class Signatures:
         else:
             self._same_arity(earlier, use, arity)
         return earlier
+
+    def holds_any(self, name: str, arity: int) -> bool:
+        """Whether the predicate is known to hold facts of this arity, whatever their values."""
+        predicate = self.predicates.get(name) if name in self.filled else None
+        if predicate is None or predicate.arity != arity:
+            return False
+        return all(column_type is ColumnType.ANY for column_type in predicate.types)
 
     def fill(self, name: str) -> None:
         """Note that the predicate may hold facts."""
@@ -139,11 +116,6 @@ class Signatures:
         labels = label(earlier.span, f"{place} with {count(earlier.arity, 'argument')}")
         self.report.error(codes.ARITY_MISMATCH, message, use.span, labels=labels)
         return False
-
-
-def share_values(left: ColumnType, right: ColumnType) -> bool:
-    """Whether columns of these types can be meant to hold the same values."""
-    return left == right or left in _UNTYPED or right in _UNTYPED or {left, right} <= _NUMERIC
 
 
 def count(number: int, noun: str) -> str:

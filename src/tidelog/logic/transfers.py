@@ -8,8 +8,9 @@ from pathlib import Path
 
 from tidelog.errors import suggest
 from tidelog.logic import codes
+from tidelog.logic.column_types import read_type
 from tidelog.logic.program import OptionValue, Transfer
-from tidelog.logic.report import Report, label
+from tidelog.logic.report import Report, beginning, label
 from tidelog.logic.signatures import Signatures, Use
 from tidelog.logic.values import ColumnType, Kind, Value
 from tidelog.syntax import ast
@@ -51,10 +52,10 @@ class Reader:
         name = ALIASES.get(tree.name, tree.name)
         is_import = isinstance(directive, ast.ImportDirective)
         if name not in FORMATS:
-            help = suggest(name, (*FORMATS, *ALIASES)) or f"the formats are {', '.join(FORMATS)}"
-            self.report.error(codes.UNKNOWN_FORMAT, f"unknown format `{name}`", tree.span, help)
+            span = beginning(tree.span, tree.name)
+            self.report.error(codes.UNKNOWN_FORMAT, f"unknown format `{name}`", span, _format_help(name))
         options, types = self._options(tree, name, is_import)
-        if is_import and "resource" not in options and not _has(tree, "resource"):
+        if is_import and name in FORMATS and _lacks_resource(tree, name):
             message = f"the import of `{use.written}` does not say from where"
             help = f'add the file: `{tree.name}{{ resource = "{use.written}.{tree.name}" }}`'
             self.report.error(codes.MISSING_RESOURCE, message, tree.span, help)
@@ -116,7 +117,7 @@ class Reader:
                 self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span, help)
                 return None
         span = option.value.span
-        return tuple(self.signatures.column_type(name, span, skip=is_import) for name in names)
+        return tuple(read_type(name, span, self.report, skip=is_import) for name in names)
 
     def _value(self, option: ast.Option) -> OptionValue | None:
         """The option's value in Python; None, with the fault reported, if it has the wrong kind."""
@@ -146,8 +147,17 @@ def options_of(name: str) -> tuple[str, ...]:
     return (*_COMMON, "base") if name in TRIPLES + QUADS else _COMMON
 
 
-def _has(tree: ast.Format, name: str) -> bool:
-    return any(option.name == name for option in tree.options)
+def _lacks_resource(tree: ast.Format, name: str) -> bool:
+    """Whether there is no resource, and none under a misspelt name."""
+    return all(option.name != "resource" and option.name in options_of(name) for option in tree.options)
+
+
+def _format_help(name: str) -> str:
+    """The format that may be meant: letters that change places are common in words as short as `csv`."""
+    shuffled = next((known for known in FORMATS if sorted(known) == sorted(name)), None)
+    if shuffled is not None:
+        return f"did you mean `{shuffled}`?"
+    return suggest(name, (*FORMATS, *ALIASES)) or f"the formats are {', '.join(FORMATS)}"
 
 
 def _plain(value: Value) -> OptionValue | None:
