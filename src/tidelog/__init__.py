@@ -1,3 +1,79 @@
 """tidelog keeps the consequences of rules right while facts and rules change."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from tidelog.errors import (
+    DataError,
+    Diagnostic,
+    EvaluationError,
+    Inconsistent,
+    ProgramError,
+    Stopped,
+    TidelogError,
+)
+
 __version__ = "0.1.0"
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from tidelog.logic.program import Program
+    from tidelog.reasoner import Reasoner
+    from tidelog.relation import Relation
+
+__all__ = [
+    "DataError",
+    "Diagnostic",
+    "EvaluationError",
+    "Inconsistent",
+    "Program",
+    "ProgramError",
+    "Reasoner",
+    "Relation",
+    "Stopped",
+    "TidelogError",
+    "load",
+    "parse",
+]
+
+
+def parse(
+    text: str,
+    *,
+    parameters: Mapping[str, str] | None = None,
+    folder: Path | str | None = None,
+    name: str = "<text>",
+) -> Program:
+    """The program of a text; relative paths in it lie in `folder`."""
+    from tidelog.errors import Source
+    from tidelog.logic.resolve import resolve
+    from tidelog.syntax.parser import parse as parse_source
+
+    place = None if folder is None else Path(folder)
+    return resolve(parse_source(Source(name, text)), parameters=parameters, folder=place)
+
+
+def load(path: Path | str, *, parameters: Mapping[str, str] | None = None) -> Program:
+    """The program in a file; relative paths in it are relative to its folder."""
+    from tidelog.logic.resolve import load as load_program
+
+    return load_program(path, parameters)
+
+
+def __getattr__(name: str) -> object:
+    # The engine is imported when it is first used: `tidelog --version` need not wait for it.
+    if name == "Reasoner":
+        from tidelog.reasoner import Reasoner
+
+        return Reasoner
+    if name == "Relation":
+        from tidelog.relation import Relation
+
+        return Relation
+    if name == "Program":
+        from tidelog.logic.program import Program
+
+        return Program
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

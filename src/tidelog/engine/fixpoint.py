@@ -10,6 +10,8 @@ from time import perf_counter
 
 from tidelog.engine.events import Listener, RoundEnded, RuleRan, StratumEnded, StratumStarted
 from tidelog.engine.protocol import Engine, Outcome, Runnable
+from tidelog.errors import Diagnostic, EvaluationError
+from tidelog.logic.builtins import Overflow
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import RulePlan
@@ -18,7 +20,7 @@ from tidelog.plan.compile import aggregate_plans, collected_variables, delta_pla
 GROWN = 4  # plans are made anew when a relation has grown by this factor
 SMALL = 1000  # … and is no longer this small
 
-Step = tuple[int, Runnable]  # number of a rule, one of its plans
+Step = tuple[Rule, int, Runnable]  # a rule, its number, one of its plans
 
 
 def materialise(
@@ -76,11 +78,14 @@ def _close(
 def _first_steps(rule: Rule, number: int, engine: Engine) -> list[Step]:
     """The plans of a rule over all facts; those of an aggregate rule must run one after the other."""
     if not rule.aggregations:
-        return [(number, engine.prepare(full_plan(rule, number, engine)))]
+        return [(rule, number, engine.prepare(full_plan(rule, number, engine)))]
     collected = f"{rule.head.predicate}#{number}"
     engine.define(collected, len(collected_variables(rule)))
     collect, group = aggregate_plans(rule, number, collected, engine)
-    return [(number, _collecting(collect, engine)), (number, _grouping(group, collected, engine))]
+    return [
+        (rule, number, _collecting(collect, engine)),
+        (rule, number, _grouping(group, collected, engine)),
+    ]
 
 
 def _collecting(plan: RulePlan, engine: Engine) -> Runnable:
@@ -109,7 +114,7 @@ def _grouping(plan: RulePlan, collected: str, engine: Engine) -> Runnable:
 def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> list[Step]:
     """The plans of a stratum's rules over what the last round added."""
     return [
-        (numbers[id(rule)], engine.prepare(plan))
+        (rule, numbers[id(rule)], engine.prepare(plan))
         for rule in stratum.rules
         for plan in delta_plans(rule, numbers[id(rule)], stratum.predicates, engine)
     ]
@@ -120,9 +125,12 @@ def _has_grown(planned: dict[str, int], engine: Engine) -> bool:
 
 
 def _run(step: Step, stratum: int, count: int, listen: Listener) -> None:
-    number, runnable = step
+    rule, number, runnable = step
     start = perf_counter()
-    outcome = runnable()
+    try:
+        outcome = runnable()
+    except Overflow as overflow:
+        raise EvaluationError(Diagnostic("E603", str(overflow), rule.span)) from None
     if outcome.matches or outcome.new or outcome.no_value:
         seconds = perf_counter() - start
         listen(RuleRan(stratum, count, number, outcome.matches, outcome.new, outcome.no_value, seconds))

@@ -15,7 +15,6 @@ from tidelog.logic.program import (
     Condition,
     Literal,
     Negation,
-    Query,
     Rule,
     Term,
     Variable,
@@ -36,11 +35,15 @@ from tidelog.plan.algebra import (
 from tidelog.plan.join_order import Statistics, growth, order
 
 
-def full_plan(rule: Rule, number: int, statistics: Statistics) -> RulePlan:
-    """The plan that matches the body of a rule without aggregates over all facts."""
+def full_plan(rule: Rule, number: int, statistics: Statistics, relation: str | None = None) -> RulePlan:
+    """The plan that matches the body of a rule without aggregates over all facts.
+
+    What it derives goes into `relation`, by default the head's.
+    """
     pivot = best_pivot(rule.body, statistics)
     parts = {place: Part.ALL for place, literal in enumerate(rule.body) if isinstance(literal, Atom)}
-    return _plan(rule, number, rule.head.predicate, rule.head.terms, pivot, parts, statistics)
+    target = relation or rule.head.predicate
+    return _plan(rule, number, target, rule.head.terms, pivot, parts, statistics)
 
 
 def delta_plans(
@@ -60,7 +63,7 @@ def delta_plans(
 def aggregate_plans(
     rule: Rule, number: int, collected: str, statistics: Statistics
 ) -> tuple[RulePlan, RulePlan]:
-    """Two plans: the distinct rows to aggregate go into the relation `collected`, then the groups are made."""
+    """Two plans: the rows to aggregate go into the relation `collected`, then the groups are made."""
     variables = collected_variables(rule)
     pivot = best_pivot(rule.body, statistics)
     parts = {place: Part.ALL for place, literal in enumerate(rule.body) if isinstance(literal, Atom)}
@@ -71,7 +74,7 @@ def aggregate_plans(
 
 
 def collected_variables(rule: Rule) -> tuple[Variable, ...]:
-    """The variables whose distinct combinations an aggregate rule groups: the group's, then the arguments'."""
+    """The variables whose combinations an aggregate rule groups: the group's, then the arguments'."""
     arguments = (
         term
         for aggregation in rule.aggregations
@@ -79,11 +82,6 @@ def collected_variables(rule: Rule) -> tuple[Variable, ...]:
         if isinstance(term, Variable)
     )
     return tuple(dict.fromkeys((*rule.group, *arguments)))
-
-
-def query_plan(query: Query, statistics: Statistics) -> RulePlan:
-    """The plan that answers a query over all facts."""
-    return full_plan(query.rule, -1, statistics)
 
 
 def best_pivot(body: tuple[Literal, ...], statistics: Statistics) -> int | None:

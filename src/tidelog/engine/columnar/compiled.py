@@ -43,6 +43,13 @@ def is_warm() -> bool:
     return WARM_MARK.exists()
 
 
+def mark_warm() -> None:
+    """Note that the kernels are in the cache now."""
+    if not WARM_MARK.exists():
+        CACHE_FOLDER.mkdir(parents=True, exist_ok=True)
+        WARM_MARK.touch()
+
+
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function compiled without the interpreter lock, kept in the cache folder."""
     before = numba.config.CACHE_DIR

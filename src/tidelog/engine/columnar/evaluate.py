@@ -105,6 +105,16 @@ class ColumnarEngine:
         for matching in [matching for matching in self._matching if matching[0] == relation]:
             del self._matching[matching]
 
+    def forget_derived(self, relations: Collection[str]) -> None:
+        """Keep only the explicit facts of these relations."""
+        for relation in relations:
+            table = self.table(relation)
+            explicit = (table.flags[: len(table)] & layout.EXPLICIT) != 0
+            columns = [table.column(place)[explicit] for place in range(table.arity)]
+            self.drop(relation)
+            self.define(relation, len(columns))
+            self.add(relation, columns, int(explicit.sum()))
+
     def table(self, relation: str) -> Table:
         """The table of a relation."""
         return self.tables[self._numbers[relation]]

@@ -1,0 +1,142 @@
+"""From ids back to values: Arrow columns, texts, Python objects, and the order of values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, TEXT_KINDS, Dictionary
+from tidelog.logic import terms
+from tidelog.logic.python import to_python
+from tidelog.logic.values import Kind, Value, order_key
+
+Ids = npt.NDArray[np.int32]
+
+MOST_DIGITS = 38  # of an Arrow decimal
+TEXT_FORMS: dict[str, Callable[[Value], str]] = {
+    "plain": terms.plain,
+    "exact": terms.exact,
+    "ntriples": terms.ntriples,
+}
+NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.BIG)
+
+
+def _distinct(ids: Ids) -> tuple[Ids, npt.NDArray[np.int64]]:
+    """The distinct ids in ascending order, and the place of each given id among them."""
+    if not len(ids):
+        return ids, np.zeros(0, np.int64)
+    seen = np.zeros(int(ids.max()) + 1, bool)
+    seen[ids] = True
+    distinct = np.flatnonzero(seen).astype(np.int32)
+    places = np.cumsum(seen, dtype=np.int64) - 1
+    return distinct, places[ids]
+
+
+def to_arrow(dictionary: Dictionary, ids: Ids) -> pa.Array:
+    """The values as an Arrow column: typed if all are of one kind, plain texts otherwise."""
+    distinct, places = _distinct(ids)
+    return _typed(dictionary, distinct).take(pa.array(places))
+
+
+def _typed(dictionary: Dictionary, ids: Ids) -> pa.Array:
+    kinds = {Kind(kind) for kind in np.flatnonzero(np.bincount(dictionary.kind[ids], minlength=16)).tolist()}
+    payload = dictionary.payload[ids]
+    if kinds == {Kind.INTEGER}:
+        return pa.array(payload, pa.int64())
+    if kinds == {Kind.DOUBLE}:
+        return pa.array(payload.view(np.float64))
+    if kinds == {Kind.BOOLEAN}:
+        return pa.array(payload.astype(bool))
+    if kinds == {Kind.DATE}:
+        return _dates(payload)
+    if kinds == {Kind.DATETIME}:
+        return _moments(dictionary, ids, payload)
+    if Kind.DECIMAL in kinds and kinds <= {Kind.INTEGER, Kind.DECIMAL}:
+        return _decimals(dictionary, ids)
+    return to_texts(dictionary, ids, "plain")
+
+
+def _dates(days: npt.NDArray[np.int64]) -> pa.Array:
+    if np.abs(days).max() >= 1 << 31:
+        return pa.array([terms.plain(Value(Kind.DATE, day)) for day in days.tolist()])
+    return pa.array(days.astype(np.int32)).cast(pa.date32())
+
+
+def _moments(dictionary: Dictionary, ids: Ids, payload: npt.NDArray[np.int64]) -> pa.Array:
+    local = dictionary.extra[ids] == NO_TIME_ZONE
+    if local.any() and not local.all():
+        return to_texts(dictionary, ids, "plain")
+    return pa.array(payload).cast(pa.timestamp("us", None if local.all() else "UTC"))
+
+
+def _decimals(dictionary: Dictionary, ids: Ids) -> pa.Array:
+    scale = int(dictionary.extra[ids].max())
+    if scale > MOST_DIGITS - 19:
+        return to_texts(dictionary, ids, "plain")
+    values = [to_python(value) for value in dictionary.decode_all(ids.tolist())]
+    return pa.array(values, pa.decimal128(MOST_DIGITS, scale))
+
+
+def to_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
+    """The values as texts: `plain`, `exact` or `ntriples`."""
+    distinct, places = _distinct(ids)
+    return _distinct_texts(dictionary, distinct, form).take(pa.array(places))
+
+
+def _distinct_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
+    kinds = dictionary.kind[ids]
+    if form == "plain":
+        if np.isin(kinds, (Kind.STRING, Kind.IRI, Kind.LANGUAGE_STRING, Kind.LITERAL)).all():
+            return dictionary.texts(ids)
+        if (kinds == Kind.INTEGER).all():
+            return pc.cast(pa.array(dictionary.payload[ids], pa.int64()), pa.large_string())
+    write = TEXT_FORMS[form]
+    return pa.array([write(value) for value in dictionary.decode_all(ids.tolist())], pa.large_string())
+
+
+def to_objects(dictionary: Dictionary, ids: Ids) -> list[Any]:
+    """The values as Python objects."""
+    distinct, places = _distinct(ids)
+    objects = [to_python(value) for value in dictionary.decode_all(distinct.tolist())]
+    return [objects[place] for place in places.tolist()]
+
+
+def order(dictionary: Dictionary, columns: tuple[Ids, ...], rows: int) -> npt.NDArray[np.int64]:
+    """The places of the rows in the total order of values, first column first."""
+    if not columns or not rows:
+        return np.arange(rows)
+    distinct, _ = _distinct(np.concatenate(columns))
+    ranks = np.zeros(int(distinct[-1]) + 1, np.int64)
+    ranks[_sorted(dictionary, distinct)] = np.arange(len(distinct))
+    return np.lexsort([ranks[column] for column in reversed(columns)])
+
+
+def _sorted(dictionary: Dictionary, ids: Ids) -> Ids:
+    """Ids in the order of their values; kinds follow each other, and all numbers are one kind there."""
+    kinds = dictionary.kind[ids]
+    numbers = np.isin(kinds, NUMBERS)
+    parts = [ids[kinds == Kind.BOOLEAN], _sorted_kind(dictionary, ids[numbers])]
+    parts[0] = _sorted_kind(dictionary, parts[0])
+    for kind in range(Kind.DATE, Kind.BLANK + 1):
+        parts.append(_sorted_kind(dictionary, ids[kinds == kind]))
+    return np.concatenate(parts)
+
+
+def _sorted_kind(dictionary: Dictionary, ids: Ids) -> Ids:
+    if len(ids) < 2:
+        return ids
+    kinds = dictionary.kind[ids]
+    first = Kind(int(kinds[0]))
+    if (kinds == first).all():
+        if first in (Kind.INTEGER, Kind.BOOLEAN, Kind.DATE):
+            return ids[np.argsort(dictionary.payload[ids], kind="stable")]
+        if first in TEXT_KINDS and first in (Kind.STRING, Kind.IRI, Kind.BLANK):
+            return ids[np.asarray(pc.sort_indices(dictionary.texts(ids)))]
+    values = dictionary.decode_all(ids.tolist())
+    places = sorted(range(len(values)), key=lambda place: order_key(values[place]))
+    return ids[np.array(places, np.int64)]

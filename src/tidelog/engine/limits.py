@@ -1,0 +1,58 @@
+"""Limits on the work: time, facts, memory, patience. What stops says how far it got."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import monotonic
+
+from tidelog.engine.events import Tally
+from tidelog.errors import Diagnostic, Stopped
+
+
+class Limits:
+    """Checked after every plan and, inside long ones, every tenth of a second."""
+
+    def __init__(self, tally: Tally, timeout: float | None = None, max_facts: int | None = None) -> None:
+        self.tally = tally
+        self.timeout = timeout
+        self.max_facts = max_facts
+        self.deadline = None if timeout is None else monotonic() + timeout
+
+    def check(self) -> None:
+        """Raise `Stopped` if a limit has been reached."""
+        if self.deadline is not None and monotonic() > self.deadline:
+            raise self._stopped("E610", f"stopped after the timeout of {self.timeout:g} s", "raise --timeout")
+        known = self.tally.loaded + self.tally.derived
+        if self.max_facts is not None and known > self.max_facts:
+            raise self._stopped(
+                "E611",
+                f"stopped: more than {self.max_facts:,} facts",
+                "raise --max-facts, or look for a rule that derives more than it should with --stats",
+            )
+
+    @contextmanager
+    def guarding(self) -> Iterator[None]:
+        """Turn Ctrl-C and a lack of memory into `Stopped`."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise self._stopped("E612", "interrupted", None) from None
+        except MemoryError as error:
+            detail = f": {error}" if str(error) else ""
+            raise self._stopped(
+                "E613", f"out of memory{detail}", "use less data, or a larger machine"
+            ) from None
+
+    def _stopped(self, code: str, reason: str, help_line: str | None) -> Stopped:
+        return Stopped(Diagnostic(code, f"{reason}; {self._progress()}; nothing was written", help=help_line))
+
+    def _progress(self) -> str:
+        tally = self.tally
+        if tally.stratum is None:
+            return f"{tally.loaded:,} facts were loaded"
+        stratum = tally.stratum
+        return (
+            f"it got to stratum {stratum.number + 1} of {stratum.count} ({', '.join(stratum.predicates)}), "
+            f"round {tally.round + 1}, with {tally.loaded:,} facts loaded and {tally.derived:,} derived"
+        )

@@ -1,0 +1,152 @@
+"""Relations: facts and answers as users see them, iterable and ready for Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tidelog.engine.columnar import decode
+from tidelog.engine.columnar.dictionary import Dictionary
+
+Ids = npt.NDArray[np.int32]
+SHOWN = 20  # rows of a representation
+
+
+class Relation:
+    """A set of rows with named columns; the order of the rows is the same in every run.
+
+    >>> import tidelog as tl
+    >>> reasoner = tl.Reasoner(tl.parse("parent(alice, bob). parent(bob, carol)."))
+    >>> reasoner["parent"]
+    parent: 2 rows
+      c1     c2
+      alice  bob
+      bob    carol
+    >>> sorted(reasoner["parent"])
+    [('alice', 'bob'), ('bob', 'carol')]
+    """
+
+    def __init__(
+        self, name: str, names: Sequence[str], columns: tuple[Ids, ...], rows: int, dictionary: Dictionary
+    ) -> None:
+        self.name = name
+        self.columns = tuple(names)
+        self._ids = columns
+        self._rows = rows
+        self._dictionary = dictionary
+
+    def __len__(self) -> int:
+        return self._rows
+
+    def __bool__(self) -> bool:
+        return self._rows > 0
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """The rows as tuples of Python values."""
+        if not self._ids:
+            return iter([()] * self._rows)
+        return zip(*(decode.to_objects(self._dictionary, ids) for ids in self._ids), strict=True)
+
+    def __contains__(self, row: object) -> bool:
+        """Whether a row of Python values is in the relation."""
+        if not isinstance(row, tuple) or len(row) != len(self._ids):
+            return False
+        ids = self._dictionary.encode_objects(row)
+        found = np.ones(self._rows, bool)
+        for column, identity in zip(self._ids, ids, strict=True):
+            found &= column == identity
+        return bool(found.any())
+
+    def __eq__(self, other: object) -> bool:
+        """Whether two relations hold the same rows."""
+        if not isinstance(other, Relation):
+            return NotImplemented
+        return set(self.to_texts("exact").rows()) == set(other.to_texts("exact").rows())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    # ---- ordered, as data
+
+    def sorted(self) -> Relation:
+        """The same rows in the total order of values, first column first."""
+        places = decode.order(self._dictionary, self._ids, self._rows)
+        ids = tuple(column[places] for column in self._ids)
+        return Relation(self.name, self.columns, ids, self._rows, self._dictionary)
+
+    def head(self, rows: int) -> Relation:
+        """The first rows."""
+        ids = tuple(column[:rows] for column in self._ids)
+        return Relation(self.name, self.columns, ids, min(rows, self._rows), self._dictionary)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table: a column is typed where all its values are of one kind, else text."""
+        if not self._ids:
+            return _nullary_table(self._rows, pa.array([True] * self._rows, pa.bool_()))
+        arrays = [decode.to_arrow(self._dictionary, ids) for ids in self._ids]
+        return pa.Table.from_arrays(arrays, names=list(self.columns))
+
+    def to_texts(self, form: str = "plain") -> TextTable:
+        """The rows as texts: `plain`, `exact` (terms that read back) or `ntriples`."""
+        if not self._ids:
+            texts = pa.array(["true"] * self._rows, pa.large_string())
+            return TextTable(_nullary_table(self._rows, texts))
+        arrays = [decode.to_texts(self._dictionary, ids, form) for ids in self._ids]
+        return TextTable(pa.Table.from_arrays(arrays, names=list(self.columns)))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def to_polars(self) -> Any:
+        """The rows as a polars data frame."""
+        import polars
+
+        return polars.DataFrame(self.to_arrow())
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas data frame."""
+        return self.to_arrow().to_pandas()
+
+    # ---- shown
+
+    def __repr__(self) -> str:
+        noun = "row" if self._rows == 1 else "rows"
+        lines = [f"{self.name}: {self._rows:,} {noun}"]
+        if self._ids and self._rows:
+            rows = [self.columns, *self.sorted().head(SHOWN).to_texts().rows()]
+            widths = [max(len(row[place]) for row in rows) for place in range(len(self.columns))]
+            for row in rows:
+                cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+                lines.append("  " + "  ".join(cells).rstrip())
+        if self._rows > SHOWN:
+            lines.append(f"  … {self._rows - SHOWN:,} more")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        rows = self.sorted().head(SHOWN).to_texts().rows()
+        head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
+        body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+        more = f", {SHOWN} shown" if self._rows > SHOWN else ""
+        caption = f"<caption>{escape(self.name)}: {self._rows:,} rows{more}</caption>"
+        return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+class TextTable:
+    """Rows of texts."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The rows as tuples of texts."""
+        columns = [column.to_pylist() for column in self.table.columns]
+        return list(zip(*columns, strict=True))
+
+
+def _nullary_table(rows: int, values: pa.Array) -> pa.Table:
+    """A predicate without arguments as data: one column `holds`, one row `true` if it holds."""
+    return pa.Table.from_arrays([values], names=["holds"])
