@@ -234,6 +234,7 @@ KINDS = [
     ("isInteger 99999999999999999999", "true"),
     ("isInteger 1.5", "false"),
     ("isDouble 1E0", "true"),
+    ("isFloat 1E0", "false"),
     ("isBoolean true", "true"),
     ("STR alice", '"alice"'),
     ("STR 1E3", '"1000"'),
@@ -306,6 +307,7 @@ DATES = [
 CONDITIONS = [
     ("= 1; 1E0", "false"),
     ("= 1; 1.0", "true"),
+    ("sameTerm a; a", "true"),
     ("!= 1; a", "true"),
     ("<= 1; 1E0", "true"),
     ("< 1; a", None),
@@ -377,7 +379,8 @@ def test_boolean_functions_give_booleans() -> None:
     assert {name for name, function in FUNCTIONS.items() if function.boolean} == {
         *("=", "!=", "<", "<=", ">", ">="),
         *("NOT", "AND", "OR", "STRSTARTS", "STRENDS", "CONTAINS", "REGEX", "LANGMATCHES"),
-        *("ISIRI", "ISBLANK", "ISLITERAL", "ISSTRING", "ISNUMERIC", "ISINTEGER", "ISDOUBLE", "ISBOOLEAN"),
+        *("ISIRI", "ISBLANK", "ISLITERAL", "ISSTRING", "ISNUMERIC", "ISINTEGER", "ISDOUBLE", "ISFLOAT"),
+        "ISBOOLEAN",
     }
 
 

@@ -40,7 +40,7 @@ STR("a"@en) | fullStr(alice) | fullStr("a"@en) | LANG("a"@en) | LANG("a") | LANG
 DATATYPE("a") | DATATYPE("a"@en) | DATATYPE(a) | DATATYPE(true) | IRI("a") | IRI(a) | IRI(1)
 STRLANG("a", "en") | STRLANG("a"@en, "fr") | INT("12") | INT("1.7") | INT(2E0) | INT(17E-1) | INT(true)
 INT("abc") | INT(abc) | INT("+2") | DOUBLE("15E-1") | DOUBLE(1) | DOUBLE("abc") | FLOAT(1) | isInteger(1)
-isDouble(1E0) | isIri(a) | isNumeric(1) | isNumeric(true) | isString("a") | isString("a"@en)
+isDouble(1E0) | isFloat(1E0) | isIri(a) | isNumeric(1) | isNumeric(true) | isString("a") | isString("a"@en)
 isString(a)
 """
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.logic import values
+from tidelog.logic.resolve import resolve
 from tidelog.logic.terms import datatype, exact, ntriples, plain, read_any, read_exact, read_typed
 from tidelog.logic.values import (
     TRUE,
@@ -25,6 +26,7 @@ from tidelog.logic.values import (
     literal,
     string,
 )
+from tidelog.syntax.parser import parse_text
 
 ANY_VALUE = st.from_type(Value)
 
@@ -35,6 +37,14 @@ ANY_VALUE = st.from_type(Value)
 @given(ANY_VALUE)
 def test_exact_terms_read_back(value: Value) -> None:
     assert read_exact(exact(value)) == value
+
+
+@given(ANY_VALUE)
+def test_exact_terms_stand_in_programs(value: Value) -> None:
+    if value.kind is Kind.LITERAL and str(value.extra).startswith(XSD):
+        return  # a program may not hold what is no value of its datatype
+    program = resolve(parse_text(f"p({exact(value)}) ."))
+    assert program.facts[0].values == (value,)
 
 
 @given(ANY_VALUE)

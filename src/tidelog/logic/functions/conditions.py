@@ -11,7 +11,13 @@ from tidelog.logic.values import FALSE, TRUE, Kind, Value, compare
 # ---- comparisons
 
 
-@function("left = right", "Whether both are the same value.", name="=", aliases=["EQUALITY"], boolean=True)
+@function(
+    "left = right",
+    "Whether both are the same value.",
+    name="=",
+    aliases=["EQUALITY", "SAMETERM"],
+    boolean=True,
+)
 def is_same(left: Value, right: Value) -> Result:
     """Whether both are the same value: the integer 1 and the double 1.0 are not."""
     return values.boolean(left == right)

@@ -39,7 +39,8 @@ _define_test("ISLITERAL", "neither an IRI nor a blank node", lambda value: value
 _define_test("ISSTRING", "a string without a language", lambda value: value.kind is Kind.STRING)
 _define_test("ISNUMERIC", "a number", lambda value: value.kind in NUMBERS)
 _define_test("ISINTEGER", "an integer", _is_integer)
-_define_test("ISDOUBLE", "a double", lambda value: value.kind is Kind.DOUBLE, "ISFLOAT")
+_define_test("ISDOUBLE", "a double", lambda value: value.kind is Kind.DOUBLE)
+_define_test("ISFLOAT", "a float of 32 bits, which none is here", lambda value: False)
 _define_test("ISBOOLEAN", "a Boolean", lambda value: value.kind is Kind.BOOLEAN)
 
 
@@ -147,7 +148,7 @@ def to_integer(value: Value) -> Result:
     return read_as(value, "integer")
 
 
-@function("DECIMAL(value)", "The decimal of a number, exactly, a Boolean or text.")
+@function("DECIMAL(value)", "The decimal of a number, of a double the shortest; of a Boolean or text.")
 def to_decimal(value: Value) -> Result:
     """The decimal number; a double's is the shortest that reads back as the same double."""
     match value.kind:
