@@ -200,8 +200,8 @@ class ExpressionParser:
         first = self.index
         written = self.token_text()[1:]
         if written.lower() not in AGGREGATES:
-            known = ", ".join(f"`#{name}`" for name in AGGREGATES)
-            help_line = suggest(written.lower(), AGGREGATES) or f"the aggregates are {known}"
+            known = [f"#{name}" for name in AGGREGATES]
+            help_line = suggest(f"#{written.lower()}", known) or f"the aggregates are {', '.join(known)}"
             raise self.mistake(codes.UNKNOWN_AGGREGATE, f"there is no aggregate `#{written}`", help_line)
         self.index += 1
         if self.kinds[self.index : self.index + 2] == ["(", ")"]:

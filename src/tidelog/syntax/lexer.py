@@ -20,10 +20,11 @@ import re
 from typing import Final
 
 from tidelog.errors import Diagnostic, Source
+from tidelog.syntax import codes
 from tidelog.syntax.lexical_errors import (
     Fault,
     foreign_comment,
-    foreign_directive,
+    full_stop_fault,
     malformed_iri,
     not_a_token,
 )
@@ -168,9 +169,9 @@ class Lexer:
             return (DIRECTIVE if is_directive or not tokens.kinds else LANGUAGE), end
         elif kind == "/" and self.text.startswith("//", start):
             return self._skip(tokens, foreign_comment(self.source, start, self.end))
-        elif kind == "." and not tokens.kinds:
-            foreign = foreign_directive(self.source, start)
-            return self._skip(tokens, foreign) if foreign is not None else (kind, end)
+        elif kind == ".":
+            fault = full_stop_fault(self.source, previous, start)
+            return self._skip(tokens, fault) if fault is not None else (kind, end)
         elif kind in (IRI, COMPARISON):
             return self._angle(tokens, previous, kind, start, end)
         return kind, end
@@ -187,8 +188,10 @@ class Lexer:
 
     def _angle(self, tokens: Tokens, previous: str, kind: str, start: int, end: int) -> tuple[str, int]:
         """A comparison after a value, else an IRI."""
-        after_value = previous in _AFTER_VALUE and not (
-            previous == ")" and _METRIC_INTERVAL.search("".join(tokens.kinds))
+        after_value = (
+            previous in _AFTER_VALUE
+            and tokens.kinds[0] != DIRECTIVE
+            and not (previous == ")" and _METRIC_INTERVAL.search("".join(tokens.kinds)))
         )
         if kind == IRI and after_value:
             end = start + (2 if self.text.startswith("<=", start) else 1)
@@ -210,14 +213,14 @@ class Lexer:
 
     def _skip(self, tokens: Tokens, fault: Fault) -> tuple[str, int]:
         """Report a fault and go on behind it; it ends the statement if it took its full stop along."""
-        assert fault.diagnostic.span is not None
-        self.diagnostics.append(fault.diagnostic)
+        # The closing quotes of a string in several lines would seem to open another.
+        if not (tokens.broken and fault.diagnostic.code == codes.UNTERMINATED_STRING):
+            self.diagnostics.append(fault.diagnostic)
         self.restart(fault.resume)
         if fault.is_line and not tokens.kinds:
             return COMMENT, fault.resume
         tokens.broken = True
-        skipped = self.text[fault.diagnostic.span.start : fault.resume]
-        return ("." if skipped.rstrip().endswith(".") else ERROR), fault.resume
+        return ("." if fault.ends_statement else ERROR), fault.resume
 
     def _read_remark(self, tokens: Tokens, position: int) -> None:
         found = _REMARK.match(self.text, position, self.end)

@@ -11,6 +11,7 @@ from typing import Final
 
 from tidelog.errors import Diagnostic, Source, Span
 from tidelog.syntax import codes
+from tidelog.syntax.tokens import COMPARISON, INTEGER
 
 _HELP_FOR_CHARACTER: Final = {
     "!": "negation is written `~p(?x)`",
@@ -46,6 +47,7 @@ _DIRECTIVE_HELP: Final = {
     "pragma": "options are given on the command line",
 }
 _FOREIGN_DIRECTIVE: Final = re.compile(r"\.(" + "|".join(_DIRECTIVE_HELP) + r")\b[^\n]*")
+_BEFORE_VALUE: Final = frozenset("(,[=+-*/") | {COMPARISON}
 _SINGLE_QUOTED: Final = re.compile(r"'[^'\n]*'")
 _NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 _IRI_CHARACTERS: Final = re.compile(r"""<[^\s<>"{}|^`\\]*""")
@@ -53,11 +55,14 @@ _IRI_CHARACTERS: Final = re.compile(r"""<[^\s<>"{}|^`\\]*""")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A diagnostic, where reading goes on, and whether it stands for a whole line outside statements."""
+    """A diagnostic, and where reading goes on."""
 
     diagnostic: Diagnostic
     resume: int
     is_line: bool = False
+    """Whether it is a line of its own where no statement has begun."""
+    ends_statement: bool = False
+    """Whether what is skipped holds the statement's full stop."""
 
 
 def not_a_token(source: Source, start: int, end: int) -> Fault:
@@ -88,8 +93,19 @@ def foreign_comment(source: Source, start: int, end: int) -> Fault:
     return Fault(diagnostic, line_end, is_line=True)
 
 
-def foreign_directive(source: Source, start: int) -> Fault | None:
-    """The fault of a line such as `.decl …`, or None if the full stop begins none."""
+def full_stop_fault(source: Source, previous: str, start: int) -> Fault | None:
+    """The fault of a full stop that ends no statement, or None if it does."""
+    behind = source.text[start + 1 : start + 2]
+    if not previous:
+        return _foreign_directive(source, start)
+    if previous == INTEGER and source.text[start - 1].isdigit() and behind in tuple(",)]}"):
+        return _bad_decimal(source, start, "a decimal has digits behind its point, as in `1.0`")
+    if behind.isdecimal() and previous in _BEFORE_VALUE:
+        return _bad_decimal(source, start, "a decimal has digits before its point, as in `0.5`")
+    return None
+
+
+def _foreign_directive(source: Source, start: int) -> Fault | None:
     found = _FOREIGN_DIRECTIVE.match(source.text, start)
     if found is None:
         return None
@@ -97,6 +113,17 @@ def foreign_directive(source: Source, start: int) -> Fault | None:
     span = Span(source, start, found.end(1))
     diagnostic = Diagnostic(codes.FOREIGN_DIRECTIVE, message, span, _DIRECTIVE_HELP[found[1]])
     return Fault(diagnostic, found.end(), is_line=True)
+
+
+def _bad_decimal(source: Source, point: int, help_line: str) -> Fault:
+    """The fault of a number with digits on one side of its point only."""
+    start, end = point, point + 1
+    while source.text[start - 1].isdecimal():
+        start -= 1
+    while source.text[end : end + 1].isdecimal():
+        end += 1
+    span = Span(source, start, end)
+    return Fault(Diagnostic(codes.BAD_NUMBER, f"`{span.text}` is no number", span, help_line), end)
 
 
 def malformed_iri(source: Source, start: int, end: int) -> Fault:
@@ -109,7 +136,7 @@ def malformed_iri(source: Source, start: int, end: int) -> Fault:
         diagnostic = Diagnostic(
             codes.MALFORMED_IRI, "this IRI is never closed", Span(source, start, stop), "close it with `>`"
         )
-        return Fault(diagnostic, line_end)
+        return Fault(diagnostic, line_end, ends_statement=_has_full_stop(source.text, start, line_end))
     message = f"an IRI may not contain {_shown(source.text[stop])}"
     help_line = "write the character as a percent escape, such as `%20` for a space"
     return Fault(
@@ -128,7 +155,7 @@ def _unterminated_string(source: Source, start: int, end: int) -> Fault:
         stop = start + len(source.text[start:resume].rstrip())
     span = Span(source, start, stop)
     diagnostic = Diagnostic(codes.UNTERMINATED_STRING, "this string is never closed", span, help_line)
-    return Fault(diagnostic, resume)
+    return Fault(diagnostic, resume, ends_statement=_has_full_stop(source.text, start, resume))
 
 
 def _unexpected_character(source: Source, start: int, end: int) -> Fault:
@@ -150,6 +177,10 @@ def _shown(character: str) -> str:
     if character == " ":
         return "a space"
     return f"`{character}`" if character.isprintable() else f"U+{ord(character):04X}"
+
+
+def _has_full_stop(text: str, start: int, end: int) -> bool:
+    return text[start:end].rstrip().endswith(".")
 
 
 def _line_end(text: str, start: int, end: int) -> int:

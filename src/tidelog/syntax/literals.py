@@ -28,25 +28,27 @@ from tidelog.syntax.ast import (
     Variable,
 )
 from tidelog.syntax.expressions import DEEPEST, ExpressionParser
-from tidelog.syntax.syntax_errors import COMPARED, SyntaxFault
+from tidelog.syntax.syntax_errors import ATOM, COMPARED, HEAD, HEAD_HELP, LITERAL, STATEMENT, SyntaxFault
 from tidelog.syntax.tokens import (
     COMPARISON,
     DURATION,
     INTEGER,
+    LANGUAGE,
     METRIC,
     NAME,
     NUMBERS,
     PARAMETER,
     STRING,
     SYMBOLS,
+    VALUES,
     VARIABLE,
     Tokens,
 )
 
 _BOXES: Final = ("boxminus", "boxplus")
 _BINARY: Final = ("since", "until")
+_BEGINS_EXPRESSION: Final = VALUES | {"(", "-"}
 _BOUNDS: Final = NUMBERS | {DURATION, PARAMETER, STRING}
-_ATOM: Final = "an atom"
 
 
 class LiteralParser(ExpressionParser):
@@ -69,6 +71,8 @@ class LiteralParser(ExpressionParser):
             raise self._not_a_head("a head cannot be negated")
         if kind == "[":
             return self._with_time(self._triple(), first)
+        if kind not in _BEGINS_EXPRESSION:
+            raise self.fault(STATEMENT if first == 0 else HEAD)
         left = self.expression()
         if self.kinds[self.index] == "=":
             self.index += 1
@@ -94,8 +98,7 @@ class LiteralParser(ExpressionParser):
         return UnaryMetric(word, interval, operand, span=self.span(first))
 
     def _not_a_head(self, message: str) -> SyntaxFault:
-        help_line = "a head is an atom, perhaps under `boxminus` or `boxplus`, or an equality"
-        return self.mistake(codes.HEAD_NOT_ALLOWED, message, help_line)
+        return self.mistake(codes.HEAD_NOT_ALLOWED, message, HEAD_HELP)
 
     # ---- bodies
 
@@ -119,6 +122,8 @@ class LiteralParser(ExpressionParser):
             return Negation(operand, span=self.span(first))
         if kind == METRIC or kind == "[":
             return self.metric()
+        if kind not in _BEGINS_EXPRESSION:
+            raise self.fault(LITERAL)
         left = self.expression()
         if self.kinds[self.index] in (COMPARISON, "="):
             return self._comparison(left, first)
@@ -187,7 +192,7 @@ class LiteralParser(ExpressionParser):
         if kind == "[":
             return self._with_time(self._triple(), first)
         if kind not in SYMBOLS:
-            raise self.fault(_ATOM)
+            raise self.fault(ATOM)
         return self._with_time(self.call(), first)
 
     def _triple(self) -> Triple:
@@ -202,7 +207,10 @@ class LiteralParser(ExpressionParser):
         return Triple(subject, predicate, object_, span=self.span(first))
 
     def _with_time(self, call: Call | Triple, first: int) -> Atom:
-        if self.kinds[self.index] != "@":
+        kind = self.kinds[self.index]
+        if kind == LANGUAGE:
+            raise self.fault("a time, such as `@[0, 3)`")
+        if kind != "@":
             return Atom(call, span=self.span(first))
         self.index += 1
         time = self._time()

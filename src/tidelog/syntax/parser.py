@@ -43,7 +43,7 @@ from tidelog.syntax.comments import Place, comments_before, place
 from tidelog.syntax.facts import read_fact
 from tidelog.syntax.lexer import Lexer
 from tidelog.syntax.literals import LiteralParser
-from tidelog.syntax.syntax_errors import STATEMENT, SyntaxFault
+from tidelog.syntax.syntax_errors import SyntaxFault
 from tidelog.syntax.tokens import (
     ANONYMOUS,
     ARROW,
@@ -171,8 +171,6 @@ class Parser(LiteralParser):
             return self._directive()
         if kind == QUERY:
             return self._query()
-        if kind in (".", ")", "]", "}", ",", "=", ARROW):
-            raise self.fault(STATEMENT)
         return self._clause()
 
     def end(self, *expected: str) -> Place:

@@ -13,7 +13,6 @@ from typing import Final
 from tidelog.errors import Diagnostic, Label, Source, Span
 from tidelog.syntax import codes
 from tidelog.syntax.tokens import (
-    AGGREGATE,
     ARROW,
     ATTRIBUTE,
     COMPARISON,
@@ -21,10 +20,11 @@ from tidelog.syntax.tokens import (
     DURATION,
     END,
     FORMAT,
-    INTEGER,
     METRIC,
+    METRIC_WORDS,
     NAME,
     NUMBERS,
+    PREFIXED,
     QUERY,
     STRING,
     SYMBOLS,
@@ -35,6 +35,10 @@ from tidelog.syntax.tokens import (
 EXPRESSION: Final = "an expression"
 COMPARED: Final = "a comparison"
 STATEMENT: Final = "a statement"
+HEAD: Final = "a head"
+LITERAL: Final = "a condition"
+ATOM: Final = "an atom"
+HEAD_HELP: Final = "a head is an atom, perhaps under `boxminus` or `boxplus`, or an equality"
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}", ATTRIBUTE: "]"}
 _BEGINS_STATEMENT: Final = VALUES | {"[", "-", "+", METRIC, DIRECTIVE, ATTRIBUTE, QUERY, END}
@@ -110,6 +114,12 @@ class Found:
         return self.index > 0 and "\n" in self.source.text[self.previous.end : self.span.start]
 
     @property
+    def is_indented(self) -> bool:
+        """Whether this token stands further right than the first of its statement."""
+        source = self.source
+        return source.position(self.span.start)[1] > source.position(self.tokens.starts[0])[1]
+
+    @property
     def is_in_head(self) -> bool:
         """Whether neither an arrow nor the mark of a query stands before."""
         before = self.tokens.kinds[: self.index]
@@ -136,19 +146,46 @@ def described(found: Found) -> str:
 
 
 def _bad_number(found: Found) -> Diagnostic | None:
-    follows_number = found.is_attached and found.previous_kind in NUMBERS | {DURATION}
-    behind = found.source.text[found.span.end : found.span.end + 1]
-    help_line = None
-    if follows_number and found.kind in SYMBOLS | NUMBERS | {DURATION}:
-        help_line = "a number ends before a letter; durations have the units ms, s, m, h, d and w"
-    elif found.kind == "." and follows_number and found.previous_kind == INTEGER and behind in tuple(",)]}"):
-        help_line = "a decimal has digits behind its point, as in `1.0`"
-    elif found.kind == "." and not follows_number and behind.isdigit():
-        help_line = "a decimal has digits before its point, as in `0.5`"
-    if help_line is None:
+    numbers = NUMBERS | {DURATION}
+    if not found.is_attached or found.previous_kind not in numbers or found.kind not in SYMBOLS | numbers:
         return None
-    span = found.previous.to(found.span) if follows_number else found.span
+    span = found.previous.to(found.span)
+    help_line = "a number ends before a letter; durations have the units ms, s, m, h, d and w"
     return Diagnostic(codes.BAD_NUMBER, f"`{span.text}` is no number", span, help_line)
+
+
+def _blank_node(found: Found) -> Diagnostic | None:
+    if found.previous.text != "_" or not found.is_attached or found.kind != PREFIXED:
+        return None
+    span = found.previous.to(found.span)
+    message = f"there are no blank nodes, such as `{span.text}`"
+    return Diagnostic(codes.UNEXPECTED_TOKEN, message, span, "use a name, or a variable for any value: `_`")
+
+
+def _misplaced_attribute(found: Found) -> Diagnostic | None:
+    if found.kind != ATTRIBUTE or found.begins_line:
+        return None
+    message = "an attribute stands before a fact or rule only"
+    return Diagnostic(codes.MISPLACED_ATTRIBUTE, message, found.span, "put it before the head, and its sign")
+
+
+def _misplaced_metric(found: Found) -> Diagnostic | None:
+    """A metric word without an interval, or between the atoms of a head."""
+    if found.kind == METRIC and found.is_in_head and "`:-`" in found.expected:
+        message = f"a head cannot carry `{found.span.text}`"
+        return Diagnostic(codes.HEAD_NOT_ALLOWED, message, found.span, HEAD_HELP)
+    for span, kind in ((found.previous, found.previous_kind), (found.span, found.kind)):
+        if kind == NAME and span.text in METRIC_WORDS:
+            message = f"`{span.text}` needs an interval"
+            return Diagnostic(codes.METRIC_WORD, message, span, f"as in `{span.text}[0, 5m]`")
+    return None
+
+
+def _comparison_in_head(found: Found) -> Diagnostic | None:
+    if found.kind != COMPARISON or not found.is_in_head or "`:-`" not in found.expected:
+        return None
+    message = f"a head cannot carry `{found.span.text}`"
+    return Diagnostic(codes.HEAD_NOT_ALLOWED, message, found.span, HEAD_HELP)
 
 
 def _unclosed_bracket(found: Found) -> Diagnostic | None:
@@ -202,10 +239,13 @@ def _foreign_operator(found: Found) -> Diagnostic | None:
 
 
 def _missing_full_stop(found: Found) -> Diagnostic | None:
-    begins = found.kind == END or (found.begins_line and found.kind in _BEGINS_STATEMENT)
-    if "`.`" not in found.expected or not (begins or found.kind in (DIRECTIVE, QUERY, ATTRIBUTE)):
+    is_new = found.kind == END or (found.begins_line and not found.is_indented)
+    if "`.`" not in found.expected or found.kind not in _BEGINS_STATEMENT:
         return None
-    return Diagnostic(codes.MISSING_FULL_STOP, "a full stop is missing here", found.gap, "end it with ` .`")
+    if not is_new and found.kind not in (DIRECTIVE, QUERY, ATTRIBUTE):
+        return None
+    help_line = "end the statement with ` .`"
+    return Diagnostic(codes.MISSING_FULL_STOP, "a full stop is missing here", found.gap, help_line)
 
 
 def _missing_comma(found: Found) -> Diagnostic | None:
@@ -227,7 +267,11 @@ def _foreign_variable(found: Found) -> Diagnostic | None:
 
 _MISTAKES: Final[tuple[Callable[[Found], Diagnostic | None], ...]] = (
     _bad_number,
+    _blank_node,
+    _misplaced_attribute,
     _foreign_arrow,
+    _comparison_in_head,
+    _misplaced_metric,
     _foreign_negation,
     _foreign_operator,
     _unclosed_bracket,
@@ -238,18 +282,18 @@ _MISTAKES: Final[tuple[Callable[[Found], Diagnostic | None], ...]] = (
 
 
 def _general_help(found: Found) -> str | None:
-    previous = found.previous
-    if found.index and found.tokens.kinds[found.index - 1] == NAME:
-        if "`(`" in found.expected and found.kind in (".", ",", ARROW, END):
-            return f"an atom has parentheses, also without arguments: `{previous.text}()`"
-        if previous.text == "_" and found.span.text.startswith(":"):
-            return "blank nodes have no names here: use a name or an IRI"
-    if found.index == 1 and found.previous_kind in ("+", "-") and "`.`" not in found.expected:
-        return f"a space stands behind the sign of a change: `{previous.text} p(a) .`"
+    name = found.previous.text
+    first, behind = found.tokens.kinds[0], found.tokens.ends[0]
+    if found.previous_kind == NAME and "`(`" in found.expected and found.kind in (".", ",", ARROW, END):
+        return f"an atom has parentheses, also without arguments: `{name}()`"
+    if first in ("+", "-") and found.is_in_head and not found.source.text[behind : behind + 1].isspace():
+        return f"a space stands behind the sign of a change: `{first} p(a) .`"
     if STATEMENT in found.expected and found.kind == ".":
         return "a statement ends with one full stop"
-    if found.kind == AGGREGATE:
-        return "aggregates stand in the head of a rule"
+    if ATOM in found.expected and found.previous_kind == "~":
+        return "only atoms are negated; turn a comparison around instead: `!=` for `=`, `>=` for `<`"
+    if found.expected == ("`)`",) and found.kind == ",":
+        return "parentheses group arithmetic only; conditions are joined by commas without them"
     return None
 
 
@@ -278,6 +322,3 @@ def _visible(span: Span) -> Span:
         return span
     end = len(span.source.text.rstrip())
     return Span(span.source, end, end + 1)
-
-
-assert COMPARISON not in _BEGINS_LITERAL
