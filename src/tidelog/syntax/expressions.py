@@ -332,18 +332,21 @@ class ExpressionParser:
         return self.mistake(codes.METRIC_WORD, message, "no predicate or function may have its name")
 
     def descend(self) -> None:
+        """Go one level deeper."""
         self.nesting += 1
         if self.nesting > DEEPEST:
             raise self.too_deep()
 
     def _rise(self, height: int) -> None:
+        """Put a level above a tree of this height."""
         self.height = height + 1
         if self.height > DEEPEST:
             raise self.too_deep()
 
-    def too_deep(self) -> SyntaxFault:
+    def too_deep(self, help_line: str = "bind a part of it to a variable: `?part = …`") -> SyntaxFault:
+        """The fault of nesting more deeply than any stage after this one need expect."""
         message = f"this is nested more than {DEEPEST} levels deep"
-        return self.mistake(codes.NESTED_TOO_DEEPLY, message, "bind a part of it to a variable: `?part = …`")
+        return self.mistake(codes.NESTED_TOO_DEEPLY, message, help_line)
 
 
 def _content(text: str, start: int) -> tuple[str, int]:

@@ -197,7 +197,8 @@ class Lexer:
             end = start + (2 if self.text.startswith("<=", start) else 1)
             self.restart(end)
             return COMPARISON, end
-        if kind == COMPARISON and not after_value and self.text.startswith("<", start):
+        is_foreign = previous == "=" and self.text.startswith("=<", start - 1)
+        if kind == COMPARISON and not after_value and not is_foreign and self.text.startswith("<", start):
             return self._skip(tokens, malformed_iri(self.source, start, self.end))
         return kind, end
 

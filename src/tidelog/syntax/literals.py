@@ -169,7 +169,7 @@ class LiteralParser(ExpressionParser):
                 message = f"`{operator}` stands between two atoms"
                 raise self.mistake(codes.METRIC_WORD, message, f"as in `p(?x) {operator}[0, 1h] q(?x)`")
             if len(operators) == DEEPEST:
-                raise self.too_deep()
+                raise self.too_deep("give a part of it a predicate of its own")
             operators.append((self.index, operator, self._metric_interval()))
         operand: Atom | UnaryMetric = self._atom()
         for first, operator, interval in reversed(operators):

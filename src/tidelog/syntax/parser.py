@@ -43,7 +43,7 @@ from tidelog.syntax.comments import Place, comments_before, place
 from tidelog.syntax.facts import read_fact
 from tidelog.syntax.lexer import Lexer
 from tidelog.syntax.literals import LiteralParser
-from tidelog.syntax.syntax_errors import SyntaxFault
+from tidelog.syntax.syntax_errors import ATTRIBUTE_HELP, ATTRIBUTE_MESSAGE, SyntaxFault
 from tidelog.syntax.tokens import (
     ANONYMOUS,
     ARROW,
@@ -218,8 +218,7 @@ class Parser(LiteralParser):
             attributes.append(Attribute(name, arguments, span=self.span(first)))
         if attributes and self.kinds[self.index] in (DIRECTIVE, QUERY, "."):
             self.index = 0
-            message = "an attribute stands before a fact or rule only"
-            raise self.mistake(codes.MISPLACED_ATTRIBUTE, message)
+            raise self.mistake(codes.MISPLACED_ATTRIBUTE, ATTRIBUTE_MESSAGE, ATTRIBUTE_HELP)
         return tuple(attributes)
 
     # ---- directives

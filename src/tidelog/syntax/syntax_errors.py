@@ -23,6 +23,7 @@ from tidelog.syntax.tokens import (
     METRIC,
     METRIC_WORDS,
     NAME,
+    NAMESPACE,
     NUMBERS,
     PREFIXED,
     QUERY,
@@ -39,10 +40,12 @@ HEAD: Final = "a head"
 LITERAL: Final = "a condition"
 ATOM: Final = "an atom"
 HEAD_HELP: Final = "a head is an atom, perhaps under `boxminus` or `boxplus`, or an equality"
+ATTRIBUTE_MESSAGE: Final = "an attribute stands before a fact or rule only"
+ATTRIBUTE_HELP: Final = "put it before the head, and before its sign"
 
 _CLOSING: Final = {"(": ")", "[": "]", "{": "}", ATTRIBUTE: "]"}
 _BEGINS_STATEMENT: Final = VALUES | {"[", "-", "+", METRIC, DIRECTIVE, ATTRIBUTE, QUERY, END}
-_BEGINS_LITERAL: Final = VALUES | {"~", "[", METRIC}
+_BEGINS_ITEM: Final = VALUES | {"~", "[", METRIC, NAMESPACE}
 _ARROWS: Final = re.compile(r"<-+|<=+|=+>|-+>|:=|::-|::|(?:if|IF)\b")
 _OPERATORS: Final = {
     "==": "equality is written `=`",
@@ -165,8 +168,7 @@ def _blank_node(found: Found) -> Diagnostic | None:
 def _misplaced_attribute(found: Found) -> Diagnostic | None:
     if found.kind != ATTRIBUTE or found.begins_line:
         return None
-    message = "an attribute stands before a fact or rule only"
-    return Diagnostic(codes.MISPLACED_ATTRIBUTE, message, found.span, "put it before the head, and its sign")
+    return Diagnostic(codes.MISPLACED_ATTRIBUTE, ATTRIBUTE_MESSAGE, found.span, ATTRIBUTE_HELP)
 
 
 def _misplaced_metric(found: Found) -> Diagnostic | None:
@@ -222,7 +224,7 @@ def _foreign_negation(found: Found) -> Diagnostic | None:
     is_not = found.previous_kind == NAME and found.previous.text.lower() == "not"
     if not is_not or found.kind not in SYMBOLS | {METRIC, "["}:
         return None
-    help_line = f"write `~{found.span.text}`"
+    help_line = f"write `~` for `{found.previous.text}`"
     return Diagnostic(codes.FOREIGN_NEGATION, "negation is written `~`", found.previous, help_line)
 
 
@@ -249,7 +251,7 @@ def _missing_full_stop(found: Found) -> Diagnostic | None:
 
 
 def _missing_comma(found: Found) -> Diagnostic | None:
-    if "`,`" not in found.expected or found.kind not in _BEGINS_LITERAL or not found.index:
+    if "`,`" not in found.expected or found.kind not in _BEGINS_ITEM or not found.index:
         return None
     help_line = f"write `,` before {described(found)}"
     if "`.`" in found.expected:
