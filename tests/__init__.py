@@ -1,0 +1,1 @@
+"""Tests of tidelog. `strategies` draws random programs."""
