@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.io import patterns
 from tidelog.logic import terms
 from tidelog.logic.values import ColumnType, Kind, Value
 
@@ -69,11 +70,6 @@ _DECIMAL = r"^-?[0-9]+(\.[0-9]+)?$"
 _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _LOCAL = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?$"
 _UTC = _LOCAL[:-1] + "Z$"
-_NOT_IRI = r'[\x00-\x20<>"{}|^`\\]|^_:|^$'
-_IRI = r'<[^\x00-\x20<>"{}|^`\\]*>'
-_LITERAL = r'"([^"\\\n\r]|\\[tbnrf"\x27\\])*"(@[a-zA-Z]+(-[a-zA-Z0-9]+)*|\^\^' + _IRI + ")?"
-_NAME = r"[A-Za-z_][A-Za-z0-9_-]*"
-_TERM = f"^({_IRI}|{_LITERAL}|_:{_NAME}|{_NAME}|-?[0-9]+)$"
 
 
 def column_of_texts(texts: Array, column_type: ColumnType) -> Column | None:
@@ -90,24 +86,25 @@ def column_of_texts(texts: Array, column_type: ColumnType) -> Column | None:
 def _read_plain(texts: Array, column_type: ColumnType) -> Array | None:
     match column_type:
         case ColumnType.INTEGER:
-            return pc.cast(texts, pa.int64()) if _all_match(texts, _INTEGER) else None
+            return pc.cast(texts, pa.int64()) if all_match(texts, _INTEGER) else None
         case ColumnType.DOUBLE:
             return finite(pc.cast(texts, pa.float64()))
         case ColumnType.BOOLEAN:
             return _booleans(texts)
         case ColumnType.DATE:
-            return pc.cast(texts, pa.date32()) if _all_match(texts, _DATE) else None
+            return pc.cast(texts, pa.date32()) if all_match(texts, _DATE) else None
         case ColumnType.DATETIME:
             return _moments(texts)
         case ColumnType.IRI:
-            return None if _any_match(texts, _NOT_IRI) else texts
+            return None if _any_match(texts, patterns.NOT_IRI) else texts
         case ColumnType.DECIMAL:
-            return texts if _all_match(texts, _DECIMAL) else None
+            return texts if all_match(texts, _DECIMAL) else None
         case _:
-            return texts if _all_match(texts, _TERM) else None
+            return texts if all_match(texts, f"^{patterns.EXACT}$") else None
 
 
-def _all_match(texts: Array, pattern: str) -> bool:
+def all_match(texts: Array, pattern: str) -> bool:
+    """Whether every text has a part that matches the pattern."""
     return pc.all(pc.match_substring_regex(texts, pattern), min_count=0).as_py() is True
 
 
@@ -123,9 +120,9 @@ def _booleans(texts: Array) -> Array | None:
 
 def _moments(texts: Array) -> Array | None:
     """Timestamps of texts that all name no time zone, or all UTC; other zones keep their offset elsewhere."""
-    if _all_match(texts, _LOCAL):
+    if all_match(texts, _LOCAL):
         return pc.cast(texts, pa.timestamp("us"))
-    return pc.cast(texts, pa.timestamp("us", "UTC")) if _all_match(texts, _UTC) else None
+    return pc.cast(texts, pa.timestamp("us", "UTC")) if all_match(texts, _UTC) else None
 
 
 def finite(values: Array) -> Array | None:

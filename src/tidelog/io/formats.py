@@ -71,14 +71,19 @@ def stem_of(path: Path) -> str:
     return unquote(bare.stem if bare.suffix.lower() in _FORMAT_OF_EXTENSION else bare.name)
 
 
-def file_name(written: str, name: str) -> str:
+def file_name(written: str, name: str, arity: int | None = None) -> str:
     """The name of the file of a predicate: letters, digits, `_`, `-` and `.` stay, the rest is escaped.
+
+    With four columns, N-Triples are N-Quads and Turtle is TriG.
 
     >>> file_name("ex:edge", "csv")
     'ex%3Aedge.csv'
     """
     safe = re.sub(r"[^\w.-]", lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), written)
-    return safe + EXTENSIONS[canonical_format(name)][0]
+    name = canonical_format(name)
+    if arity == 4:  # statements with a graph
+        name = {"ntriples": "nquads", "turtle": "trig"}.get(name, name)
+    return safe + EXTENSIONS[name][0]
 
 
 def data_files(paths: Iterable[Path]) -> tuple[Path, ...]:

@@ -1,15 +1,184 @@
-"""JSON."""
+"""JSON: an array of rows, or one row a line; a row is an object or an array of plain values.
 
+Objects are matched by the names of the predicate's columns if they are known, else by the keys of the first
+object, in its order. Text in a column of any type is a name if it has the form of one, else a string; numbers
+are read as the rule language reads them: with an exponent a double, with a point a decimal, else an integer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import islice
+from typing import Any
 
+from tidelog.errors import DataError, Diagnostic
 from tidelog.io.columns import Batch
-from tidelog.io.faults import Faults
+from tidelog.io.faults import BadRow, Faults, counted
+from tidelog.io.objects import Rows, read_rows
 from tidelog.io.source import DataFile
+from tidelog.logic.values import ColumnType
+
+_ROWS = 1 << 14
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
+def _number(text: str) -> float | Decimal:
+    return float(text) if "e" in text or "E" in text else Decimal(text)
+
+
+_DECODER = json.JSONDecoder(parse_float=_number)
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """A row as JSON has it, the line it begins on, and its text."""
+
+    value: Any
+    line: int
+    text: str
 
 
 def read_json(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
-    raise NotImplementedError
+    """The rows of a JSON file that holds one array."""
+    del threads
+    return _read(_array_items(file), file, faults)
 
 
 def read_json_lines(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
-    raise NotImplementedError
+    """The rows of a file with a JSON value on each line."""
+    del threads
+    return _read(_line_items(file, faults), file, faults)
+
+
+def _array_items(file: DataFile) -> Iterator[_Item]:
+    """The elements of the file's array. A fault in it ends the reading: what follows cannot be told."""
+    with file.open() as stream:
+        text = _decode(stream.read(), file)
+    position = _after_space(text, 0)
+    if text[position : position + 1] != "[":
+        raise _fault(file, text, position, "the file does not hold an array of rows")
+    position = _after_space(text, position + 1)
+    line, counted_to = 1, 0
+    while text[position : position + 1] != "]":
+        line, counted_to = line + text.count("\n", counted_to, position), position
+        try:
+            value, end = _DECODER.raw_decode(text, position)
+        except json.JSONDecodeError as error:
+            raise _fault(file, text, error.pos, _reason(error)) from None
+        yield _Item(value, line, text[position:end])
+        position = _after_space(text, end)
+        if text[position : position + 1] == ",":
+            position = _after_space(text, position + 1)
+        elif text[position : position + 1] != "]":
+            raise _fault(file, text, position, "expecting `,` or `]` after a row")
+
+
+def _line_items(file: DataFile, faults: Faults) -> Iterator[_Item]:
+    with file.open() as stream:
+        for number, raw in enumerate(stream, 1):
+            try:
+                text = raw.decode().strip()
+                if text:
+                    yield _Item(_DECODER.decode(text), number, text)
+            except UnicodeDecodeError:
+                fault = Diagnostic("E505", "the text is not UTF-8", place=file.place(number))
+                faults.add(BadRow(fault, raw.decode("utf-8", "surrogateescape").rstrip("\r\n")))
+            except json.JSONDecodeError as error:
+                fault = Diagnostic("E506", _reason(error), place=file.place(number, error.colno))
+                faults.add(BadRow(fault, text))
+
+
+def _decode(raw: bytes, file: DataFile) -> str:
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise DataError(Diagnostic("E505", "the text is not UTF-8", place=file.place(line))) from None
+
+
+def _after_space(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    return found.end() if found else position
+
+
+def _reason(error: json.JSONDecodeError) -> str:
+    return f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
+
+
+def _fault(file: DataFile, text: str, position: int, reason: str) -> DataError:
+    line = text.count("\n", 0, position) + 1
+    column = position - (text.rfind("\n", 0, position) + 1) + 1
+    return DataError(Diagnostic("E506", reason, place=file.place(line, column)))
+
+
+def _read(items: Iterator[_Item], file: DataFile, faults: Faults) -> Iterator[Batch]:
+    """The items in batches of rows."""
+    shape: _Shape | None = None
+    while chunk := list(islice(items, _ROWS)):
+        shape = shape or _Shape.of(file, chunk[0].value)
+        batch = read_rows(_rows(chunk, shape, file, faults), shape.wanted_types, faults)
+        if batch.rows and not faults.failed:
+            yield batch
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """The types of a row's values, and the keys by which objects name them."""
+
+    types: tuple[ColumnType, ...]
+    keys: tuple[str, ...]
+
+    @staticmethod
+    def of(file: DataFile, first: Any) -> _Shape:
+        """The shape of the file's rows, given the first of them."""
+        keys = tuple(first) if isinstance(first, dict) else ()
+        width = len(first) if isinstance(first, dict | list) else 1
+        types = file.types if file.types is not None else (ColumnType.ANY,) * width
+        named = tuple(name for name in file.names if name is not None)
+        if len(named) == len(types) and (not keys or set(named) & set(keys)):
+            keys = named
+        return _Shape(types, keys)
+
+    @property
+    def wanted(self) -> tuple[int, ...]:
+        """The places of the values that are not passed over."""
+        return tuple(index for index, kind in enumerate(self.types) if kind is not ColumnType.SKIP)
+
+    @property
+    def wanted_types(self) -> tuple[ColumnType, ...]:
+        """The types of the values that are not passed over."""
+        return tuple(self.types[index] for index in self.wanted)
+
+
+def _rows(chunk: list[_Item], shape: _Shape, file: DataFile, faults: Faults) -> Rows:
+    """The items as rows of the wanted values; those of another shape are given to `faults`."""
+    wanted = shape.wanted
+    values: list[tuple[object, ...]] = []
+    kept: list[_Item] = []
+    for item in chunk:
+        row = _fields(item.value, shape)
+        if isinstance(row, str):
+            faults.add(BadRow(Diagnostic("E503", row, place=file.place(item.line)), item.text))
+        else:
+            values.append(tuple(row[index] for index in wanted))
+            kept.append(item)
+    names = tuple(shape.keys[index] for index in wanted) if len(shape.keys) == len(shape.types) else ()
+    return Rows(values, [item.line for item in kept], file.shown, names, [item.text for item in kept])
+
+
+def _fields(value: Any, shape: _Shape) -> list[object] | str:
+    """The values of a row in the order of the columns, or what is wrong with its shape."""
+    if isinstance(value, dict):
+        missing = [key for key in shape.keys if key not in value]
+        if missing:
+            return f"the object has no `{missing[0]}`"
+        fields = [value[key] for key in shape.keys]
+    else:
+        fields = value if isinstance(value, list) else [value]
+    if len(fields) != len(shape.types):
+        return f"the row has {counted(len(fields), 'column')} instead of {len(shape.types)}"
+    return fields

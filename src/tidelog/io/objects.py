@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -28,6 +30,27 @@ _TYPE_OF_CLASS: dict[type, ColumnType] = {
 }
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Rows of objects with their numbers in the data `shown`, and how they stand there if that is text."""
+
+    values: Sequence[Sequence[object]]
+    numbers: Sequence[int]
+    shown: str
+    names: tuple[str, ...] = ()
+    texts: Sequence[str] = ()
+
+    def without(self, left_out: Container[int]) -> Rows:
+        """The rows but for those in these places."""
+        kept = [index for index in range(len(self.values)) if index not in left_out]
+        return replace(
+            self,
+            values=[self.values[index] for index in kept],
+            numbers=[self.numbers[index] for index in kept],
+            texts=[self.texts[index] for index in kept] if self.texts else (),
+        )
+
+
 def from_python(
     data: object,
     types: tuple[ColumnType, ...],
@@ -49,7 +72,7 @@ def from_python(
 def _batches(
     data: object, types: tuple[ColumnType, ...], names: tuple[str | None, ...], faults: Faults
 ) -> Iterator[Batch]:
-    table = _arrow_table(data)
+    table = arrow_table(data)
     if table is not None:
         wanted = wanted_columns(table.schema, types, names, SHOWN)
         return read_arrow_data([table], wanted, faults)
@@ -67,11 +90,11 @@ def _batches(
     )
 
 
-def _arrow_table(data: Any) -> Any | None:
+def arrow_table(data: Any) -> Any | None:
     """The object as an Arrow table, if it offers Arrow's interface and Arrow can hold all of it."""
     try:
         if hasattr(data, "__arrow_c_stream__"):
-            return _as_table(pa.chunked_array(data))
+            return _without_index(_as_table(pa.chunked_array(data)))
         if hasattr(data, "__arrow_c_array__"):
             return _as_table(pa.chunked_array([pa.array(data)]))
     except (pa.ArrowInvalid, pa.ArrowTypeError):  # pandas, a column of objects of several types
@@ -83,6 +106,13 @@ def _as_table(array: Any) -> Any:
     if pa.types.is_struct(array.type):
         return pa.Table.from_struct_array(array)
     return pa.table({"value": array})
+
+
+def _without_index(table: Any) -> Any:
+    """The table without the columns that pandas adds for its index."""
+    described = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
+    index = [name for name in described.get("index_columns", ()) if name in table.column_names]
+    return table.drop_columns(index) if index else table
 
 
 def _rows_of_mapping(
@@ -108,52 +138,48 @@ def _rows(rows: Iterable[Any], types: tuple[ColumnType, ...], faults: Faults) ->
     first = 1
     while chunk := list(islice(remaining, _ROWS)):
         numbers = range(first, first + len(chunk))
-        if set(map(type, chunk)) <= {tuple, list} and set(map(len, chunk)) == {len(types)}:
-            batch = _read_rows(chunk, numbers, types, faults)
-        else:
-            batch = _read_rows(*_shapely_rows(chunk, numbers, len(types), faults), types, faults)
         first += len(chunk)
+        if set(map(type, chunk)) <= {tuple, list} and set(map(len, chunk)) == {len(types)}:
+            found = Rows(chunk, numbers, SHOWN)
+        else:
+            found = _rows_of_width(chunk, numbers, len(types), faults)
+        batch = read_rows(found, types, faults)
         if batch.rows and not faults.failed:
             yield batch
 
 
-def _shapely_rows(
-    rows: Sequence[Any], numbers: Sequence[int], arity: int, faults: Faults
-) -> tuple[list[Sequence[object]], list[int]]:
-    """The rows of as many values as there are columns, and their numbers; a lone value is a row of one."""
+def _rows_of_width(rows: Sequence[Any], numbers: Sequence[int], width: int, faults: Faults) -> Rows:
+    """The rows of as many values as there are columns; a lone value is a row of one."""
     kept: list[Sequence[object]] = []
     kept_numbers: list[int] = []
     for row, number in zip(rows, numbers, strict=True):
         is_lone = isinstance(row, str | bytes | Value) or not isinstance(row, Iterable)
         values: tuple[object, ...] = (row,) if is_lone else tuple(row)
-        if len(values) == arity:
+        if len(values) == width:
             kept.append(values)
             kept_numbers.append(number)
         else:
-            message = f"the row has {counted(len(values), 'column')} instead of {arity}"
-            fault = Diagnostic("E503", message, place=f"{SHOWN}:{number}")
-            faults.add(BadRow(fault, repr(row)))
-    return kept, kept_numbers
+            message = f"the row has {counted(len(values), 'column')} instead of {width}"
+            faults.add(BadRow(Diagnostic("E503", message, place=f"{SHOWN}:{number}"), repr(row)))
+    return Rows(kept, kept_numbers, SHOWN)
 
 
-def _read_rows(
-    rows: Sequence[Sequence[object]], numbers: Sequence[int], types: tuple[ColumnType, ...], faults: Faults
-) -> Batch:
-    """The batch of the rows that hold values of the types; the others are given to `faults`."""
+def read_rows(rows: Rows, types: tuple[ColumnType, ...], faults: Faults) -> Batch:
+    """The batch of the rows whose values are of the types; the others are given to `faults`."""
     columns: list[Column] = []
     bad: dict[int, Diagnostic] = {}
-    for place, (objects, column_type) in enumerate(zip(zip(*rows, strict=True), types, strict=False)):
-        column, reasons = _column(objects, column_type)
+    for place, column_type in enumerate(types):
+        column, reasons = _column([row[place] for row in rows.values], column_type)
         columns.append(column)
         for index, reason in reasons.items():
-            where = f"{SHOWN}:{numbers[index]}:{place + 1}"
-            bad.setdefault(index, Diagnostic("E504", reason, place=where))
+            where = f"{rows.shown}:{rows.numbers[index]}:{place + 1}"
+            name = f" (column `{rows.names[place]}`)" if rows.names else ""
+            bad.setdefault(index, Diagnostic("E504", reason + name, place=where))
     if not bad:
-        return Batch(tuple(columns), len(rows))
+        return Batch(tuple(columns), len(rows.values))
     for index, fault in sorted(bad.items()):
-        faults.add(BadRow(fault, repr(rows[index])))
-    good = [index for index in range(len(rows)) if index not in bad]
-    return _read_rows([rows[index] for index in good], [numbers[index] for index in good], types, faults)
+        faults.add(BadRow(fault, rows.texts[index] if rows.texts else repr(rows.values[index])))
+    return read_rows(rows.without(bad), types, faults)
 
 
 def _column(objects: Sequence[Any], column_type: ColumnType) -> tuple[Column, dict[int, str]]:
@@ -169,6 +195,9 @@ def _column(objects: Sequence[Any], column_type: ColumnType) -> tuple[Column, di
     values: list[Value] = []
     reasons: dict[int, str] = {}
     for index, item in enumerate(objects):
+        if item is None:
+            reasons[index] = "the value is missing"
+            continue
         try:
             values.append(_encodable(value_of(item, column_type)))
         except DataError as fault:

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import IO, cast
+from urllib.parse import unquote
 
 from tidelog.errors import DataError, Diagnostic, Span, suggest
 from tidelog.io.formats import (
     RDF,
     canonical_format,
-    file_name,
     format_of,
     is_compressed,
     stem_of,
@@ -81,7 +81,7 @@ class DataFile:
 
 def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
     """The file that an import reads."""
-    path = transfer_path(transfer)
+    path = transfer_path(transfer, transfer.folder)
     name = canonical_format(transfer.format, path)
     options = Options(transfer)
     types = transfer.types if transfer.types is not None else predicate.types
@@ -132,15 +132,16 @@ def predicate_of(path: Path, predicates: Mapping[str, Predicate]) -> str:
     return TRIPLE if format_of(path) in RDF else stem
 
 
-def transfer_path(transfer: Transfer) -> Path | None:
-    """The file of an import or export; None is standard input or output."""
-    resource = transfer.options.get("resource")
-    text = str(resource if resource is not None else file_name(transfer.predicate, transfer.format))
+def transfer_path(transfer: Transfer, folder: Path | None) -> Path | None:
+    """The file of an import or export, in `folder` if it is relative; None is standard input or output."""
+    text = str(transfer.options.get("resource", ""))
     if "://" in text and not text.startswith("file://"):
         message = f"`{text}` is not a file on this machine"
         raise DataError(Diagnostic("E501", message, transfer.span, "download it first"))
-    path = Path(text.removeprefix("file://"))
-    return None if not text else (transfer.folder / path if transfer.folder else path)
+    if not text:
+        return None
+    path = Path(unquote(text.removeprefix("file://")) if text.startswith("file://") else text)
+    return folder / path if folder else path
 
 
 class Options:

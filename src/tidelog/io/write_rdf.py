@@ -1,0 +1,109 @@
+"""RDF, written from columns of N-Triples terms: subject, predicate, object and perhaps graph."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.errors import DataError, Diagnostic
+from tidelog.io.columns import Array
+from tidelog.io.ntriples import DEFAULT_GRAPH
+from tidelog.io.rdf import PYOXIGRAPH_FORMATS, load_pyoxigraph
+from tidelog.io.write_text import as_text, write_texts
+
+_ROLES = ("subject", "predicate", "object", "graph")
+
+
+def write_statements(stream: IO[bytes], name: str, arity: int, batches: Iterator[Any]) -> None:
+    """The rows as statements; with four columns, N-Triples become N-Quads and Turtle becomes TriG."""
+    if arity not in (3, 4):
+        message = f"statements of RDF have 3 columns, or 4 with the graph, instead of {arity}"
+        raise DataError(Diagnostic("E517", message, help="choose csv, json or another format for tables"))
+    checked = (_checked([as_text(column) for column in batch.columns]) for batch in batches)
+    if name in ("turtle", "trig"):
+        _write_turtle(stream, checked)
+    elif name in ("ntriples", "nquads"):
+        for columns in checked:
+            write_texts(stream, _lines(columns))
+    else:
+        _write_through_pyoxigraph(stream, name, checked)
+
+
+def _checked(columns: list[Array]) -> list[Array]:
+    """The columns, if they can stand in statements: only objects may be literals, predicates are IRIs."""
+    for place, column in enumerate(columns):
+        if place == 2:
+            continue
+        wrong = pc.starts_with(column, '"')
+        if place == 1:
+            wrong = pc.or_(wrong, pc.starts_with(column, "_:"))
+        if pc.any(wrong, min_count=0).as_py():
+            message = f"{column.filter(wrong)[0].as_py()} cannot be the {_ROLES[place]} of a statement"
+            raise DataError(Diagnostic("E517", message, help="choose csv, json or another format for tables"))
+    return columns
+
+
+def _lines(columns: list[Array]) -> Array:
+    """The statements as N-Triples, or N-Quads where a graph is given."""
+    statements = pc.binary_join_element_wise(*columns[:3], " ")
+    if len(columns) == 4:
+        in_default = pc.equal(columns[3], DEFAULT_GRAPH)
+        in_graph = pc.binary_join_element_wise(statements, columns[3], " ")
+        statements = pc.if_else(in_default, statements, in_graph)
+    return pc.binary_join_element_wise(statements, "", " .\n")
+
+
+def _write_turtle(stream: IO[bytes], batches: Iterator[list[Array]]) -> None:
+    """The statements as Turtle, subjects that follow each other written once; with graphs, as TriG."""
+    last: str | None = None
+    for columns in batches:
+        if len(columns) == 4:
+            write_texts(stream, _graph_lines(columns))
+            continue
+        texts, following = _grouped(columns, last)
+        write_texts(stream, texts, skip=len(" .\n") if last is None else 0)
+        last = following
+    if last is not None:
+        stream.write(b" .\n")
+
+
+def _grouped(columns: list[Array], last: str | None) -> tuple[Array, str | None]:
+    """The statements without the end of the last one, and its subject."""
+    subject, predicate, object_ = columns
+    if len(subject) == 0:
+        return subject, last
+    repeated = np.empty(len(subject), bool)
+    repeated[0] = subject[0].as_py() == last
+    repeated[1:] = pc.equal(subject.slice(1), subject.slice(0, len(subject) - 1)).to_numpy(
+        zero_copy_only=False
+    )
+    begun = pc.binary_join_element_wise(" .\n", subject, " ", "")
+    lead = pc.if_else(pa.array(repeated), " ;\n    ", begun)
+    texts = pc.binary_join_element_wise(lead, predicate, " ", object_, "")
+    return texts, str(subject[len(subject) - 1])
+
+
+def _graph_lines(columns: list[Array]) -> Array:
+    statements = pc.binary_join_element_wise(*columns[:3], " ")
+    in_graph = pc.binary_join_element_wise(columns[3], " { ", statements, " . }\n", "")
+    in_default = pc.binary_join_element_wise(statements, " .\n", "")
+    return pc.if_else(pc.equal(columns[3], DEFAULT_GRAPH), in_default, in_graph)
+
+
+def _write_through_pyoxigraph(stream: IO[bytes], name: str, batches: Iterator[list[Array]]) -> None:
+    """The statements as RDF/XML or JSON-LD, all of them at once."""
+    pyoxigraph = load_pyoxigraph(f"writing {name}")
+    lines = io.BytesIO()
+    for columns in batches:
+        write_texts(lines, _lines(columns))
+    try:
+        quads = pyoxigraph.parse(lines.getvalue(), pyoxigraph.RdfFormat.N_QUADS)
+        pyoxigraph.serialize(quads, stream, format=getattr(pyoxigraph.RdfFormat, PYOXIGRAPH_FORMATS[name]))
+    except (SyntaxError, ValueError) as error:
+        message = f"the statements cannot be written as {name}: {error}"
+        raise DataError(Diagnostic("E517", message)) from None

@@ -1,0 +1,113 @@
+"""CSV, TSV and JSON, written column by column: Arrow's kernels join the fields of all rows at once."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from typing import IO, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.errors import DataError, Diagnostic
+from tidelog.io.columns import Array
+
+_IN_JSON_ESCAPED = r'["\\\x00-\x1f]'
+
+
+def write_delimited(
+    stream: IO[bytes], header: Sequence[str] | None, batches: Iterator[Any], delimiter: str, quoting: bool
+) -> None:
+    """The rows as delimited text, each on a line; only fields that need quotes have them."""
+    if header is not None:
+        names = [pa.array([name], pa.string()) for name in header]
+        write_texts(stream, _delimited_rows(names, delimiter, quoting))
+    for batch in batches:
+        columns = [as_text(column) for column in batch.columns]
+        write_texts(stream, _delimited_rows(columns, delimiter, quoting))
+
+
+def _delimited_rows(columns: Sequence[Array], delimiter: str, quoting: bool) -> Array:
+    special = f"[{re.escape(delimiter)}\r\n\ufeff" + ('"]' if quoting else "]")
+    # A line with nothing on it is no row.
+    pattern = special + "|^$" if len(columns) == 1 else special
+    fields = [_quoted(column, pattern, quoting) for column in columns]
+    rows = pc.binary_join_element_wise(*fields, delimiter) if len(fields) > 1 else fields[0]
+    return pc.binary_join_element_wise(rows, "", "\n")
+
+
+def _quoted(column: Array, pattern: str, quoting: bool) -> Array:
+    needed = pc.match_substring_regex(column, pattern)
+    if not pc.any(needed, min_count=0).as_py():
+        return column
+    if not quoting:
+        text = column.filter(needed)[0].as_py()
+        message = f"{text!r} cannot be written without quotes"
+        raise DataError(Diagnostic("E516", message, help="write with quoting, or choose another delimiter"))
+    doubled = pc.replace_substring(column, '"', '""')
+    return pc.if_else(needed, pc.binary_join_element_wise('"', doubled, '"', ""), column)
+
+
+def write_json(stream: IO[bytes], names: Sequence[str], batches: Iterator[Any], lines: bool) -> None:
+    """The rows as JSON objects, one on each line, in an array unless they are JSON lines."""
+    first = True
+    for batch in batches:
+        rows = _json_rows(names, batch.columns)
+        if lines:
+            write_texts(stream, pc.binary_join_element_wise(rows, "", "\n"))
+        else:
+            texts = pc.binary_join_element_wise("", rows, ",\n")
+            write_texts(stream, texts, skip=2 if first else 0, before=b"[\n" if first else b"")
+        first = False
+    if not lines:
+        stream.write(b"[]\n" if first else b"\n]\n")
+
+
+def _json_rows(names: Sequence[str], columns: Sequence[Array]) -> Array:
+    parts: list[Any] = []
+    for index, (name, column) in enumerate(zip(names, columns, strict=True)):
+        parts += [f"{', ' if index else '{'}{json.dumps(name, ensure_ascii=False)}: ", _json_values(column)]
+    return pc.binary_join_element_wise(*parts, "}", "")
+
+
+def _json_values(column: Array) -> Array:
+    """The values as JSON: numbers and Booleans as such, infinite numbers and all else as text."""
+    text = as_text(column)
+    if (
+        pa.types.is_integer(column.type)
+        or pa.types.is_boolean(column.type)
+        or pa.types.is_decimal(column.type)
+    ):
+        return text
+    if pa.types.is_floating(column.type):
+        return pc.if_else(pc.is_finite(column), text, pc.binary_join_element_wise('"', text, '"', ""))
+    special = pc.match_substring_regex(text, _IN_JSON_ESCAPED)
+    if pc.any(special, min_count=0).as_py():
+        escaped = [json.dumps(item, ensure_ascii=False)[1:-1] for item in text.filter(special).to_pylist()]
+        text = pc.replace_with_mask(text, special, pa.array(escaped, pa.string()))
+    return pc.binary_join_element_wise('"', text, '"', "")
+
+
+def as_text(column: Array) -> Array:
+    """The column as text: itself if it is, else the plain writing of its values."""
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_timestamp(column.type):
+        written = pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ" if column.type.tz else "%Y-%m-%dT%H:%M:%S")
+        return pc.replace_substring_regex(written, r"(\.[0-9]*[1-9])0*(Z?)$|\.0+(Z?)$", r"\1\2\3")
+    if pa.types.is_floating(column.type):
+        return pc.replace_substring(column.cast(pa.string()), "inf", "INF")
+    return column if column.type == pa.string() else column.cast(pa.string())
+
+
+def write_texts(stream: IO[bytes], texts: Array, skip: int = 0, before: bytes = b"") -> None:
+    """The texts one after the other: they lie so in Arrow's buffer. `skip` bytes of it are left out."""
+    if len(texts) == 0:
+        return
+    stream.write(before)
+    offsets = pa.Array.from_buffers(
+        pa.int32(), len(texts) + 1, [None, texts.buffers()[1]], offset=texts.offset
+    )
+    start, end = offsets[0].as_py() + skip, offsets[len(texts)].as_py()
+    stream.write(texts.buffers()[2].slice(start, end - start))
