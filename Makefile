@@ -1,0 +1,95 @@
+# Every target sets up what it needs in .venv, once, and again when pyproject.toml changes.
+# On a fresh machine Python 3.11 or later and make are enough; `make PYTHON=/path/to/python …` picks another one.
+
+VENV := .venv
+RUN := $(VENV)/bin/python
+PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
+PYTHON ?=
+WORKERS ?= 2
+
+.PHONY: help install demo test lint types layers pytest test-slow bench docs format clean
+
+help:
+	@echo 'make demo       materialise the examples: tables, statistics, a picture of a plan'
+	@echo 'make test       style, types, layers, tests and the commands in the documentation'
+	@echo 'make test-slow  larger suites, more random programs, every address checked'
+	@echo 'make bench      tidelog beside its peers, in under a minute'
+	@echo 'make docs       renew the generated parts of docs/ and run every example in them'
+	@echo 'make format     lay the code out'
+	@echo 'make install    everything, all extras, into $(VENV)'
+
+# ---- set-up: a stamp in .venv for every set of extras
+
+$(VENV)/.created:
+	@set -eu; \
+	if ! $(RUN) -m pip --version >/dev/null 2>&1; then \
+	    found=; \
+	    for candidate in $(PYTHON) python3.13 python3.12 python3.11 python3 python; do \
+	        if "$$candidate" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+	            >/dev/null 2>&1; then found=$$candidate; break; fi; \
+	    done; \
+	    if [ -z "$$found" ]; then \
+	        echo 'tidelog needs Python 3.11 or later with its venv module, and found none.' >&2; \
+	        echo 'If it is installed elsewhere: make PYTHON=/path/to/python3 …' >&2; \
+	        exit 1; \
+	    fi; \
+	    echo "setting up $(VENV) with $$("$$found" --version)"; \
+	    "$$found" -m venv $(VENV); \
+	fi
+	@touch $@
+
+$(VENV)/.installed-demo: EXTRAS := rdf
+$(VENV)/.installed-test: EXTRAS := rdf,repl,bench,dev
+$(VENV)/.installed-all: EXTRAS := rdf,repl,bench,dev,spark,web
+
+$(VENV)/.installed-%: $(VENV)/.created pyproject.toml
+	@echo 'installing tidelog[$(EXTRAS)] into $(VENV) …'
+	@$(PIP) --editable '.[$(EXTRAS)]'
+	@touch $@
+
+install: $(VENV)/.installed-all
+
+# ---- what users see
+
+demo: $(VENV)/.installed-demo
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh examples/demo.sh
+
+bench: $(VENV)/.installed-test
+	$(RUN) -m benchmarks materialise --quick
+
+# ---- what must hold
+
+test: lint types layers pytest
+
+lint: $(VENV)/.installed-test
+	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
+
+types: $(VENV)/.installed-test
+	$(RUN) -m mypy
+
+layers: $(VENV)/.installed-test
+	$(VENV)/bin/lint-imports
+
+# The kernels are compiled once before the workers start, so that none compiles what another does already.
+pytest: $(VENV)/.installed-test
+	@$(RUN) tests/warm_up.py
+	$(RUN) -m pytest -q -n $(WORKERS) -m 'not slow'
+
+test-slow: $(VENV)/.installed-test
+	@$(RUN) tests/warm_up.py
+	HYPOTHESIS_PROFILE=thorough $(RUN) -m pytest -q -n $(WORKERS)
+	@TIDELOG_DEBUG=1 $(RUN) tests/warm_up.py
+	TIDELOG_DEBUG=1 $(RUN) -m pytest -q -n $(WORKERS) -m 'not slow' tests/engine tests/cases
+
+docs: $(VENV)/.installed-test
+	$(RUN) docs/generate.py
+	$(RUN) -m pytest -q tests/docs
+
+format: $(VENV)/.installed-test
+	$(RUN) -m ruff check --fix-only .
+	$(RUN) -m ruff format .
+
+clean:
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -r {} +
