@@ -13,7 +13,16 @@ from tidelog.errors import Span, suggest
 from tidelog.logic import builtins, codes, terms, values
 from tidelog.logic.evaluate import evaluate
 from tidelog.logic.names import Scope, written
-from tidelog.logic.program import Aggregation, Apply, Assignment, Constant, Expression, Term, Variable
+from tidelog.logic.program import (
+    Aggregation,
+    Apply,
+    Assignment,
+    Constant,
+    Expression,
+    Term,
+    Variable,
+    variables_of,
+)
 from tidelog.logic.report import UNRESOLVED, Report
 from tidelog.logic.values import XSD, Kind, Value
 from tidelog.syntax import ast
@@ -204,8 +213,8 @@ class Expressions:
         return self._folded(Apply(function.name, arguments), span)
 
     def _folded(self, application: Apply, span: Span | None) -> Expression:
-        """The value of the application if its arguments are constant and it has one."""
-        if not all(isinstance(argument, Constant) for argument in application.arguments):
+        """The value of the application if it has no variables and has a value."""
+        if any(True for _ in variables_of(application)):
             return application
         try:
             value = evaluate(application, {})

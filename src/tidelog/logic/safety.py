@@ -26,7 +26,7 @@ from tidelog.logic.program import (
 
 @dataclass(frozen=True, slots=True)
 class Ordered:
-    """The literals that can be ordered, in order, and the variables that nothing binds."""
+    """The literals in order, those last that cannot be evaluated, and the variables that nothing binds."""
 
     body: tuple[Literal, ...]
     unbound: tuple[Variable, ...]
@@ -47,7 +47,7 @@ def order(body: Sequence[Literal], outside: Iterable[Variable] = ()) -> Ordered:
         del waiting[position]
         ordered.append(literal)
         bound.update(literal_variables(literal))
-    return Ordered(tuple(ordered), _unbound(waiting, needed, bound))
+    return Ordered((*ordered, *waiting), _unbound(waiting, needed, bound))
 
 
 def local_variables(body: Iterable[Literal], outside: Iterable[Variable]) -> frozenset[Variable]:
