@@ -15,7 +15,9 @@ from typing import Any
 
 import numba
 import numpy as np
+from llvmlite import ir
 from numba import carray, njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 DEBUG = os.environ.get("TIDELOG_DEBUG", "") not in ("", "0")
@@ -140,6 +142,26 @@ def load64(_context: Any, _address: Any) -> Any:
         loaded = builder.load(pointer)
         loaded.align = 1
         return loaded
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def prefetch(_context: Any, _address: Any) -> Any:
+    """Ask for the cache line at an address, to be read soon."""
+    signature = types.void(types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer_type = ir.IntType(8).as_pointer()
+        word = ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(ir.VoidType(), [pointer_type, word, word, word]),
+            "llvm.prefetch.p0",
+        )
+        pointer = builder.inttoptr(arguments[0], pointer_type)
+        builder.call(function, [pointer, word(0), word(3), word(1)])
+        return context.get_dummy_value()
 
     return signature, generate
 

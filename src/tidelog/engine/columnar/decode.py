@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, TEXT_KINDS, Dictionary
 from tidelog.logic import terms
 from tidelog.logic.python import to_python
@@ -40,18 +41,18 @@ def _distinct(ids: Ids) -> tuple[Ids, npt.NDArray[np.int64]]:
 def to_arrow(dictionary: Dictionary, ids: Ids) -> pa.Array:
     """The values as an Arrow column: typed if all are of one kind, plain texts otherwise."""
     distinct, places = _distinct(ids)
-    return _typed(dictionary, distinct).take(pa.array(places))
+    return _typed(dictionary, distinct).take(array_of(places))
 
 
 def _typed(dictionary: Dictionary, ids: Ids) -> pa.Array:
     kinds = {Kind(kind) for kind in np.flatnonzero(np.bincount(dictionary.kind[ids], minlength=16)).tolist()}
     payload = dictionary.payload[ids]
     if kinds == {Kind.INTEGER}:
-        return pa.array(payload, pa.int64())
+        return array_of(payload)
     if kinds == {Kind.DOUBLE}:
-        return pa.array(payload.view(np.float64))
+        return array_of(payload.view(np.float64))
     if kinds == {Kind.BOOLEAN}:
-        return pa.array(payload.astype(bool))
+        return mask_of(payload.astype(bool))
     if kinds == {Kind.DATE}:
         return _dates(payload)
     if kinds == {Kind.DATETIME}:
@@ -64,14 +65,14 @@ def _typed(dictionary: Dictionary, ids: Ids) -> pa.Array:
 def _dates(days: npt.NDArray[np.int64]) -> pa.Array:
     if np.abs(days).max() >= 1 << 31:
         return pa.array([terms.plain(Value(Kind.DATE, day)) for day in days.tolist()])
-    return pa.array(days.astype(np.int32)).cast(pa.date32())
+    return array_of(days.astype(np.int32)).cast(pa.date32())
 
 
 def _moments(dictionary: Dictionary, ids: Ids, payload: npt.NDArray[np.int64]) -> pa.Array:
     local = dictionary.extra[ids] == NO_TIME_ZONE
     if local.any() and not local.all():
         return to_texts(dictionary, ids, "plain")
-    return pa.array(payload).cast(pa.timestamp("us", None if local.all() else "UTC"))
+    return array_of(payload).cast(pa.timestamp("us", None if local.all() else "UTC"))
 
 
 def _decimals(dictionary: Dictionary, ids: Ids) -> pa.Array:
@@ -85,7 +86,7 @@ def _decimals(dictionary: Dictionary, ids: Ids) -> pa.Array:
 def to_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
     """The values as texts: `plain`, `exact` or `ntriples`."""
     distinct, places = _distinct(ids)
-    return _distinct_texts(dictionary, distinct, form).take(pa.array(places))
+    return _distinct_texts(dictionary, distinct, form).take(array_of(places))
 
 
 def _distinct_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
@@ -94,7 +95,7 @@ def _distinct_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
         if np.isin(kinds, (Kind.STRING, Kind.IRI, Kind.LANGUAGE_STRING, Kind.LITERAL)).all():
             return dictionary.texts(ids)
         if (kinds == Kind.INTEGER).all():
-            return pc.cast(pa.array(dictionary.payload[ids], pa.int64()), pa.large_string())
+            return pc.cast(array_of(dictionary.payload[ids]), pa.large_string())
     write = TEXT_FORMS[form]
     return pa.array([write(value) for value in dictionary.decode_all(ids.tolist())], pa.large_string())
 
@@ -136,7 +137,7 @@ def _sorted_kind(dictionary: Dictionary, ids: Ids) -> Ids:
         if first in (Kind.INTEGER, Kind.BOOLEAN, Kind.DATE):
             return ids[np.argsort(dictionary.payload[ids], kind="stable")]
         if first in TEXT_KINDS and first in (Kind.STRING, Kind.IRI, Kind.BLANK):
-            return ids[np.asarray(pc.sort_indices(dictionary.texts(ids)))]
+            return ids[numbers_of(pc.sort_indices(dictionary.texts(ids)), "uint64")]
     values = dictionary.decode_all(ids.tolist())
     places = sorted(range(len(values)), key=lambda place: order_key(values[place]))
     return ids[np.array(places, np.int64)]

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from tidelog.engine.columnar import dictionary_kernels as kernels
 from tidelog.engine.columnar import layout, memory
+from tidelog.engine.columnar.arrow import mask_of, numbers_of
 from tidelog.logic.python import from_python
 from tidelog.logic.terms import read_any, read_exact
 from tidelog.logic.values import Kind, Value
@@ -197,12 +198,12 @@ class Dictionary:
         if whole.all():
             return self.encode_numbers(Kind.INTEGER, numbers)
         if named.any():
-            ids[named] = self.encode_texts(Kind.IRI, texts.filter(pa.array(named)))
+            ids[named] = self.encode_texts(Kind.IRI, texts.filter(mask_of(named)))
         if whole.any():
             ids[whole] = self.encode_numbers(Kind.INTEGER, numbers[whole])
         others = ~(named | whole)
         if others.any():
-            ids[others] = self._encode_others(texts.filter(pa.array(others)), parse_numbers)
+            ids[others] = self._encode_others(texts.filter(mask_of(others)), parse_numbers)
         return ids
 
     def _encode_others(self, texts: pa.Array, parse_numbers: bool) -> Ids:
@@ -219,7 +220,7 @@ class Dictionary:
         encoded = texts.dictionary_encode()
         values = [read(text) for text in encoded.dictionary.to_pylist()]
         ids = self.encode_values(values)
-        return ids[np.asarray(encoded.indices)]
+        return ids[numbers_of(encoded.indices, "int32")]
 
     def encode_objects(self, objects: Iterable[object]) -> Ids:
         """The ids of Python objects."""

@@ -6,7 +6,16 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.columnar.compiled import bytes_at, inlined, int32_at, int64_at, kernel, load64, mix
+from tidelog.engine.columnar.compiled import (
+    bytes_at,
+    inlined,
+    int32_at,
+    int64_at,
+    kernel,
+    load64,
+    mix,
+    prefetch,
+)
 from tidelog.engine.columnar.layout import (
     D_CAPACITY,
     D_COUNT,
@@ -23,6 +32,7 @@ from tidelog.engine.columnar.layout import (
     D_SLOTS,
 )
 
+BLOCK = 128  # texts that are hashed ahead
 UPPER = np.int64(-4294967296)
 LOWER = np.int64(0xFFFFFFFF)
 INTEGER, STRING, IRI = 2, 8, 11
@@ -126,8 +136,8 @@ def intern_numbers(D: Any, kind: Any, extra: Any, values: Any, done: Any, out: A
 
 
 @kernel
-def intern_text(D: Any, address: Any, length: Any, kind: Any, extra: Any) -> Any:
-    """The id of the text at an address, or FULL."""
+def intern_hashed(D: Any, address: Any, length: Any, kind: Any, extra: Any, hashed: Any) -> Any:
+    """The id of the text at an address whose hash is known, or FULL."""
     capacity = D[D_CAPACITY]
     kinds = bytes_at(D[D_KIND], capacity)
     payloads = int64_at(D[D_PAYLOAD], capacity)
@@ -136,7 +146,6 @@ def intern_text(D: Any, address: Any, length: Any, kind: Any, extra: Any) -> Any
     slot_count = D[D_SLOT_COUNT]
     slots = int64_at(D[D_SLOTS], slot_count)
     heap = D[D_HEAP]
-    hashed = text_hash(address, length, kind, extra)
     tag = np.int64(hashed << np.uint64(32))
     position = np.int64(hashed >> np.uint64(D[D_SHIFT]))
     while True:
@@ -171,6 +180,12 @@ def intern_text(D: Any, address: Any, length: Any, kind: Any, extra: Any) -> Any
     return count
 
 
+@kernel
+def intern_text(D: Any, address: Any, length: Any, kind: Any, extra: Any) -> Any:
+    """The id of the text at an address, or FULL."""
+    return intern_hashed(D, address, length, kind, extra, text_hash(address, length, kind, extra))
+
+
 @inlined
 def text_bounds(offsets: Any, wide: Any, row: Any, rows: Any) -> Any:
     """Where a row of an Arrow text column begins and ends in its bytes."""
@@ -187,24 +202,77 @@ def intern_texts(
 ) -> Any:
     """Write the id of each text of an Arrow column into `out`; returns how far it came before it was full.
 
-    `offsets` and `data` are addresses; `wide` says that the offsets have 64 bits.
+    `offsets` and `data` are addresses; `wide` says that the offsets have 64 bits. Rows are taken in blocks,
+    and what the next look at the dictionary needs (slot, entry, text) is fetched while others are looked at.
     """
+    hashes = np.empty(BLOCK, np.uint64)
+    repeats = np.empty(BLOCK, np.bool_)
+    found = np.int64(0)
+    begin = done
+    while begin < rows:
+        end = min(begin + BLOCK, rows)
+        hash_block(D, offsets, wide, data, rows, kind, extra, begin, end, hashes, repeats)
+        fetch_block(D, hashes, repeats, end - begin)
+        for row in range(begin, end):
+            if not repeats[row - begin]:
+                first, last = text_bounds(offsets, wide, row, rows)
+                found = intern_hashed(D, data + first, last - first, kind, extra, hashes[row - begin])
+                if found == FULL:
+                    return row
+            out[row] = found
+        begin = end
+    return rows
+
+
+@kernel
+def hash_block(
+    D: Any,
+    offsets: Any,
+    wide: Any,
+    data: Any,
+    rows: Any,
+    kind: Any,
+    extra: Any,
+    begin: Any,
+    end: Any,
+    hashes: Any,
+    repeats: Any,
+) -> None:
+    """Hash the texts of a block, and note which repeat the one before them, as in sorted columns."""
+    slots = D[D_SLOTS]
+    shift = np.uint64(D[D_SHIFT])
     before = np.int64(0)
     before_length = np.int64(-1)
-    before_id = np.int64(0)
-    for row in range(done, rows):
-        start, end = text_bounds(offsets, wide, row, rows)
-        length = end - start
-        # Sorted and clustered columns repeat themselves: comparing is cheaper than hashing and probing.
-        if length != before_length or not same_bytes(data + before, data + start, length):
-            found = intern_text(D, data + start, length, kind, extra)
-            if found == FULL:
-                return row
-            before = start
+    for row in range(begin, end):
+        first, last = text_bounds(offsets, wide, row, rows)
+        length = last - first
+        repeats[row - begin] = length == before_length and same_bytes(data + before, data + first, length)
+        if not repeats[row - begin]:
+            hashed = text_hash(data + first, length, kind, extra)
+            hashes[row - begin] = hashed
+            prefetch(slots + 8 * np.int64(hashed >> shift))
+            before = first
             before_length = length
-            before_id = found
-        out[row] = before_id
-    return rows
+
+
+@kernel
+def fetch_block(D: Any, hashes: Any, repeats: Any, count: Any) -> None:
+    """Fetch the entries and texts that the hashes of a block lead to."""
+    slots = int64_at(D[D_SLOTS], D[D_SLOT_COUNT])
+    shift = np.uint64(D[D_SHIFT])
+    payloads = int64_at(D[D_PAYLOAD], D[D_CAPACITY])
+    for place in range(count):
+        if not repeats[place]:
+            slot = slots[np.int64(hashes[place] >> shift)]
+            if slot != 0:
+                entry = (slot & LOWER) - 1
+                prefetch(D[D_PAYLOAD] + 8 * entry)
+                prefetch(D[D_EXTENT] + 4 * entry)
+    for place in range(count):
+        if not repeats[place]:
+            slot = slots[np.int64(hashes[place] >> shift)]
+            if slot != 0:
+                prefetch(D[D_HEAP] + payloads[(slot & LOWER) - 1])
 
 
 @kernel

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.aggregate import aggregate
+from tidelog.engine.columnar.arrow import numbers_of, truths_of
 from tidelog.engine.columnar.assemble import assemble
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, Dictionary
 from tidelog.engine.columnar.runner import Runner, Workspace
@@ -155,13 +156,13 @@ class ColumnarEngine:
             case ColumnType.TERM:
                 return dictionary.encode_terms(values)
             case ColumnType.INTEGER:
-                return dictionary.encode_numbers(Kind.INTEGER, values.to_numpy())
+                return dictionary.encode_numbers(Kind.INTEGER, numbers_of(values, "int64"))
             case ColumnType.DOUBLE:
-                return dictionary.encode_numbers(Kind.DOUBLE, values.to_numpy().view(np.int64))
+                return dictionary.encode_numbers(Kind.DOUBLE, numbers_of(values, "int64"))
             case ColumnType.BOOLEAN:
-                return dictionary.encode_numbers(Kind.BOOLEAN, pc.cast(values, pa.int64()).to_numpy())
+                return dictionary.encode_numbers(Kind.BOOLEAN, truths_of(values))
             case ColumnType.DATE:
-                days = values.cast(pa.int32()).to_numpy().astype(np.int64)
+                days = numbers_of(values, "int32").astype(np.int64)
                 return dictionary.encode_numbers(Kind.DATE, days)
             case ColumnType.DATETIME:
                 return self._encode_moments(values)
@@ -170,7 +171,7 @@ class ColumnarEngine:
                 return dictionary.encode_distinct(texts, lambda text: read_typed(text, ColumnType.DECIMAL))
 
     def _encode_moments(self, values: pa.Array) -> Ids:
-        moments = values.cast(pa.int64()).to_numpy()
+        moments = numbers_of(values, "int64")
         zone = 0 if values.type.tz else NO_TIME_ZONE
         return self.dictionary.encode_numbers(Kind.DATETIME, moments, zone)
 

@@ -89,7 +89,7 @@ def evaluate_batch(D: Any, words: Any, first: Any, length: Any, level: Any, rows
     capacity = D[D_CAPACITY]
     kinds = bytes_at(D[D_KIND], capacity)
     payloads = int64_at(D[D_PAYLOAD], capacity)
-    doubles = doubles_at(D[D_PAYLOAD], capacity)
+    doubles_at(D[D_PAYLOAD], capacity)
     extras = int32_at(D[D_EXTRA], capacity)
     base = Z[Z_BUFFER] + 4 * level * Z[Z_WIDTH] * batch
     # A stack of operands: the kind (0: asks Python, -1: no value), the payload, and the id if it has one.
@@ -102,7 +102,7 @@ def evaluate_batch(D: Any, words: Any, first: Any, length: Any, level: Any, rows
         top = -1
         for word in range(first, first + length, 2):
             operation = words[word]
-            if operation == X_LOAD or operation == X_CONSTANT:
+            if operation in (X_LOAD, X_CONSTANT):
                 top += 1
                 loaded = words[word + 1]
                 if operation == X_LOAD:
@@ -135,12 +135,12 @@ def evaluate_batch(D: Any, words: Any, first: Any, length: Any, level: Any, rows
                     # = and != are identity: two ids differ; computed numbers differ by kind or payload.
                     if identity[top] >= 0 and identity[top + 1] >= 0:
                         outcome = np.int64(1)
-                    elif left == right and (left == INTEGER or left == DOUBLE):
+                    elif left == right and (left in (INTEGER, DOUBLE)):
                         outcome = np.int64(0 if number[top] == number[top + 1] else 1)
                     elif left <= DOUBLE and right <= DOUBLE and left != right:
                         outcome = np.int64(1)
                 elif left == right:
-                    if left == INTEGER or left == DATE or left == BOOLEAN:
+                    if left in (INTEGER, DATE, BOOLEAN):
                         outcome = np.int64(number[top] > number[top + 1]) - np.int64(
                             number[top] < number[top + 1]
                         )
@@ -151,7 +151,7 @@ def evaluate_batch(D: Any, words: Any, first: Any, length: Any, level: Any, rows
                             outcome = np.int64(number[top] > number[top + 1]) - np.int64(
                                 number[top] < number[top + 1]
                             )
-                    elif left == STRING or left == IRI:
+                    elif left in (STRING, IRI):
                         outcome = np.int64(compare_texts(D, identity[top], identity[top + 1]))
                 if outcome == 2:
                     kind[top] = 0
@@ -194,8 +194,8 @@ def evaluate_batch(D: Any, words: Any, first: Any, length: Any, level: Any, rows
                     real[top] = real[top] - real[top + 1]
                 else:
                     real[top] = real[top] * real[top + 1]
-                if np.isnan(real[top]):
-                    kind[top] = -1
+                if not np.isfinite(real[top]):
+                    kind[top] = 0
             else:
                 kind[top] = 0
         if kind[0] == 0:

@@ -55,7 +55,6 @@ from tidelog.engine.columnar.layout import (
     S_OUTPUTS,
     S_TABLE,
     SCAN,
-    SEGMENT,
     SELECT,
     SIDE,
     SLOT_COUNT,
@@ -103,9 +102,8 @@ from tidelog.engine.columnar.table_kernels import (
     LOWER,
     UPPER,
     find_row,
+    insert_hashed,
     key_hash,
-    next_slot,
-    pair_hash,
 )
 
 ENDLESS = np.int64(1 << 60)
@@ -365,47 +363,38 @@ def insert_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
     batch = Z[Z_BATCH]
     flags = bytes_at(T[table, FLAGS], capacity)
     before = rows
-    if arity == 2:
+    if arity <= 2 and arity > 0 and T[table, DENSE] == 1:
+        side = T[table, SIDE]
         first = int32_at(column_address(Z, level, 0), batch)
-        second = int32_at(column_address(Z, level, 1), batch)
+        second = int32_at(column_address(Z, level, arity - 1), batch)
+        for offset in range(count):
+            if first[offset] >= side or second[offset] >= side:
+                return GROW_TABLE
         column0 = int32_at(T[table, COLUMNS], capacity)
-        column1 = int32_at(T[table, COLUMNS + 1], capacity)
-        if T[table, DENSE] == 1:
-            side = T[table, SIDE]
-            for offset in range(count):
-                if first[offset] >= side or second[offset] >= side:
-                    return GROW_TABLE
-            dense = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
-            for offset in range(count):
-                position = np.int64(first[offset]) * side + np.int64(second[offset])
-                if dense[position] == 0:
-                    dense[position] = rows + 1
-                    column0[rows] = first[offset]
-                    column1[rows] = second[offset]
-                    flags[rows] = ALIVE
-                    rows += 1
-        else:
-            slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
-            segment = T[table, SEGMENT]
-            shift = np.uint64(T[table, SIDE])
-            for offset in range(count):
-                hashed = pair_hash(first[offset], second[offset])
-                tag = np.int64(hashed << np.uint64(32))
-                position = np.int64(hashed >> shift)
-                while True:
-                    slot = slots[position]
-                    if slot == 0:
-                        slots[position] = tag | (rows + 1)
-                        column0[rows] = first[offset]
-                        column1[rows] = second[offset]
-                        flags[rows] = ALIVE
-                        rows += 1
-                        break
-                    if (slot & UPPER) == tag:
-                        row = (slot & LOWER) - 1
-                        if column0[row] == first[offset] and column1[row] == second[offset]:
-                            break
-                    position = next_slot(position, segment)
+        column1 = int32_at(T[table, COLUMNS + arity - 1], capacity)
+        dense = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
+        wide = np.int64(side if arity == 2 else 0)
+        for offset in range(count):
+            position = np.int64(first[offset]) * wide + np.int64(second[offset])
+            if dense[position] == 0:
+                dense[position] = rows + 1
+                column0[rows] = first[offset]
+                column1[rows] = second[offset]
+                flags[rows] = ALIVE
+                rows += 1
+        T[table, ROWS] = rows
+    elif arity <= 3 and arity > 0:
+        insert_hashed(
+            T,
+            table,
+            column_address(Z, level, 0),
+            column_address(Z, level, 1 if arity > 1 else 0),
+            column_address(Z, level, 2 if arity > 2 else 0),
+            count,
+            np.int64(0),
+            np.int64(0),
+        )
+        rows = T[table, ROWS]
     else:
         key = np.empty(max(arity, 2), np.int64)
         if T[table, DENSE] == 1:
@@ -615,7 +604,7 @@ def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
             filled = probe(T, X, words, step, level, Z)
         elif kind == SCAN:
             filled = scan(T, words, step, Z)
-        elif kind == MEMBER or kind == ABSENT or kind == ABSENT_INDEX:
+        elif kind in (MEMBER, ABSENT, ABSENT_INDEX):
             filled = test_membership(T, X, words, step, level, Z)
         elif kind == UNIT:
             filled = np.int64(1 - Z[Z_POSITION])

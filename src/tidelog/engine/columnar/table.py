@@ -149,21 +149,20 @@ class Table:
         """Insert rows; returns how many were new."""
         before = len(self)
         done = 0
-        pairs = self.arity == 2
         source = [np.ascontiguousarray(column, np.int32) for column in columns]
-        packed = None if pairs else (np.concatenate(source) if source else np.zeros(0, np.int32))
+        few = 1 <= self.arity <= 3
+        packed = None
         # Room for all rows would waste memory where most are duplicates: grow by halves.
         while True:
             self.reserve(min(count - done, max(len(self) // 2, 1 << 16)), constants)
-            if pairs and not self.words[layout.DENSE]:
+            if few and not self.words[layout.DENSE]:
+                addresses = [source[min(place, self.arity - 1)].ctypes.data for place in range(3)]
                 done = int(
-                    kernels.insert_pairs(
-                        self.descriptors, self.number, source[0], source[1], count, done, flags
-                    )
+                    kernels.insert_hashed(self.descriptors, self.number, *addresses, count, done, flags)
                 )
             else:
                 if packed is None:
-                    packed = np.concatenate(source)
+                    packed = np.concatenate(source) if source else np.zeros(0, np.int32)
                 done = int(
                     kernels.insert_rows(self.descriptors, self.number, packed, count, count, done, flags)
                 )

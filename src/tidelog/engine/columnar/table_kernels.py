@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.columnar.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix
+from tidelog.engine.columnar.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix, prefetch
 from tidelog.engine.columnar.layout import (
     ALIVE,
     ARITY,
@@ -39,6 +39,7 @@ from tidelog.engine.columnar.layout import (
     X_TABLE,
 )
 
+BLOCK = 256  # rows whose slots are fetched ahead
 UPPER = np.int64(-4294967296)
 LOWER = np.int64(0xFFFFFFFF)
 COLUMN_SEED = np.int64(0x1E3779B97F4A7C15)
@@ -84,7 +85,7 @@ def next_slot(position: Any, segment: Any) -> Any:
 
 @kernel
 def find_row(T: Any, table: Any, key: Any) -> Any:
-    """The row that holds `key`, or -1, and the slot where it is or would be, -1 if a dense set is too small."""
+    """The row that holds `key`, or -1, and its slot; the slot is -1 if a dense set is too small."""
     arity = T[table, ARITY]
     if T[table, DENSE] == 1:
         side = T[table, SIDE]
@@ -157,39 +158,71 @@ def insert_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, done: 
 
 
 @kernel
-def insert_pairs(T: Any, table: Any, first: Any, second: Any, count: Any, done: Any, flags: Any) -> Any:
-    """The same for two columns into a hashed table, the common case when data is loaded."""
+def insert_hashed(
+    T: Any, table: Any, address0: Any, address1: Any, address2: Any, count: Any, done: Any, flags: Any
+) -> Any:
+    """The same for a hashed table of up to three columns, given by the addresses of its columns.
+
+    Rows are taken in blocks: first all hashes, while the slots they lead to are fetched, then the slots.
+    """
+    arity = T[table, ARITY]
     capacity = T[table, CAPACITY]
     limit = min(T[table, SLOT_LIMIT], capacity)
     flag = bytes_at(T[table, FLAGS], capacity)
     slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
+    slots_address = T[table, SLOTS]
     column0 = int32_at(T[table, COLUMNS], capacity)
-    column1 = int32_at(T[table, COLUMNS + 1], capacity)
+    column1 = int32_at(T[table, COLUMNS + (1 if arity > 1 else 0)], capacity)
+    column2 = int32_at(T[table, COLUMNS + (2 if arity > 2 else 0)], capacity)
+    source0 = int32_at(address0, count)
+    source1 = int32_at(address1, count)
+    source2 = int32_at(address2, count)
     segment = T[table, SEGMENT]
     shift = np.uint64(T[table, SIDE])
+    hashes = np.empty(BLOCK, np.uint64)
     rows = T[table, ROWS]
-    for index in range(done, count):
-        if rows >= limit:
-            T[table, ROWS] = rows
-            return index
-        hashed = pair_hash(first[index], second[index])
-        tag = np.int64(hashed << np.uint64(32))
-        position = np.int64(hashed >> shift)
-        while True:
-            slot = slots[position]
-            if slot == 0:
-                slots[position] = tag | (rows + 1)
-                column0[rows] = first[index]
-                column1[rows] = second[index]
-                flag[rows] = flags | ALIVE
-                rows += 1
-                break
-            if (slot & UPPER) == tag:
-                row = (slot & LOWER) - 1
-                if column0[row] == first[index] and column1[row] == second[index]:
-                    flag[row] |= flags
+    start = done
+    while start < count:
+        end = min(start + BLOCK, count)
+        for index in range(start, end):
+            second = np.int64(source1[index]) if arity > 1 else np.int64(0)
+            hashed = mix((np.int64(source0[index]) << 32) | second)
+            if arity > 2:
+                hashed = mix(np.int64(hashed) ^ (np.int64(source2[index]) * COLUMN_SEED))
+            hashed >>= np.uint64(32)
+            hashes[index - start] = hashed
+            prefetch(slots_address + 8 * np.int64(hashed >> shift))
+        for index in range(start, end):
+            if rows >= limit:
+                T[table, ROWS] = rows
+                return index
+            hashed = hashes[index - start]
+            tag = np.int64(hashed << np.uint64(32))
+            position = np.int64(hashed >> shift)
+            while True:
+                slot = slots[position]
+                if slot == 0:
+                    slots[position] = tag | (rows + 1)
+                    column0[rows] = source0[index]
+                    if arity > 1:
+                        column1[rows] = source1[index]
+                    if arity > 2:
+                        column2[rows] = source2[index]
+                    flag[rows] = flags | ALIVE
+                    rows += 1
                     break
-            position = next_slot(position, segment)
+                if (slot & UPPER) == tag:
+                    row = (slot & LOWER) - 1
+                    if (
+                        column0[row] == source0[index]
+                        and (arity < 2 or column1[row] == source1[index])
+                        and (arity < 3 or column2[row] == source2[index])
+                    ):
+                        if flags != 0:
+                            flag[row] |= flags
+                        break
+                position = next_slot(position, segment)
+        start = end
     T[table, ROWS] = rows
     return count
 
@@ -274,7 +307,7 @@ def count_filtered(T: Any, X: Any, index: Any, end: Any) -> Any:
 
 @kernel
 def build_direct(T: Any, X: Any, index: Any, end: Any) -> None:
-    """Index the first `end` rows by counting; the index is empty, direct, and has room for all keys and rows."""
+    """Index the first `end` rows by counting; the index is empty, direct, and has room for them."""
     table = X[index, X_TABLE]
     capacity = T[table, CAPACITY]
     entries = X[index, X_ENTRY_CAPACITY]
