@@ -69,7 +69,7 @@ types: $(VENV)/.installed-test
 	$(RUN) -m mypy
 
 layers: $(VENV)/.installed-test
-	$(VENV)/bin/lint-imports
+	$(VENV)/bin/lint-imports --no-logo
 
 # The kernels are compiled once before the workers start, so that none compiles what another does already.
 pytest: $(VENV)/.installed-test

@@ -2,6 +2,7 @@
 
 A file is read once, however often and from wherever it is included, so cycles do no harm. It stands in a
 scope of its own: it sees none of the including file's prefixes, but lends its own to the including file.
+A path that leads nowhere is looked for among the rule sets that come with tidelog.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Includes:
     def _include(
         self, directive: ast.IncludeDirective, scope: Scope, folder: Path | None
     ) -> Iterator[Placed]:
-        shown = (folder or Path()) / directive.path
+        shown = _find(directive.path, folder or Path())
         path = shown.resolve()
         if path not in self.scopes:
             self.scopes[path] = Scope()
@@ -70,6 +71,20 @@ class Includes:
             self.report.add(*error.diagnostics)
         self.complete = False
         return None
+
+
+def bundled_rules() -> Path:
+    """The folder of the rule sets that come with tidelog: in the package, or beside `src` in a checkout."""
+    package = Path(__file__).parents[1]
+    inside = package / "rules"
+    return inside if inside.is_dir() else package.parents[1] / "rules"
+
+
+def _find(written: str, folder: Path) -> Path:
+    """The file that an include means: in the folder, else a bundled rule set of that name."""
+    beside = folder / written
+    bundled = bundled_rules() / written
+    return bundled if bundled.is_file() and not beside.exists() else beside
 
 
 def reason(fault: OSError | UnicodeDecodeError) -> str:
