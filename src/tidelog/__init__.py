@@ -36,6 +36,7 @@ __all__ = [
     "TidelogError",
     "load",
     "parse",
+    "prepare",
 ]
 
 
@@ -60,6 +61,13 @@ def load(path: Path | str, *, parameters: Mapping[str, str] | None = None) -> Pr
     from tidelog.logic.resolve import load as load_program
 
     return load_program(path, parameters)
+
+
+def prepare() -> None:
+    """Load the compiled kernels now, or compile them, rather than when they are first used."""
+    from tidelog.reasoner import prepare as prepare_kernels
+
+    prepare_kernels()
 
 
 def __getattr__(name: str) -> object:

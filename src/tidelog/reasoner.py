@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 
 from tidelog.engine import fixpoint
-from tidelog.engine.columnar import compiled
+from tidelog.engine.columnar import compiled, warm
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally
 from tidelog.engine.limits import Limits
@@ -137,10 +137,11 @@ class Reasoner:
         """Derive everything that follows; does nothing if nothing has changed since the last time."""
         if self._is_materialised:
             return
+        self.statistics.clear()
         limits = Limits(self.statistics, self.timeout, self.max_facts)
         self._engine.check = limits.check
         with limits.guarding():
-            self._announce_compilation()
+            self._compile_once()
             if self._was_materialised:
                 self._engine.forget_derived(self.program.derived)
             self._load_program()
@@ -148,7 +149,6 @@ class Reasoner:
             self._engine.begin(self._engine.relations())
             numbers = {id(rule): place for place, rule in enumerate(self.program.rules)}
             fixpoint.materialise(self.strata, numbers, self._engine, self._tell, limits.check)
-        compiled.mark_warm()
         self._check_consistency()
         self._is_materialised = True
 
@@ -157,9 +157,10 @@ class Reasoner:
         """The program's strata, in the order in which they are derived."""
         return strata(self.program.rules, self.program.predicates)
 
-    def _announce_compilation(self) -> None:
+    def _compile_once(self) -> None:
         if not compiled.is_warm():
-            self._tell(Notice("compiling kernels for this machine, about 15 s, this once …"))
+            self._tell(Notice("compiling kernels for this machine: about 15 s, this once"))
+            warm.compile_kernels()
 
     def _load_program(self) -> None:
         """Load the facts that the program states and imports, those that were not loaded before."""
@@ -232,6 +233,11 @@ class Reasoner:
         return (
             f"<Reasoner: {len(self.program.rules)} rules, {len(self.program.predicates)} predicates, {state}>"
         )
+
+
+def prepare() -> None:
+    """Load the compiled kernels now, or compile them, rather than when they are first used."""
+    warm.compile_kernels()
 
 
 def column_names(predicate: Predicate) -> tuple[str, ...]:

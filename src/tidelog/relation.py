@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from html import escape
 from typing import Any
 
@@ -36,9 +37,17 @@ class Relation:
     ) -> None:
         self.name = name
         self.columns = tuple(names)
-        self._ids = columns
+        self._columns = columns
         self._rows = rows
         self._dictionary = dictionary
+
+    @cached_property
+    def _ids(self) -> tuple[Ids, ...]:
+        """The rows in the order of their ids, which does not depend on the number of threads."""
+        if not self._columns:
+            return ()
+        places = np.lexsort(self._columns[::-1])
+        return tuple(column[places] for column in self._columns)
 
     def __len__(self) -> int:
         return self._rows
@@ -54,11 +63,11 @@ class Relation:
 
     def __contains__(self, row: object) -> bool:
         """Whether a row of Python values is in the relation."""
-        if not isinstance(row, tuple) or len(row) != len(self._ids):
+        if not isinstance(row, tuple) or len(row) != len(self._columns):
             return False
         ids = self._dictionary.encode_objects(row)
         found = np.ones(self._rows, bool)
-        for column, identity in zip(self._ids, ids, strict=True):
+        for column, identity in zip(self._columns, ids, strict=True):
             found &= column == identity
         return bool(found.any())
 
@@ -75,13 +84,18 @@ class Relation:
     def sorted(self) -> Relation:
         """The same rows in the total order of values, first column first."""
         places = decode.order(self._dictionary, self._ids, self._rows)
-        ids = tuple(column[places] for column in self._ids)
-        return Relation(self.name, self.columns, ids, self._rows, self._dictionary)
+        return self._taken(places)
 
     def head(self, rows: int) -> Relation:
         """The first rows."""
-        ids = tuple(column[:rows] for column in self._ids)
-        return Relation(self.name, self.columns, ids, min(rows, self._rows), self._dictionary)
+        return self._taken(np.arange(min(rows, self._rows)))
+
+    def _taken(self, places: npt.NDArray[np.int64]) -> Relation:
+        """The rows at these places, in their order."""
+        ids = tuple(column[places] for column in self._ids)
+        taken = Relation(self.name, self.columns, ids, len(places), self._dictionary)
+        taken.__dict__["_ids"] = ids
+        return taken
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table: a column is typed where all its values are of one kind, else text."""

@@ -126,6 +126,13 @@ class Tally:
         self.derived += event.new
         self.matches += event.matches
 
+    def clear(self) -> None:
+        """Begin anew; what was loaded stays loaded."""
+        self.rules.clear()
+        self.strata.clear()
+        self._rounds.clear()
+        self.stratum, self.round, self.derived, self.matches = None, 0, 0, 0
+
     @property
     def rounds(self) -> int:
         """All rounds of all strata that have ended."""

@@ -176,14 +176,12 @@ class ColumnarEngine:
         return self.dictionary.encode_numbers(Kind.DATETIME, moments, zone)
 
     def rows(self, relation: str) -> tuple[tuple[Ids, ...], int]:
-        """The columns of a relation and its number of rows, in the order of ids: the same for any threads."""
+        """The columns of a relation as they are now, and its number of rows, in no particular order.
+
+        They stay as they are: a table only ever adds rows behind them, or moves to other memory.
+        """
         table = self.table(relation)
-        count = len(table)
-        columns = tuple(table.column(place) for place in range(table.arity))
-        if not columns:
-            return (), count
-        order = np.lexsort(columns[::-1])
-        return tuple(column[order] for column in columns), count
+        return tuple(table.column(place) for place in range(table.arity)), len(table)
 
     # ---- statistics
 

@@ -1,0 +1,51 @@
+"""Compiling all kernels at once: on the first run of a machine, so that no later run has to wait."""
+
+from __future__ import annotations
+
+from tidelog.engine.columnar import compiled, runner
+from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.events import Tally
+from tidelog.engine.fixpoint import materialise
+from tidelog.io.columns import Batch, column_of_values
+from tidelog.logic.resolve import resolve
+from tidelog.logic.strata import strata
+from tidelog.logic.values import integer
+from tidelog.syntax.parser import parse_text
+
+# Between them these rules need every kernel: sets dense and hashed, indexes direct, hashed and partial,
+# membership, negation, arithmetic, text.
+PROGRAM = """
+    text("a b", "c") . names(a, b) . wide(1, 2, 3, 4) . triple(1, 2, 3) . triple(2, 2, 1) .
+    two(?x, ?z) :- pair(?x, ?y), pair(?y, ?z), ?x < 100, ?z != ?y .
+    closed(?x, ?y) :- pair(?x, ?y), ?x < 20 .
+    closed(?x, ?z) :- closed(?x, ?y), closed(?y, ?z), ~triple(?x, ?y, ?z) .
+    sum(?x, ?s) :- pair(?x, ?y), ?x < 9, ?s = ?x + ?y * 2 - 1 .
+    triple(?z, ?y, ?x) :- triple(?x, ?y, ?z), triple(?x, 2, _), ~wide(?x, ?y, _, _) .
+    wide(?w, ?z, ?y, ?x) :- wide(?x, ?y, ?z, ?w), ~wide2(?x, ?x, ?y, ?z) .
+    wide2(1, 1, 2, ?n) :- text(?n, _), text(_, ?m), ?n < ?m .
+    all(?y, ?x) :- pair(?x, ?y) .
+    degree(?x, #count(?y)) :- two(?x, ?y) .
+"""
+ROWS = runner.PARALLEL_FROM + 1
+
+
+def compile_kernels() -> None:
+    """All kernels are compiled, or loaded if an earlier run has compiled them."""
+    program = resolve(parse_text(PROGRAM))
+    for dense_bytes in (1 << 30, 1 << 12):
+        engine = ColumnarEngine(threads=2)
+        engine.dense_bytes = dense_bytes
+        for predicate in program.predicates.values():
+            engine.define(predicate.name, predicate.arity)
+        values = [integer(number) for number in range(ROWS + 1)]
+        columns = (column_of_values(values[:-1]), column_of_values(values[1:]))
+        engine.load("pair", Batch(columns, ROWS))
+        for fact in program.facts:
+            engine.load(fact.predicate, Batch(tuple(column_of_values([value]) for value in fact.values), 1))
+        engine.begin(engine.relations())
+        numbers = {id(rule): place for place, rule in enumerate(program.rules)}
+        materialise(strata(program.rules), numbers, engine, Tally(), lambda: None)
+        engine.dictionary.encode_any(column_of_values(values[:1]).values.cast("string"), parse_numbers=True)
+        engine.dictionary.texts(engine.rows("text")[0][0])
+        engine.table("pair").find(engine.rows("pair")[0], ROWS)
+    compiled.mark_warm()
