@@ -276,14 +276,17 @@ def _text(node: Text) -> str:
 
 def _format_string(node: FormatString, is_nested: bool) -> str:
     """Triple quotes where strings stand inside the braces: the grammar has single ones end at the first."""
-    written = ""
-    has_quotes = False
-    for part in node.parts:
-        if isinstance(part, str):
-            written += escape(part).replace("{", "{{").replace("}", "}}")
-        else:
-            expression = _expression(part, _SUM, is_nested=True)
-            has_quotes = has_quotes or '"' in expression
-            written += f"{{{expression}}}"
-    quotes = '"""' if has_quotes and not is_nested else '"'
-    return f"f{quotes}{written}{quotes}"
+    expressions = [_expression(part, _SUM, True) for part in node.parts if not isinstance(part, str)]
+    is_triple = not is_nested and any('"' in expression for expression in expressions)
+    remaining = iter(expressions)
+    content = "".join(
+        _format_text(part, is_triple) if isinstance(part, str) else f"{{{next(remaining)}}}"
+        for part in node.parts
+    )
+    return f'f"""{content}"""' if is_triple else f'f"{content}"'
+
+
+def _format_text(text: str, is_triple: bool) -> str:
+    written = escape(text).replace("{", "{{").replace("}", "}}")
+    # Triple quotes end at the next three, whether a backslash stands before them or not.
+    return written.replace('\\"', "\\u0022") if is_triple else written

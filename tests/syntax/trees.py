@@ -1,0 +1,193 @@
+"""How hypothesis draws trees: every kind of node, each as the parser could have made it."""
+
+from __future__ import annotations
+
+import re
+from typing import TypeVar
+
+import hypothesis.strategies as st
+from hypothesis.strategies import DrawFn, SearchStrategy
+
+from tidelog.syntax import ast
+from tidelog.syntax.ast import Expression, NumberKind
+from tidelog.syntax.tokens import AGGREGATES, METRIC_WORDS
+
+Item = TypeVar("Item")
+SPECIAL = re.compile(r"(true|false|_)(?![A-Za-z0-9_])")
+
+
+def short(strategy: SearchStrategy[Item]) -> SearchStrategy[Item]:
+    """The strategy under a short text, for hypothesis warns of long ones."""
+
+    @st.composite
+    def drawn(draw: DrawFn) -> Item:
+        return draw(strategy)
+
+    return drawn()
+
+
+def matching(pattern: str) -> SearchStrategy[str]:
+    """Texts that match a pattern as a whole, of ASCII characters only."""
+    return st.from_regex(re.compile(pattern, re.ASCII), fullmatch=True)
+
+
+WORDS = matching(r"[a-z]{1,3}") | matching(r"[A-Za-z_][A-Za-z0-9_-]{0,5}").filter(
+    lambda word: not SPECIAL.match(word)
+)
+AWKWARD_WORDS = st.sampled_from([*METRIC_WORDS, "inf", "f", "not", "a-", "e1", "x0", "if"])
+VARIABLE_NAMES = matching(r"[A-Za-z_][A-Za-z0-9_]{0,3}")
+PREFIXES = st.just("") | matching(r"[A-Za-z][A-Za-z0-9_-]{0,3}")
+LOCALS = matching(r"[A-Za-z_0-9][A-Za-z0-9_-]{0,4}")
+IRI_TEXTS = st.text(st.characters(codec="utf-8", exclude_characters='<>"{}|^`\\'), max_size=8).filter(
+    lambda text: not re.search(r"\s", text)
+)
+TEXTS = st.text(max_size=6) | st.sampled_from(
+    ['"', "\\", '"""', "{", "}", "{{}}", "\n", "a\rb", "% no", "/*"]
+)
+
+# ---- terms
+
+NAMES = st.builds(ast.Name, WORDS | AWKWARD_WORDS)
+CALLABLE_NAMES = st.builds(ast.Name, WORDS | st.sampled_from(["true", "inf", "f", "a-"]))
+PREFIXED_NAMES = st.builds(ast.PrefixedName, PREFIXES, LOCALS)
+IRIS = st.builds(ast.Iri, IRI_TEXTS)
+SYMBOLS = short(CALLABLE_NAMES | PREFIXED_NAMES | IRIS)
+LANGUAGES = st.sampled_from(["en", "de-AT", "x-1-a"])
+STRINGS = short(
+    st.builds(ast.Text, TEXTS)
+    | st.builds(ast.Text, TEXTS, LANGUAGES)
+    | st.builds(ast.Text, TEXTS, st.none(), PREFIXED_NAMES | IRIS)
+)
+VARIABLES = st.builds(ast.Variable, VARIABLE_NAMES)
+PARAMETERS = st.builds(ast.Parameter, VARIABLE_NAMES)
+
+
+def _number(kind: NumberKind, pattern: str) -> SearchStrategy[ast.Number]:
+    return matching(pattern).map(lambda lexical: ast.Number(lexical, kind))
+
+
+INTEGERS = _number(NumberKind.INTEGER, r"[+-]?[0-9]{1,4}")
+NUMBERS = short(
+    INTEGERS
+    | _number(NumberKind.DECIMAL, r"[+-]?[0-9]{1,3}\.[0-9]{1,3}")
+    | _number(NumberKind.DOUBLE, r"[+-]?([0-9]{1,2}\.[0-9]{0,2}|[0-9])[eE][+-]?[0-9]{1,2}")
+    | _number(NumberKind.BASED, r"0b[01]{1,3}|0o[0-7]{1,3}|0x[0-9A-Fa-f]{1,3}")
+)
+DURATIONS = st.builds(ast.Duration, matching(r"-?[0-9]{1,2}(\.[0-9])?(ms|s|m|h|d|w)"))
+TERMS: SearchStrategy[Expression] = short(
+    st.one_of(
+        VARIABLES,
+        st.builds(ast.Anonymous),
+        PARAMETERS,
+        NAMES,
+        PREFIXED_NAMES,
+        IRIS,
+        STRINGS,
+        st.builds(ast.Boolean, st.booleans()),
+        NUMBERS,
+        DURATIONS,
+    )
+)
+
+# ---- expressions
+
+
+def _tuples(items: SearchStrategy[Item], least: int = 0, most: int = 3) -> SearchStrategy[tuple[Item, ...]]:
+    return st.lists(items, min_size=least, max_size=most).map(tuple)
+
+
+def _compound(inner: SearchStrategy[Expression]) -> SearchStrategy[Expression]:
+    return st.one_of(
+        st.builds(ast.Operation, st.sampled_from("+-*/"), inner, inner),
+        st.builds(ast.Negative, inner),
+        st.builds(ast.Call, SYMBOLS, _tuples(inner)),
+        st.builds(ast.Aggregate, st.sampled_from(AGGREGATES), _tuples(inner, 1)),
+    )
+
+
+def _format_strings(inner: SearchStrategy[Expression]) -> SearchStrategy[ast.FormatString]:
+    """Format strings: no two texts in a row, for the parser would have made one of them."""
+    texts = _tuples(TEXTS.filter(bool), 0, 1)
+    pairs = _tuples(st.tuples(texts, inner))
+    return st.builds(
+        lambda pairs, last: ast.FormatString(tuple(p for text, part in pairs for p in (*text, part)) + last),
+        pairs,
+        texts,
+    )
+
+
+PLAIN = short(st.recursive(TERMS, _compound, max_leaves=4))
+# A format string in the braces of another is as deep as quotes can be told apart.
+FORMATTED = short(_format_strings(PLAIN | _format_strings(PLAIN)))
+EXPRESSIONS = short(st.recursive(TERMS | FORMATTED, _compound, max_leaves=5))
+
+# ---- time
+
+BOUNDS = st.one_of(
+    NUMBERS,
+    st.builds(ast.Fraction, NUMBERS, INTEGERS),
+    DURATIONS,
+    st.builds(ast.Infinity, st.sampled_from(["inf", "+inf", "-inf"])),
+    STRINGS,
+    PARAMETERS,
+)
+INTERVALS = short(st.builds(ast.Interval, st.booleans(), BOUNDS, BOUNDS, st.booleans()))
+
+# ---- heads and bodies
+
+CALLS = st.builds(ast.Call, SYMBOLS, _tuples(EXPRESSIONS))
+TRIPLES = st.builds(ast.Triple, EXPRESSIONS, EXPRESSIONS, EXPRESSIONS)
+ATOMS = short(st.builds(ast.Atom, CALLS | TRIPLES, st.none() | INTERVALS | VARIABLES | NUMBERS))
+BOXES = st.sampled_from(["boxminus", "boxplus"])
+DIAMONDS = st.sampled_from(["diamondminus", "diamondplus"])
+
+
+def _under(
+    operators: SearchStrategy[str], operands: SearchStrategy[ast.Atom | ast.UnaryMetric]
+) -> SearchStrategy[ast.Atom | ast.UnaryMetric]:
+    return st.recursive(
+        operands, lambda inner: st.builds(ast.UnaryMetric, operators, INTERVALS, inner), max_leaves=3
+    )
+
+
+UNARY = short(_under(BOXES | DIAMONDS, ATOMS))
+METRIC = short(
+    UNARY | st.builds(ast.BinaryMetric, st.sampled_from(["since", "until"]), UNARY, INTERVALS, UNARY)
+)
+OPERATORS = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
+LITERALS = short(
+    st.one_of(
+        METRIC,
+        st.builds(ast.Negation, METRIC),
+        st.builds(ast.Comparison, OPERATORS, EXPRESSIONS, EXPRESSIONS),
+    )
+)
+HEADS = short(_under(BOXES, ATOMS) | st.builds(ast.HeadEquality, EXPRESSIONS, EXPRESSIONS))
+
+# ---- statements
+
+NAMES_ONLY = st.builds(ast.Names, _tuples(WORDS, 1))
+OPTIONS = st.builds(ast.Option, WORDS | AWKWARD_WORDS, EXPRESSIONS | NAMES_ONLY)
+FORMATS = short(st.builds(ast.Format, WORDS, _tuples(OPTIONS)))
+COLUMNS = st.builds(ast.Column, st.none() | WORDS | AWKWARD_WORDS, WORDS)
+ATTRIBUTES = st.builds(ast.Attribute, WORDS, _tuples(EXPRESSIONS))
+CLAUSES = st.builds(
+    ast.Clause,
+    _tuples(HEADS, 1, 2),
+    _tuples(LITERALS),
+    st.none() | st.sampled_from("+-"),
+    _tuples(ATTRIBUTES, 0, 1),
+)
+DIRECTIVES: SearchStrategy[ast.Statement] = st.one_of(
+    st.builds(ast.PrefixDirective, PREFIXES, IRIS),
+    st.builds(ast.BaseDirective, IRIS),
+    st.builds(ast.DeclareDirective, SYMBOLS, _tuples(COLUMNS)),
+    st.builds(ast.ParameterDirective, VARIABLE_NAMES, st.none() | EXPRESSIONS),
+    st.builds(ast.ImportDirective, SYMBOLS, FORMATS),
+    st.builds(ast.ExportDirective, SYMBOLS, FORMATS),
+    st.builds(ast.OutputDirective, _tuples(SYMBOLS, 1)),
+    st.builds(ast.IncludeDirective, TEXTS),
+    st.just(ast.CommitDirective()),
+)
+STATEMENTS: SearchStrategy[ast.Statement] = CLAUSES | DIRECTIVES | st.builds(ast.Query, _tuples(LITERALS, 1))
+DOCUMENTS = st.builds(ast.Document, _tuples(STATEMENTS))
