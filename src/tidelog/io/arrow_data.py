@@ -156,6 +156,8 @@ def column_with_faults(texts: Array, column_type: ColumnType) -> tuple[Column, d
 def _natural_column(array: Array) -> Column | None:
     """The array as a column of the type that Arrow's type means; None if it means none."""
     kind = array.type
+    if pa.types.is_null(kind):  # all values are missing, so none are left
+        return Column(ColumnType.ANY, array.cast(pa.string()))
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return Column(ColumnType.ANY, array, parse_numbers=False)
     if pa.types.is_uint64(kind):

@@ -7,7 +7,6 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.ipc
-import pyarrow.parquet
 
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import Batch
@@ -20,6 +19,8 @@ _FILE_MAGIC = b"ARROW1"
 
 def read_parquet(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
     """The rows of a Parquet file."""
+    import pyarrow.parquet  # takes a while, and few programs need it
+
     with file.open() as stream, pyarrow.parquet.ParquetFile(stream) as parquet:
         wanted = wanted_columns(parquet.schema_arrow, file.types, file.names, file.shown)
         batches = parquet.iter_batches(_BATCH_ROWS, use_threads=threads > 1)

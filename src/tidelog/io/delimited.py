@@ -31,10 +31,12 @@ def read_delimited(file: DataFile, faults: Faults, threads: int) -> Iterator[Bat
     """The rows of a delimited file, block by block."""
     layout: Layout | None = None
     for block in _blocks(file, BLOCK * threads):
+        rest = block
         if layout is None:
-            layout, rest = _layout(file, block)
-        else:
-            rest = block
+            found = first_record(block.text, file.delimiter.encode(), file.quoting, block.line)
+            if found is None:
+                continue
+            layout, rest = _layout(file, block, *found)
         batch = _parse(rest, layout, file, threads) or read_block(rest, layout, file, faults)
         if batch.rows and not faults.failed:
             yield batch
@@ -62,12 +64,8 @@ def _whole_records(stream: IO[bytes], file: DataFile, size: int, line: int) -> B
     return Block(text, line, is_open)
 
 
-def _layout(file: DataFile, block: Block) -> tuple[Layout, Block]:
-    """What the first record tells of the columns, and the block without it if it is a header."""
-    found = first_record(block.text, file.delimiter.encode(), file.quoting)
-    if found is None:
-        return Layout(file.types or (), ()), block
-    record, end = found
+def _layout(file: DataFile, block: Block, record: Record, end: int) -> tuple[Layout, Block]:
+    """What the first record, up to `end`, tells of the columns; the block without it if it is a header."""
     types = file.types if file.types is not None else (ColumnType.ANY,) * len(record.fields)
     wanted = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)
     header = tuple(field.decode("utf-8", "replace") for field in record.fields)

@@ -14,7 +14,7 @@ from tidelog.logic.values import ColumnType
 
 @dataclass(frozen=True)
 class Export:
-    """A file to write, or standard output if there is no path; `columns` are those of the predicate it has."""
+    """A file to write, standard output if there is no path, and which of the predicate's columns it has."""
 
     path: Path | None
     format: str

@@ -88,9 +88,13 @@ class Faults:
             self.rejects.parent.mkdir(parents=True, exist_ok=True)
             # Surrogates stand for bytes that are not UTF-8, and become those bytes again.
             self._file = self.rejects.open("w", encoding="utf-8", errors="surrogateescape", newline="")
-            csv.writer(self._file).writerow(("place", "code", "reason", "row"))
+            self._write_fields("place", "code", "reason", "row")
         fault = row.diagnostic
-        csv.writer(self._file).writerow((fault.place, fault.code, fault.message, row.text))
+        self._write_fields(fault.place or "", fault.code, fault.message, row.text)
+
+    def _write_fields(self, *fields: str) -> None:
+        assert self._file is not None
+        csv.writer(self._file, lineterminator="\n").writerow(fields)
 
     def close(self) -> None:
         """The file of rejected rows is complete."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -72,7 +71,7 @@ def from_python(
 def _batches(
     data: object, types: tuple[ColumnType, ...], names: tuple[str | None, ...], faults: Faults
 ) -> Iterator[Batch]:
-    table = arrow_table(data)
+    table = _arrow_table(data)
     if table is not None:
         wanted = wanted_columns(table.schema, types, names, SHOWN)
         return read_arrow_data([table], wanted, faults)
@@ -90,11 +89,13 @@ def _batches(
     )
 
 
-def arrow_table(data: Any) -> Any | None:
+def _arrow_table(data: Any) -> Any | None:
     """The object as an Arrow table, if it offers Arrow's interface and Arrow can hold all of it."""
     try:
         if hasattr(data, "__arrow_c_stream__"):
-            return _without_index(_as_table(pa.chunked_array(data)))
+            table = _as_table(pa.chunked_array(data))
+            # pandas adds its index after the columns.
+            return table.select(range(len(data.columns))) if hasattr(data, "itertuples") else table
         if hasattr(data, "__arrow_c_array__"):
             return _as_table(pa.chunked_array([pa.array(data)]))
     except (pa.ArrowInvalid, pa.ArrowTypeError):  # pandas, a column of objects of several types
@@ -106,13 +107,6 @@ def _as_table(array: Any) -> Any:
     if pa.types.is_struct(array.type):
         return pa.Table.from_struct_array(array)
     return pa.table({"value": array})
-
-
-def _without_index(table: Any) -> Any:
-    """The table without the columns that pandas adds for its index."""
-    described = json.loads((table.schema.metadata or {}).get(b"pandas", b"{}"))
-    index = [name for name in described.get("index_columns", ()) if name in table.column_names]
-    return table.drop_columns(index) if index else table
 
 
 def _rows_of_mapping(

@@ -54,9 +54,9 @@ def records(block: bytes, delimiter: bytes, quoting: bool, line: int = 1) -> Ite
         position = following
 
 
-def first_record(block: bytes, delimiter: bytes, quoting: bool) -> tuple[Record, int] | None:
-    """The first record of a block that begins with line 1, and where the next line begins; None if empty."""
-    start, line = 0, 1
+def first_record(block: bytes, delimiter: bytes, quoting: bool, line: int) -> tuple[Record, int] | None:
+    """The first record of a block that begins on line `line`, and where the next line begins, if any."""
+    start = 0
     while start < len(block):
         record, end = _record(block, start, delimiter, quoting, line)
         start, line = _after_line(block, end), line + 1

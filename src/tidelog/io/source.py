@@ -14,6 +14,7 @@ from typing import IO, cast
 from urllib.parse import unquote
 
 from tidelog.errors import DataError, Diagnostic, Span, suggest
+from tidelog.io.faults import counted
 from tidelog.io.formats import (
     RDF,
     canonical_format,
@@ -87,7 +88,7 @@ def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
     types = transfer.types if transfer.types is not None else predicate.types
     if sum(t is not ColumnType.SKIP for t in types) != predicate.arity:
         raise options.wrong(
-            "format", f"has {len(types)} columns, `{predicate.written}` has {predicate.arity}"
+            "format", f"has {counted(len(types), 'column')}, `{predicate.written}` has {predicate.arity}"
         )
     named = predicate.declared and transfer.types is None
     return DataFile(

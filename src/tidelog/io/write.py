@@ -9,7 +9,6 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.ipc
-import pyarrow.parquet
 
 from tidelog.io.atomic import compressing, replacing
 from tidelog.io.formats import DELIMITED, canonical_format, is_compressed
@@ -103,6 +102,8 @@ class _Counter:
 
 
 def _write_parquet(stream: IO[bytes], names: tuple[str, ...], batches: Iterator[Any]) -> None:
+    import pyarrow.parquet  # takes a while, and few programs need it
+
     schema, batches = _schema(names, batches)
     with pyarrow.parquet.ParquetWriter(stream, schema) as writer:
         for batch in batches:
