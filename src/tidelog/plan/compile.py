@@ -7,6 +7,7 @@ so each instance of a rule is considered exactly once.
 from __future__ import annotations
 
 from collections.abc import Collection
+from heapq import nsmallest
 
 from tidelog.logic.program import (
     Assignment,
@@ -33,6 +34,8 @@ from tidelog.plan.algebra import (
     Unit,
 )
 from tidelog.plan.join_order import Statistics, growth, order
+
+TRIED_PIVOTS = 8  # of a long body, the atoms with the fewest matches are tried only
 
 
 def full_plan(rule: Rule, number: int, statistics: Statistics, relation: str | None = None) -> RulePlan:
@@ -92,6 +95,8 @@ def best_pivot(body: tuple[Literal, ...], statistics: Statistics) -> int | None:
     places = [place for place, literal in enumerate(body) if isinstance(literal, Atom)]
     if len(places) <= 1:
         return places[0] if places else None
+    if len(places) > TRIED_PIVOTS:
+        places = nsmallest(TRIED_PIVOTS, places, lambda place: growth(_atom(body[place]), set(), statistics))
     return min(places, key=lambda place: (_expected_rows(body, place, statistics), place))
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.expressions import DEEPEST
 from tidelog.engine.columnar.table import IndexKey
+from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import (
     Apply,
     Comparison,
@@ -81,6 +82,9 @@ class Assembled:
 def assemble(relation: str, root: Project, store: Store) -> Assembled:
     """The words of a plan that adds facts to a relation."""
     chain = list(_chain(root.input))
+    if len(chain) > layout.MOST_STEPS:
+        message = f"a body of more than {layout.MOST_STEPS} literals for `{relation}`"
+        raise EvaluationError(Diagnostic("E604", message, help="let another rule derive a part of it"))
     needed = _needed_after(chain, root.terms)
     layout_now: list[Term] = []
     steps: list[list[int]] = []

@@ -103,7 +103,7 @@ FROM_INPUT, FROM_ROW, FROM_CONSTANT, FROM_RESULT = range(4)
 NO_VALUE, ASK_PYTHON = -1, -2
 
 # ---- Z: the state of one running plan
-MOST_STEPS = 62
+MOST_STEPS = 510
 (
     Z_RUNNING,
     Z_LEVEL,
