@@ -1,0 +1,63 @@
+"""Every case of the corpus on every engine, with any number of threads."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from tests.corpus import Case, Outcome, cases, run_columnar, run_reference
+
+from tidelog.errors import TidelogError
+from tidelog.logic.program import Program
+
+CASES = cases()
+GOOD = [case for case in CASES if case.error is None]
+BAD = [case for case in CASES if case.error is not None]
+
+RUNS = {
+    "reference": run_reference,
+    "columnar": lambda program: run_columnar(program, threads=1),
+    "columnar-2-threads": lambda program: run_columnar(program, threads=2),
+}
+
+by_name = pytest.mark.parametrize("case", GOOD, ids=lambda case: case.name)
+by_engine = pytest.mark.parametrize("engine", RUNS)
+
+
+@cache
+def program_of(case: Case) -> Program:
+    return case.program()
+
+
+@cache
+def reference_outcome(case: Case) -> Outcome:
+    return run_reference(program_of(case))
+
+
+@by_engine
+@by_name
+def test_case(case: Case, engine: str) -> None:
+    program = program_of(case)
+    outcome = reference_outcome(case) if engine == "reference" else RUNS[engine](program)
+    assert outcome.output == case.expected
+    assert outcome.answers == case.answers
+    assert outcome.facts == reference_outcome(case).facts
+
+
+@by_engine
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case.name)
+def test_case_with_an_error(case: Case, engine: str) -> None:
+    with pytest.raises(TidelogError) as caught:
+        RUNS[engine](case.program())
+    assert caught.value.diagnostics[0].code == case.error
+
+
+def test_the_corpus_is_large_and_every_case_asks_something() -> None:
+    assert len(CASES) >= 160
+    assert [case.name for case in GOOD if not case.expected and not case.answers] == []
+
+
+@by_name
+def test_case_is_free_of_warnings_unless_it_is_about_them(case: Case) -> None:
+    expected = {"atoms/empty-predicate": ["W102"]}.get(case.name, [])
+    assert [warning.code for warning in program_of(case).warnings] == expected
