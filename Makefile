@@ -80,7 +80,7 @@ test-slow: $(VENV)/.installed-test
 	@$(RUN) tests/warm_up.py
 	HYPOTHESIS_PROFILE=thorough $(RUN) -m pytest -q -n $(WORKERS)
 	@TIDELOG_DEBUG=1 $(RUN) tests/warm_up.py
-	TIDELOG_DEBUG=1 $(RUN) -m pytest -q -n $(WORKERS) -m 'not slow' tests/engine tests/cases
+	TIDELOG_DEBUG=1 $(RUN) -m pytest -q -n $(WORKERS) -m 'not slow' tests/engine tests/test_corpus.py
 
 docs: $(VENV)/.installed-test
 	$(RUN) docs/generate.py

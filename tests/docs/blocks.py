@@ -1,0 +1,66 @@
+"""The fenced blocks of the documentation, and what each kind of them promises.
+
+- `python`: runs; with `>>>`, the output is compared. The blocks of a page share their names.
+- `console`: each command after `$` runs in a shell and prints what follows it.
+- `rls`: a program without errors; `rls E301` one with that error, and no other.
+- `facts`: all facts of the predicates it names, after the program before it.
+
+`…` in an expected output stands for anything, on a line of its own for any lines.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PAGES = tuple(
+    path
+    for pattern in ("*.md", "docs/**/*.md", "examples/**/*.md")
+    for path in sorted(ROOT.glob(pattern))
+    if path.name != "CHANGELOG.md"
+)
+FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ (?P<command>.*\n)(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: its place, the word after the fence, a further word, and what is inside."""
+
+    place: str
+    kind: str
+    argument: str
+    text: str
+
+
+def blocks(page: Path) -> list[Block]:
+    """The fenced blocks of a page, in order."""
+    text = page.read_text(encoding="utf-8")
+    found = []
+    for match in FENCE.finditer(text):
+        line = text.count("\n", 0, match.start()) + 1
+        kind, _, argument = match["kind"].strip().partition(" ")
+        found.append(Block(f"{page.relative_to(ROOT)}:{line}", kind, argument, match["text"]))
+    return found
+
+
+def commands(text: str) -> list[tuple[str, str]]:
+    """The commands of a console block, each with the output that follows it.
+
+    >>> commands("$ echo a\\na\\n$ true\\n")
+    [('echo a', 'a\\n'), ('true', '')]
+    """
+    return [(match["command"].rstrip("\n"), match["output"]) for match in COMMAND.finditer(text)]
+
+
+def matches(expected: str, output: str) -> bool:
+    """Whether the output is the expected one, `…` standing for anything.
+
+    >>> matches("a\\n…\\nb … c", "a\\n1\\n2\\nb 3.5 c")
+    True
+    """
+    pattern = re.escape(expected.strip("\n")).replace("…", ".*")
+    pattern = re.sub(r"^\.\*$", r"(?s:.*?)", pattern, flags=re.MULTILINE)
+    return re.fullmatch(pattern, output.strip("\n")) is not None

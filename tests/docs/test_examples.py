@@ -1,0 +1,140 @@
+"""Every example in the documentation does what it says."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog as tl
+from tests.docs.blocks import PAGES, ROOT, Block, blocks, commands, matches
+from tidelog.errors import Source
+from tidelog.syntax.parser import parse
+from tidelog.syntax.printer import print_document
+
+EXAMPLES = sorted((ROOT / "examples").rglob("*.rls"))
+
+
+@pytest.fixture
+def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the examples, in which commands run and scripts write."""
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    monkeypatch.chdir(tmp_path)
+    binaries = str(Path(sys.executable).parent)
+    monkeypatch.setenv("PATH", f"{binaries}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("NO_COLOR", "1")
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page(page: Path, workplace: Path) -> None:
+    names: dict[str, Any] = {"__name__": "__main__"}
+    program = ""
+    faults: list[str] = []
+    for block in blocks(page):
+        match block.kind:
+            case "python":
+                faults += _python_faults(block, names)
+            case "console":
+                faults += _console_faults(block)
+            case "rls":
+                program = block.text
+                faults += _program_faults(block)
+            case "facts":
+                faults += _fact_faults(block, program)
+    assert not faults, "\n\n".join(faults)
+
+
+def _python_faults(block: Block, names: dict[str, Any]) -> Iterator[str]:
+    if ">>>" not in block.text:
+        exec(compile(block.text, block.place, "exec"), names)
+        return
+    test = doctest.DocTestParser().get_doctest(block.text, names, block.place, block.place, 0)
+    report: list[str] = []
+    doctest.DocTestRunner(optionflags=doctest.REPORT_NDIFF).run(test, out=report.append, clear_globs=False)
+    names.update(test.globs)
+    if report:
+        yield "".join(report)
+
+
+def _console_faults(block: Block) -> Iterator[str]:
+    for command, expected in commands(block.text):
+        done = subprocess.run(
+            ["bash", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        output = "\n".join(line.rstrip() for line in done.stdout.splitlines())
+        if not matches(expected, output):
+            yield f"{block.place}: $ {command}\n--- expected\n{expected}--- printed\n{output}"
+
+
+def _program_faults(block: Block) -> Iterator[str]:
+    try:
+        tl.parse(block.text, name=block.place)
+    except tl.ProgramError as error:
+        codes = {diagnostic.code for diagnostic in error.diagnostics}
+        if codes != {block.argument}:
+            yield f"{block.place}: expected {block.argument or 'no error'}\n{error}"
+    else:
+        if block.argument:
+            yield f"{block.place}: expected {block.argument}, found no error"
+
+
+def _fact_faults(block: Block, program: str) -> Iterator[str]:
+    expected = tl.Reasoner(tl.parse(block.text))
+    reasoner = tl.Reasoner(tl.parse(program))
+    for name in sorted({fact.predicate for fact in expected.program.facts}):
+        if reasoner[name] != expected[name]:
+            yield f"{block.place}: expected {expected[name]!r}\nderived {reasoner[name]!r}"
+
+
+# ---- the programs in examples/
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+def test_example_program(path: Path) -> None:
+    program = tl.load(path)
+    assert not program.warnings
+    text = path.read_text(encoding="utf-8")
+    assert print_document(parse(Source(path.name, text))) == text
+    reasoner = tl.Reasoner(program)
+    assert all(reasoner[program.predicates[name].written] for name in program.outputs)
+
+
+def test_flights_are_generated(workplace: Path) -> None:
+    flights = workplace / "examples" / "graph" / "flights.csv"
+    expected = flights.read_bytes()
+    flights.unlink()
+    subprocess.run([sys.executable, str(flights.with_name("generate.py"))], check=True)
+    assert flights.read_bytes() == expected
+
+
+# ---- what is generated, and what must be complete
+
+
+def test_generated_parts_are_fresh() -> None:
+    subprocess.run([sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], check=True)
+
+
+def test_readme_begins_with_two_commands() -> None:
+    first = next(block for block in blocks(ROOT / "README.md") if block.kind == "sh")
+    assert first.text == "make demo\nmake test\n"
+
+
+def test_facts_are_compared() -> None:
+    block = Block("here", "facts", "", "q(a) .")
+    assert not list(_fact_faults(block, "p(a) . q(?x) :- p(?x) ."))
+    assert list(_fact_faults(block, "p(a) . p(b) . q(?x) :- p(?x) ."))
