@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
-from tidelog.io.columns import Array, Batch, Column, column_of_texts, column_of_values, read_values
+from tidelog.io.arrays import ZERO, Array, mask
+from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
 from tidelog.io.faults import BadRow, Faults, counted
 from tidelog.logic.values import ColumnType
 
@@ -93,7 +94,7 @@ def _without(
         faults.add(BadRow(fault, json.dumps([array[index].as_py() for array in arrays], default=str)))
     keep = np.ones(len(rows), bool)
     keep[list(bad)] = False
-    return _read_rows([array.filter(pa.array(keep)) for array in arrays], rows[keep], wanted, faults)
+    return _read_rows([array.filter(mask(keep)) for array in arrays], rows[keep], wanted, faults)
 
 
 def _missing(array: Array) -> list[int]:
@@ -165,7 +166,7 @@ def _natural_column(array: Array) -> Column | None:
     if pa.types.is_integer(kind):
         return Column(ColumnType.INTEGER, array.cast(pa.int64()))
     if pa.types.is_floating(kind):
-        return Column(ColumnType.DOUBLE, pc.add(array.cast(pa.float64()), 0.0))
+        return Column(ColumnType.DOUBLE, pc.add(array.cast(pa.float64()), ZERO))
     if pa.types.is_boolean(kind):
         return Column(ColumnType.BOOLEAN, array)
     if pa.types.is_date(kind):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from tidelog.errors import Diagnostic
+from tidelog.io.arrays import text_array
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
 from tidelog.io.faults import BadRow, Faults, counted
 from tidelog.io.records import Record, records
@@ -98,7 +97,7 @@ def _columns(
     bad: dict[int, Diagnostic] = {}
     for place, column_type in enumerate(layout.wanted_types):
         texts = [row.texts[place] for row in rows]
-        column = column_of_texts(pa.array(texts, pa.string()), column_type)
+        column = column_of_texts(text_array(texts), column_type)
         if column is None:
             number = layout.wanted[place]
             values, faults = read_values(texts, column_type, layout.names[number] if layout.names else None)

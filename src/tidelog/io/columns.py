@@ -15,10 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.io import patterns
+from tidelog.io.arrays import ZERO, Array, number_array, text_array
 from tidelog.logic import terms
 from tidelog.logic.values import ColumnType, Kind, Value
-
-Array = Any  # pa.Array or pa.ChunkedArray; pyarrow has no type hints
 
 
 @dataclass(frozen=True)
@@ -113,8 +112,8 @@ def _any_match(texts: Array, pattern: str) -> bool:
 
 
 def _booleans(texts: Array) -> Array | None:
-    true = pc.is_in(texts, pa.array(TRUE, texts.type))
-    false = pc.is_in(texts, pa.array(FALSE, texts.type))
+    true = pc.is_in(texts, text_array(TRUE).cast(texts.type))
+    false = pc.is_in(texts, text_array(FALSE).cast(texts.type))
     return true if pc.all(pc.or_(true, false), min_count=0).as_py() else None
 
 
@@ -129,7 +128,7 @@ def finite(values: Array) -> Array | None:
     """The doubles with -0.0 as 0.0, or None if one of them is infinite or not a number."""
     if not pc.all(pc.is_finite(values), min_count=0).as_py():
         return None
-    return pc.add(values, 0.0)
+    return pc.add(values, ZERO)
 
 
 def read_values(
@@ -151,7 +150,7 @@ def column_of_values(values: Sequence[Value]) -> Column:
     kinds = {value.kind for value in values}
     if len(kinds) == 1 and (column := _uniform_column(kinds.pop(), values)) is not None:
         return column
-    return Column(ColumnType.TERM, pa.array([terms.exact(value) for value in values], pa.string()))
+    return Column(ColumnType.TERM, text_array([terms.exact(value) for value in values]))
 
 
 def _uniform_column(kind: Kind, values: Sequence[Value]) -> Column | None:
@@ -160,15 +159,17 @@ def _uniform_column(kind: Kind, values: Sequence[Value]) -> Column | None:
     zones = {value.extra for value in values} if kind is Kind.DATETIME else {None}
     if column_type is None or not zones <= {None, 0} or len(zones) > 1:
         return None
-    contents = [value.content for value in values]
+    contents: list[Any] = [value.content for value in values]
     try:
         if kind is Kind.DATE:
-            return Column(column_type, pa.array(contents, pa.int32()).cast(pa.date32()))
+            return Column(column_type, number_array(contents, pa.date32()))
         if kind is Kind.DATETIME:
             zone = None if zones == {None} else "UTC"
-            return Column(column_type, pa.array(contents, pa.int64()).cast(pa.timestamp("us", zone)))
-        return Column(column_type, pa.array(contents, ARROW_TYPES[column_type]))
-    except (pa.ArrowInvalid, OverflowError):  # a date beyond 32 bits of days
+            return Column(column_type, number_array(contents, pa.timestamp("us", zone)))
+        arrow_type = ARROW_TYPES[column_type]
+        is_text = pa.types.is_string(arrow_type)
+        return Column(column_type, text_array(contents) if is_text else number_array(contents, arrow_type))
+    except OverflowError:  # a date beyond 32 bits of days
         return None
 
 

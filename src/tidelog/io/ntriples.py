@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import Diagnostic
-from tidelog.io.columns import Array, all_match
+from tidelog.io.arrays import Array, integers_of, mask, places, text_array, text_scalar
+from tidelog.io.columns import all_match
 from tidelog.io.faults import BadRow, Faults
 from tidelog.io.patterns import IRI, NODE, OBJECT
 from tidelog.io.source import DataFile
@@ -72,9 +73,7 @@ def split_statements(text: bytes, graphs: bool) -> tuple[Array, ...] | None:
     parts = pc.split_pattern(lines, " ", max_splits=2)
     if len(parts.values) != 3 * len(lines) or not pc.all(pc.ends_with(lines, _END)).as_py():
         return None
-    subject, predicate, rest = (
-        parts.values.take(pa.array(np.arange(i, 3 * len(lines), 3))) for i in range(3)
-    )
+    subject, predicate, rest = (parts.values.take(places(np.arange(i, 3 * len(lines), 3))) for i in range(3))
     rest = pc.binary_slice(rest.cast(pa.binary()), 0, -len(_END)).cast(pa.string())
     columns = (subject, predicate, *(_split_graph(rest) if graphs else (rest,)))
     forms = (NODE, IRI, OBJECT, NODE)
@@ -87,13 +86,11 @@ def split_statements(text: bytes, graphs: bool) -> tuple[Array, ...] | None:
 def _split_graph(rest: Array) -> tuple[Array, Array]:
     """Objects and graphs: only a graph can be a node after the last space, for a literal ends otherwise."""
     parts = pc.split_pattern(rest, " ", max_splits=1, reverse=True)
-    offsets = parts.offsets.to_numpy()
-    last = parts.values.take(pa.array(offsets[1:] - 1))
-    has_graph = pc.and_(
-        pa.array(np.diff(offsets) == 2, pa.bool_()), pc.match_substring_regex(last, f"^{NODE}$")
-    )
-    first = parts.values.take(pa.array(offsets[:-1]))
-    return pc.if_else(has_graph, first, rest), pc.if_else(has_graph, last, DEFAULT_GRAPH)
+    offsets = integers_of(parts.offsets)
+    last = parts.values.take(places(offsets[1:] - 1))
+    has_graph = pc.and_(mask(np.diff(offsets) == 2), pc.match_substring_regex(last, f"^{NODE}$"))
+    first = parts.values.take(places(offsets[:-1]))
+    return pc.if_else(has_graph, first, rest), pc.if_else(has_graph, last, text_scalar(DEFAULT_GRAPH))
 
 
 def _read_lines(text: bytes, first: int, file: DataFile, faults: Faults) -> Statements:
@@ -111,7 +108,7 @@ def _read_lines(text: bytes, first: int, file: DataFile, faults: Faults) -> Stat
             found.append(statement)
             lines.append(number)
     columns = zip(*found, strict=True) if found else ((), (), (), ())
-    return Statements(tuple(pa.array(column, pa.string()) for column in columns), lines)
+    return Statements(tuple(text_array(column) for column in columns), lines)
 
 
 class _Fault(Exception):  # noqa: N818 - never leaves this module

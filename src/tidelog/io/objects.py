@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io.arrays import ZERO, number_array, text_array
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import ARROW_TYPES, Batch, Column, column_of_texts, column_of_values
 from tidelog.io.faults import BadRow, Faults, counted
@@ -21,6 +22,7 @@ from tidelog.logic.values import ColumnType, Value
 
 SHOWN = "<data>"
 _ROWS = 1 << 16
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
 _TYPE_OF_CLASS: dict[type, ColumnType] = {
     int: ColumnType.INTEGER,
     float: ColumnType.DOUBLE,
@@ -182,7 +184,7 @@ def _column(objects: Sequence[Any], column_type: ColumnType) -> tuple[Column, di
     if len(classes) == 1:
         try:
             column = _uniform_column(classes.pop(), objects, column_type)
-        except (pa.ArrowInvalid, OverflowError, UnicodeEncodeError):
+        except (OverflowError, UnicodeEncodeError):
             column = None
         if column is not None:
             return column, {}
@@ -211,14 +213,15 @@ def _encodable(value: Value) -> Value:
 def _uniform_column(kind: type, objects: Sequence[Any], column_type: ColumnType) -> Column | None:
     """The objects, all of one class, as a column made at once, or None if that takes more care."""
     if kind is str:
-        texts = pa.array(objects, pa.string())
+        texts = text_array(objects)
         if column_type is ColumnType.ANY:
             return Column(ColumnType.ANY, texts, parse_numbers=False)
         return column_of_texts(texts, column_type)
     natural = _TYPE_OF_CLASS.get(kind)
     if natural is None or column_type not in (ColumnType.ANY, ColumnType.TERM, natural):
         return None
-    array = pa.array(objects, ARROW_TYPES[natural])
+    numbers = [item.toordinal() - _EPOCH for item in objects] if kind is datetime.date else objects
+    array = number_array(numbers, ARROW_TYPES[natural])
     if natural is ColumnType.DOUBLE:
-        return None if pc.any(pc.is_nan(array)).as_py() else Column(natural, pc.add(array, 0.0))
+        return None if pc.any(pc.is_nan(array)).as_py() else Column(natural, pc.add(array, ZERO))
     return Column(natural, array)

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
-from tidelog.io.columns import Array, Batch, Column, column_of_values
+from tidelog.io.arrays import Array, integers_of, mask, text_array, text_scalar
+from tidelog.io.columns import Batch, Column, column_of_values
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.ntriples import DEFAULT_GRAPH, Statements, read_statements, split_statements
 from tidelog.io.source import DataFile
@@ -132,7 +133,7 @@ class _Renaming:
         if not pc.any(pc.starts_with(column, "_:"), min_count=0).as_py():
             return column
         encoded = column.dictionary_encode()
-        renamed = pa.array([self._name(term) for term in encoded.dictionary.to_pylist()], pa.string())
+        renamed = text_array([self._name(term) for term in encoded.dictionary.to_pylist()])
         return renamed.take(encoded.indices)
 
     def _name(self, term: str) -> str:
@@ -154,7 +155,7 @@ def _batch(statements: Statements, types: tuple[ColumnType, ...], file: DataFile
         keep &= ~bad
     if keep.all():
         return Batch(tuple(columns), len(keep))
-    kept = Statements(tuple(term.filter(pa.array(keep)) for term in statements.terms), ())
+    kept = Statements(tuple(term.filter(mask(keep)) for term in statements.terms), ())
     return _batch(kept, types, file, faults)
 
 
@@ -162,7 +163,7 @@ def _term(statements: Statements, index: int) -> Array:
     """A column of the statements; where no graphs are written, all are in the default graph."""
     if index < len(statements.terms):
         return statements.terms[index]
-    return pa.repeat(pa.scalar(DEFAULT_GRAPH, pa.string()), len(statements.terms[0]))
+    return pa.repeat(text_scalar(DEFAULT_GRAPH), len(statements.terms[0]))
 
 
 def _typed(column: Array, column_type: ColumnType) -> tuple[Column, Any]:
@@ -173,7 +174,7 @@ def _typed(column: Array, column_type: ColumnType) -> tuple[Column, Any]:
     encoded = column.dictionary_encode()
     values = [conform(terms.read_exact(term), column_type) for term in encoded.dictionary.to_pylist()]
     bad_values = np.array([value is None for value in values], bool)
-    indices = encoded.indices.to_numpy()
+    indices = integers_of(encoded.indices)
     if bad_values.any():
         return Column(ColumnType.TERM, column), bad_values[indices]
     found: list[Value] = [value for value in values if value is not None]

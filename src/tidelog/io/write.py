@@ -10,6 +10,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.ipc
 
+from tidelog.io.arrays import text_array
 from tidelog.io.atomic import compressing, replacing
 from tidelog.io.formats import DELIMITED, canonical_format, is_compressed
 from tidelog.io.write_rdf import write_statements
@@ -32,7 +33,7 @@ class WriteOptions:
 
 def nullary_table(holds: bool) -> Any:
     """The table of a predicate without columns: one column `holds`, and one row if it holds."""
-    return pa.table({NULLARY_NAME: pa.array(["true"] if holds else [], pa.string())})
+    return pa.Table.from_arrays([text_array(["true"] if holds else [])], names=[NULLARY_NAME])
 
 
 def write(

@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
-from tidelog.io.columns import Array
+from tidelog.io.arrays import Array, flags_of, joined, mask, text_scalar
 from tidelog.io.ntriples import DEFAULT_GRAPH
 from tidelog.io.rdf import PYOXIGRAPH_FORMATS, load_pyoxigraph
 from tidelog.io.write_text import as_text, write_texts
@@ -50,12 +49,12 @@ def _checked(columns: list[Array]) -> list[Array]:
 
 def _lines(columns: list[Array]) -> Array:
     """The statements as N-Triples, or N-Quads where a graph is given."""
-    statements = pc.binary_join_element_wise(*columns[:3], " ")
+    statements = joined(*columns[:3], separator=" ")
     if len(columns) == 4:
-        in_default = pc.equal(columns[3], DEFAULT_GRAPH)
-        in_graph = pc.binary_join_element_wise(statements, columns[3], " ")
+        in_default = pc.equal(columns[3], text_scalar(DEFAULT_GRAPH))
+        in_graph = joined(statements, " ", columns[3])
         statements = pc.if_else(in_default, statements, in_graph)
-    return pc.binary_join_element_wise(statements, "", " .\n")
+    return joined(statements, " .\n")
 
 
 def _write_turtle(stream: IO[bytes], batches: Iterator[list[Array]]) -> None:
@@ -79,20 +78,18 @@ def _grouped(columns: list[Array], last: str | None) -> tuple[Array, str | None]
         return subject, last
     repeated = np.empty(len(subject), bool)
     repeated[0] = subject[0].as_py() == last
-    repeated[1:] = pc.equal(subject.slice(1), subject.slice(0, len(subject) - 1)).to_numpy(
-        zero_copy_only=False
-    )
-    begun = pc.binary_join_element_wise(" .\n", subject, " ", "")
-    lead = pc.if_else(pa.array(repeated), " ;\n    ", begun)
-    texts = pc.binary_join_element_wise(lead, predicate, " ", object_, "")
+    repeated[1:] = flags_of(pc.equal(subject.slice(1), subject.slice(0, len(subject) - 1)))
+    begun = joined(" .\n", subject, " ")
+    lead = pc.if_else(mask(repeated), text_scalar(" ;\n    "), begun)
+    texts = joined(lead, predicate, " ", object_)
     return texts, str(subject[len(subject) - 1])
 
 
 def _graph_lines(columns: list[Array]) -> Array:
-    statements = pc.binary_join_element_wise(*columns[:3], " ")
-    in_graph = pc.binary_join_element_wise(columns[3], " { ", statements, " . }\n", "")
-    in_default = pc.binary_join_element_wise(statements, " .\n", "")
-    return pc.if_else(pc.equal(columns[3], DEFAULT_GRAPH), in_default, in_graph)
+    statements = joined(*columns[:3], separator=" ")
+    in_graph = joined(columns[3], " { ", statements, " . }\n")
+    in_default = joined(statements, " .\n")
+    return pc.if_else(pc.equal(columns[3], text_scalar(DEFAULT_GRAPH)), in_default, in_graph)
 
 
 def _write_through_pyoxigraph(stream: IO[bytes], name: str, batches: Iterator[list[Array]]) -> None:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
-from tidelog.io.columns import Array
+from tidelog.io.arrays import Array, joined, text_array
 
 _IN_JSON_ESCAPED = r'["\\\x00-\x1f]'
 
@@ -21,7 +21,7 @@ def write_delimited(
 ) -> None:
     """The rows as delimited text, each on a line; only fields that need quotes have them."""
     if header is not None:
-        names = [pa.array([name], pa.string()) for name in header]
+        names = [text_array([name]) for name in header]
         write_texts(stream, _delimited_rows(names, delimiter, quoting))
     for batch in batches:
         columns = [as_text(column) for column in batch.columns]
@@ -33,8 +33,8 @@ def _delimited_rows(columns: Sequence[Array], delimiter: str, quoting: bool) -> 
     # A line with nothing on it is no row.
     pattern = special + "|^$" if len(columns) == 1 else special
     fields = [_quoted(column, pattern, quoting) for column in columns]
-    rows = pc.binary_join_element_wise(*fields, delimiter) if len(fields) > 1 else fields[0]
-    return pc.binary_join_element_wise(rows, "", "\n")
+    rows = joined(*fields, separator=delimiter)
+    return joined(rows, "\n")
 
 
 def _quoted(column: Array, pattern: str, quoting: bool) -> Array:
@@ -46,7 +46,7 @@ def _quoted(column: Array, pattern: str, quoting: bool) -> Array:
         message = f"{text!r} cannot be written without quotes"
         raise DataError(Diagnostic("E516", message, help="write with quoting, or choose another delimiter"))
     doubled = pc.replace_substring(column, '"', '""')
-    return pc.if_else(needed, pc.binary_join_element_wise('"', doubled, '"', ""), column)
+    return pc.if_else(needed, joined('"', doubled, '"'), column)
 
 
 def write_json(stream: IO[bytes], names: Sequence[str], batches: Iterator[Any], lines: bool) -> None:
@@ -55,9 +55,9 @@ def write_json(stream: IO[bytes], names: Sequence[str], batches: Iterator[Any], 
     for batch in batches:
         rows = _json_rows(names, batch.columns)
         if lines:
-            write_texts(stream, pc.binary_join_element_wise(rows, "", "\n"))
+            write_texts(stream, joined(rows, "\n"))
         else:
-            texts = pc.binary_join_element_wise("", rows, ",\n")
+            texts = joined(",\n", rows)
             write_texts(stream, texts, skip=2 if first else 0, before=b"[\n" if first else b"")
         first = False
     if not lines:
@@ -68,7 +68,7 @@ def _json_rows(names: Sequence[str], columns: Sequence[Array]) -> Array:
     parts: list[Any] = []
     for index, (name, column) in enumerate(zip(names, columns, strict=True)):
         parts += [f"{', ' if index else '{'}{json.dumps(name, ensure_ascii=False)}: ", _json_values(column)]
-    return pc.binary_join_element_wise(*parts, "}", "")
+    return joined(*parts, "}")
 
 
 def _json_values(column: Array) -> Array:
@@ -81,12 +81,12 @@ def _json_values(column: Array) -> Array:
     ):
         return text
     if pa.types.is_floating(column.type):
-        return pc.if_else(pc.is_finite(column), text, pc.binary_join_element_wise('"', text, '"', ""))
+        return pc.if_else(pc.is_finite(column), text, joined('"', text, '"'))
     special = pc.match_substring_regex(text, _IN_JSON_ESCAPED)
     if pc.any(special, min_count=0).as_py():
         escaped = [json.dumps(item, ensure_ascii=False)[1:-1] for item in text.filter(special).to_pylist()]
-        text = pc.replace_with_mask(text, special, pa.array(escaped, pa.string()))
-    return pc.binary_join_element_wise('"', text, '"', "")
+        text = pc.replace_with_mask(text, special, text_array(escaped))
+    return joined('"', text, '"')
 
 
 def as_text(column: Array) -> Array:
