@@ -27,6 +27,7 @@ class Features:
     names: bool = False  # names beside the integers, and then no order between values
     arithmetic: bool = False
     aggregates: bool = False
+    local_variables: bool = False  # variables that occur in one negation only, which clingo refuses
 
     @property
     def constants(self) -> tuple[str, ...]:
@@ -120,8 +121,9 @@ def _rule(draw: DrawFn, head: _Predicate, predicates: list[_Predicate], features
         body += draw(_assignment(bound))
         bound.append("?n")
     term = st.sampled_from((*bound, *bound, *bound, draw(st.sampled_from(features.constants))))
-    for predicate in draw(st.lists(st.sampled_from(lower), max_size=2)):
-        anything = st.one_of(term, st.just("_")) if draw(st.booleans()) else term
+    for number, predicate in enumerate(draw(st.lists(st.sampled_from(lower), max_size=2))):
+        local = f"?local{number}" if features.local_variables else "_"
+        anything = st.one_of(term, st.sampled_from(("_", local))) if draw(st.booleans()) else term
         body.append("~" + _atom(predicate, [draw(anything) for _ in range(predicate.arity)]))
     for operator in draw(st.lists(st.sampled_from(features.comparisons), max_size=1)):
         body.append(f"{draw(term)} {operator} {draw(term)}")

@@ -107,13 +107,12 @@ def _consequences(rule: Rule, store: Facts) -> Iterator[Row]:
         yield tuple(_ground(term, binding) for term in rule.head.terms)
 
 
-def _matches(body: tuple[Literal, ...], binding: Binding, store: Facts) -> Iterator[Binding]:
+def _matches(body: Iterable[Literal], binding: Binding, store: Facts) -> Iterable[Binding]:
     """The extensions of the binding under which every literal holds."""
-    if not body:
-        yield binding
-        return
-    for extended in _match(body[0], binding, store):
-        yield from _matches(body[1:], extended, store)
+    bindings = [binding]
+    for literal in body:
+        bindings = [extended for each in bindings for extended in _match(literal, each, store)]
+    return bindings
 
 
 def _match(literal: Literal, binding: Binding, store: Facts) -> Iterator[Binding]:

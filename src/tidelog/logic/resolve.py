@@ -28,7 +28,11 @@ from tidelog.syntax.parser import parse
 EMPTY = Program({})
 
 
-def load(path: Path | str, parameters: Mapping[str, str] | None = None) -> Program:
+def load(
+    path: Path | str,
+    parameters: Mapping[str, str] | None = None,
+    known: Mapping[str, Predicate] | None = None,
+) -> Program:
     """The program in a file; relative paths in it are relative to its folder."""
     path = Path(path)
     try:
@@ -36,7 +40,8 @@ def load(path: Path | str, parameters: Mapping[str, str] | None = None) -> Progr
     except (OSError, UnicodeDecodeError) as fault:
         message = f"cannot read the program: {reason(fault)}"
         raise DataError(Diagnostic("E501", message, place=str(path))) from None
-    return resolve(parse(Source(str(path), text)), parameters=parameters, folder=path.parent, path=path)
+    document = parse(Source(str(path), text))
+    return resolve(document, parameters=parameters, folder=path.parent, known=known, path=path)
 
 
 def resolve(
