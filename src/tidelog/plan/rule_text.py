@@ -1,0 +1,163 @@
+"""Rules as text after resolution: the one writing that plans, statistics and pictures share."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.logic import terms
+from tidelog.logic.program import (
+    Aggregation,
+    Apply,
+    Assignment,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Fact,
+    Literal,
+    Negation,
+    Predicate,
+    Program,
+    Rule,
+    Variable,
+    literal_variables,
+)
+from tidelog.logic.values import Kind, Value, iri
+
+_LOCAL: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*", re.ASCII)
+# How tightly an operator binds; all other expressions bind more tightly than any.
+_BINDING: Final = {"+": 1, "-": 1, "*": 2, "/": 2, "NEG": 3}
+_TIGHTEST: Final = 4
+
+Named = Mapping[Variable, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Writing:
+    """How names are written: as the program writes them, or in full where there is nothing to go by.
+
+    >>> from tidelog.logic.values import iri
+    >>> Writing(prefixes={"ex": "https://example.org/"}).value(iri("https://example.org/alice"))
+    'ex:alice'
+    """
+
+    predicates: Mapping[str, Predicate] = field(default_factory=dict)
+    prefixes: Mapping[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def of(program: Program) -> Writing:
+        """The writing of the program itself."""
+        return Writing(program.predicates, program.prefixes)
+
+    def predicate(self, name: str) -> str:
+        """The name of a predicate."""
+        known = self.predicates.get(name)
+        return self.value(iri(name)) if known is None else known.written
+
+    def columns(self, name: str, arity: int) -> tuple[str, ...]:
+        """The names of a predicate's columns; `c1`, `c2`… where it has none."""
+        known = self.predicates.get(name)
+        named = known.columns if known is not None else (None,) * arity
+        return tuple(column or f"c{place}" for place, column in enumerate(named, 1))
+
+    def value(self, value: Value) -> str:
+        """The value as a term of the rule language."""
+        if value.kind is Kind.IRI:
+            for prefix, namespace in self.prefixes.items():
+                local = str(value.content).removeprefix(namespace)
+                if namespace and local != value.content and _LOCAL.fullmatch(local):
+                    return f"{prefix}:{local}"
+        return terms.exact(value)
+
+    def atom(self, atom: Atom, named: Named | None = None) -> str:
+        """An atom; `named` replaces variables by what they stand for."""
+        written = (self.expression(term, named) for term in atom.terms)
+        return f"{self.predicate(atom.predicate)}({', '.join(written)})"
+
+    def expression(self, expression: Expression, named: Named | None = None, binding: int = 0) -> str:
+        """An expression, in parentheses if it binds less tightly than `binding`."""
+        match expression:
+            case Constant(value):
+                return self.value(value)
+            case Variable(name):
+                return (named or {}).get(expression, f"?{name}")
+            case Apply(function, arguments):
+                return self._applied(function, arguments, named, binding)
+
+    def _applied(
+        self, function: str, arguments: tuple[Expression, ...], named: Named | None, binding: int
+    ) -> str:
+        own = _BINDING.get(function, _TIGHTEST)
+        if own == _TIGHTEST:
+            return f"{function}({', '.join(self.expression(argument, named) for argument in arguments)})"
+        if function == "NEG":
+            return f"-{self.expression(arguments[0], named, _TIGHTEST)}"
+        left, right = arguments
+        text = f"{self.expression(left, named, own)} {function} {self.expression(right, named, own + 1)}"
+        return f"({text})" if own < binding else text
+
+    def literal(self, literal: Literal, named: Named | None = None) -> str:
+        """A literal of a body."""
+        match literal:
+            case Atom():
+                return self.atom(literal, named)
+            case Negation(atom):
+                return f"~{self.atom(atom, named)}"
+            case Comparison(operator, left, right):
+                return f"{self.expression(left)} {operator} {self.expression(right)}"
+            case Assignment(variable, expression):
+                return f"{self.expression(variable)} = {self.expression(expression)}"
+            case Condition(expression, negated):
+                return f"{'~' if negated else ''}{self.expression(expression)}"
+
+    def aggregation(self, aggregation: Aggregation) -> str:
+        """An aggregate, as it stands in a head."""
+        arguments = ", ".join(self.expression(argument) for argument in aggregation.arguments)
+        return f"#{aggregation.function}({arguments})"
+
+    def head(self, rule: Rule) -> str:
+        """The head of a rule, aggregates where they are put out."""
+        named = {aggregation.variable: self.aggregation(aggregation) for aggregation in rule.aggregations}
+        for assignment in rule.after:
+            named[assignment.variable] = self.expression(assignment.expression, named)
+        return self.atom(rule.head, named)
+
+    def rule(self, rule: Rule) -> str:
+        """A rule on one line.
+
+        >>> parent = Atom("parent", (Variable("x"), Variable("y")))
+        >>> Writing().rule(Rule(Atom("child", (Variable("y"),)), (parent,)))
+        'child(?y) :- parent(?x, ?y) .'
+        """
+        named = unnamed(rule)
+        return f"{self.head(rule)} :- {', '.join(self.literal(item, named) for item in rule.body)} ."
+
+    def fact(self, fact: Fact) -> str:
+        """A fact on one line."""
+        return f"{self.predicate(fact.predicate)}({', '.join(map(self.value, fact.values))}) ."
+
+
+def unnamed(rule: Rule) -> dict[Variable, str]:
+    """The variables that the resolver made and the rule uses once: `_`, as the program writes them."""
+    written = [
+        *(term for term in rule.head.terms if isinstance(term, Variable)),
+        *rule.group,
+        *(term for item in rule.aggregations for term in item.arguments if isinstance(term, Variable)),
+        *(variable for literal in rule.body for variable in literal_variables(literal)),
+    ]
+    counted = Counter(written)
+    return {item: "_" for item, count in counted.items() if count == 1 and item.name.startswith("_")}
+
+
+def shortened(text: str, width: int) -> str:
+    """The text, or its beginning and `…` if it is longer than `width`.
+
+    >>> shortened("ancestor(?x, ?y)", 10)
+    'ancestor(…'
+    """
+    return text if len(text) <= width else text[: width - 1] + "…"

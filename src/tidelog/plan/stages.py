@@ -1,0 +1,277 @@
+"""The stages that a program passes through, each as text and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Final
+
+from tidelog.logic.program import Fact, Predicate, Program, Query
+from tidelog.logic.strata import Stratum, strata
+from tidelog.logic.values import ColumnType
+from tidelog.plan.compile import full_plan
+from tidelog.plan.join_order import Statistics
+from tidelog.plan.picture import (
+    Entry,
+    Figure,
+    Picture,
+    Section,
+    body_predicates,
+    dependencies,
+    rule_graph,
+    tree_graph,
+)
+from tidelog.plan.rule_text import Writing, shortened
+from tidelog.plan.show import (
+    ShownStratum,
+    Tree,
+    show_plan,
+    show_strata,
+    stratum_lines,
+    stratum_title,
+    tree_lines,
+)
+from tidelog.syntax import ast
+from tidelog.syntax.printer import print_node
+
+MOST_FACTS: Final = 8  # of a predicate, shown
+_ANSWER: Final = "?-"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a program looks like at one stage."""
+
+    lines: tuple[str, ...]
+    picture: Picture
+
+
+# ---- parsed
+
+
+def parsed(document: ast.Document, name: str) -> Stage:
+    """The syntax tree."""
+    count = len(document.statements)
+    tree = Tree("document", name, (), tuple(_statements(document)))
+    figure = Figure("", tree_graph(tree))
+    picture = Picture(
+        f"{name}: syntax tree", (_count(count, "statement"),), (Section("Syntax tree", figures=(figure,)),)
+    )
+    return Stage(tuple(tree_lines(tree)), picture)
+
+
+def _statements(document: ast.Document) -> Iterator[Tree]:
+    """The statements as trees; of many facts in a row the first ones."""
+    run = 0
+    for statement in document.statements:
+        is_fact = isinstance(statement, ast.Clause) and not statement.body
+        run = run + 1 if is_fact else 0
+        if run <= MOST_FACTS:
+            yield _syntax_tree(statement)
+    hidden = _hidden_facts(document)
+    if hidden:
+        yield Tree("…", f"{_count(hidden, 'more fact')}")
+
+
+def _hidden_facts(document: ast.Document) -> int:
+    run = hidden = 0
+    for statement in document.statements:
+        is_fact = isinstance(statement, ast.Clause) and not statement.body
+        run = run + 1 if is_fact else 0
+        hidden += run > MOST_FACTS
+    return hidden
+
+
+def _syntax_tree(node: ast.Node, role: str = "") -> Tree:
+    """A node of the syntax tree: its class, its plain fields, and below it the nodes it holds."""
+    operator = f"{role} {type(node).__name__}".lstrip()
+    parts = [part for part in fields(node) if part.name not in ("span", "comments", "remark", "notes")]
+    if _is_flat(node):
+        return Tree(operator, shortened(print_node(node), 72))
+    plain: list[str] = []
+    below: list[Tree] = []
+    for part in parts:
+        value = getattr(node, part.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, ast.Node):
+                below.append(_syntax_tree(item, part.name.rstrip("s") if part.name in _ROLES else ""))
+            elif item is not None:
+                plain.append(str(item))
+    return Tree(operator, " ".join(plain), (), tuple(below))
+
+
+def _is_flat(node: ast.Node) -> bool:
+    """Whether a node is best shown as its text: an expression, or an atom, without operators inside."""
+    if isinstance(node, ast.Operation | ast.Aggregate | ast.Negative | ast.FormatString):
+        return False
+    if isinstance(node, ast.Atom):
+        return node.at is None and _is_flat(node.call)
+    if isinstance(node, ast.Call):
+        return all(map(_is_flat, node.arguments)) and not any(
+            isinstance(argument, ast.Call) for argument in node.arguments
+        )
+    return isinstance(node, ast.Expression | ast.Column | ast.Option | ast.Attribute)
+
+
+_ROLES: Final = ("heads", "body")
+
+
+# ---- resolved
+
+
+def resolved(program: Program, name: str, query: Query | None, heading: str = "resolved") -> Stage:
+    """The rules after resolution, all names in full, as a program that can be read back."""
+    writing = Writing()
+    lines = [f"% {name}, {heading}: {_summary_line(program)}", *_predicate_lines(program), ""]
+    lines += _fact_lines(program, writing)
+    for number, rule in enumerate(program.rules, 1):
+        lines.append(f"% rule {number}{_place(rule.span)}{f': {rule.name}' if rule.name else ''}")
+        lines.append(writing.rule(rule))
+    if query is not None:
+        lines += ["% query", writing.rule(query.rule).replace(writing.head(query.rule) + " :-", _ANSWER)]
+    short = Writing.of(program)
+    entries = tuple(Entry(f"rule {number}", short.rule(rule)) for number, rule in enumerate(program.rules, 1))
+    graph = Figure("", rule_graph(program.rules, short))
+    section = Section("Predicates and rules", figures=(graph,), entries=entries)
+    return Stage(tuple(lines), Picture(f"{name}: rules", _summary(program), (section,)))
+
+
+def _predicate_lines(program: Program) -> Iterator[str]:
+    derived: dict[str, list[str]] = {}
+    for number, rule in enumerate(program.rules, 1):
+        derived.setdefault(rule.head.predicate, []).append(str(number))
+    stated = {fact.predicate for fact in program.facts}
+    imported = {transfer.predicate for transfer in program.imports}
+    width = max((len(_signature(item)) for item in program.predicates.values()), default=0)
+    for predicate in program.predicates.values():
+        sources = [
+            *(["stated"] if predicate.name in stated else []),
+            *(["imported"] if predicate.name in imported else []),
+            *([f"rules {', '.join(derived[predicate.name])}"] if predicate.name in derived else []),
+        ]
+        yield f"%   {_signature(predicate).ljust(width)}  {'; '.join(sources) or 'given'}"
+
+
+def _signature(predicate: Predicate) -> str:
+    columns = (
+        f"{name or '_'}" + ("" if column_type is ColumnType.ANY else f": {column_type.value}")
+        for name, column_type in zip(predicate.columns, predicate.types, strict=True)
+    )
+    return f"{Writing().predicate(predicate.name)}({', '.join(columns)})"
+
+
+def _fact_lines(program: Program, writing: Writing) -> Iterator[str]:
+    by_predicate: dict[str, list[Fact]] = {}
+    for fact in program.facts:
+        by_predicate.setdefault(fact.predicate, []).append(fact)
+    for facts in by_predicate.values():
+        yield from (writing.fact(fact) for fact in facts[:MOST_FACTS])
+        if len(facts) > MOST_FACTS:
+            yield f"% … {_count(len(facts) - MOST_FACTS, 'more fact')}"
+
+
+def _place(span: object) -> str:
+    source = getattr(span, "source", None)
+    if source is None:
+        return ""
+    line, _ = source.position(getattr(span, "start", 0))
+    return f", {source.name}:{line}"
+
+
+# ---- strata
+
+
+def stratified(program: Program, name: str) -> Stage:
+    """The strata with their rules, and the predicates that each predicate depends on."""
+    layers = strata(program.rules, program.predicates)
+    writing = Writing.of(program)
+    numbers = {id(rule): number for number, rule in enumerate(program.rules, 1)}
+    lines: list[str] = []
+    sections = []
+    for place, stratum in enumerate(layers, 1):
+        names = tuple(map(writing.predicate, stratum.predicates))
+        shown = ShownStratum(place, names, stratum.recursive, ())
+        lines += ["", stratum_title(shown, len(layers))] if lines else [stratum_title(shown, len(layers))]
+        lines += [f"  {line}" for line in _dependency_lines(stratum, writing)]
+        lines += [f"  rule {numbers[id(rule)]}  {writing.rule(rule)}" for rule in stratum.rules]
+        entries = tuple(Entry(f"rule {numbers[id(rule)]}", writing.rule(rule)) for rule in stratum.rules)
+        sections.append(Section(f"Stratum {place}", names, "recursive" if stratum.recursive else "", entries))
+    whole = Section("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
+    picture = Picture(f"{name}: strata", _summary(program), (whole, *sections))
+    return Stage(tuple(lines or ["no rules, no strata"]), picture)
+
+
+def _dependency_lines(stratum: Stratum, writing: Writing) -> Iterator[str]:
+    """Each predicate and what it is derived from, with `~` or `#` if that must be complete first."""
+    for predicate in stratum.predicates:
+        read: dict[str, None] = {}
+        for rule in stratum.rules:
+            if rule.head.predicate == predicate:
+                read.update({mark + writing.predicate(name): None for name, mark in body_predicates(rule)})
+        yield f"{writing.predicate(predicate)} from {', '.join(read) or 'nothing'}"
+
+
+# ---- plans
+
+
+def planned(
+    program: Program, name: str, statistics: Statistics, query: Query | None, assumption: str
+) -> Stage:
+    """The plans of every rule, stratum by stratum, and of the query."""
+    layers = strata(program.rules, program.predicates)
+    writing = Writing.of(program)
+    shown = show_strata(layers, program.rules, writing, statistics)
+    lines: list[str] = []
+    for stratum in shown:
+        lines += [*stratum_lines(stratum, len(shown)), ""]
+    sections = [_planned_section(stratum) for stratum in shown]
+    if query is not None:
+        tree = show_plan(full_plan(query.rule, -1, statistics, _COLLECTED), writing, statistics)
+        lines += [f"query  {_query_text(query)}", *(f"  {line}" for line in tree_lines(tree)), ""]
+        entry = Entry("query", _query_text(query), (Figure("all facts", tree_graph(tree)),))
+        sections.append(Section("Query", entries=(entry,)))
+    if shown:
+        whole = Section("Dependencies", figures=(Figure("", dependencies(layers, writing)),))
+        sections.insert(0, whole)
+    picture = Picture(f"{name}: plan", (*_summary(program), assumption), tuple(sections))
+    return Stage(tuple(lines[:-1] or ["no rules, no plans"]), picture)
+
+
+_COLLECTED: Final = "answers"
+
+
+def _planned_section(stratum: ShownStratum) -> Section:
+    entries = tuple(
+        Entry(
+            f"rule {rule.number}{f', {rule.rule.name}' if rule.rule.name else ''}",
+            rule.text,
+            tuple(Figure(purpose, tree_graph(tree)) for purpose, tree in rule.plans),
+        )
+        for rule in stratum.rules
+    )
+    tag = "recursive" if stratum.recursive else ""
+    return Section(f"Stratum {stratum.number}", stratum.predicates, tag, entries)
+
+
+def _query_text(query: Query) -> str:
+    text = query.text.strip()
+    return text if text.startswith(_ANSWER) else f"{_ANSWER} {text.rstrip('.').rstrip()} ."
+
+
+def _summary(program: Program) -> tuple[str, ...]:
+    return (
+        _count(len(program.rules), "rule"),
+        _count(len(program.predicates), "predicate"),
+        _count(len(program.facts), "stated fact"),
+    )
+
+
+def _summary_line(program: Program) -> str:
+    return ", ".join(_summary(program))
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+STAGES: Sequence[str] = ("parsed", "resolved", "strata", "rewritten", "plan")
