@@ -103,7 +103,7 @@ def add_suite(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repetitions", type=int, help="default: 3, or 1 with --quick")
     parser.add_argument("--quick", action="store_true", help="small sizes, one repetition, DuckDB only")
     parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
-    parser.add_argument("--time-limit", type=float, default=120.0, help="seconds, default: %(default)g")
+    parser.add_argument("--time-limit", type=float, default=120.0, help="CPU seconds, default: %(default)g")
     parser.add_argument("--memory-limit", type=float, default=12.0, help="GiB, default: %(default)g")
     parser.add_argument(
         "--json", metavar="FILE", help="default: benchmarks/results/SUITE.jsonl; - for stdout"

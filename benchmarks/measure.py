@@ -30,7 +30,7 @@ THREAD_VARIABLES = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS",
 
 @dataclass(frozen=True)
 class Limits:
-    """When a process is stopped: seconds of wall time, gibibytes of memory."""
+    """When a process is stopped: CPU seconds, twice as many of wall time, gibibytes of memory."""
 
     seconds: float = 120.0
     gibibytes: float = 12.0
@@ -110,15 +110,15 @@ def watch(process: psutil.Popen, limits: Limits) -> Stopped | None:
             peak, cpu = max(peak, process.memory_info().rss), sum(process.cpu_times()[:2])
         except psutil.NoSuchProcess:
             continue
-        reason = limit_reached(wall, peak, limits)
+        reason = limit_reached(cpu, wall, peak, limits)
         if reason is not None:
             process.kill()
             process.wait()
             return Stopped("stopped", reason, cpu, wall, peak / 1e6)
 
 
-def limit_reached(wall: float, memory: int, limits: Limits) -> str | None:
-    if wall > limits.seconds:
+def limit_reached(cpu: float, wall: float, memory: int, limits: Limits) -> str | None:
+    if cpu > limits.seconds or wall > 2 * limits.seconds:
         return f"{limits.seconds:g} seconds"
     if memory > limits.gibibytes * 2**30:
         return f"{limits.gibibytes:g} GiB"
