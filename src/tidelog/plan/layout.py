@@ -89,29 +89,29 @@ class _Layered:
     def __init__(self, keys: Sequence[str], edges: Sequence[Edge], sizes: Mapping[str, Point]) -> None:
         self.sizes = dict(sizes)
         turned = _back_edges(keys, edges)
-        self.down = {edge: (edge[1], edge[0]) if edge in turned else edge for edge in edges}
-        self.layer_of = _longest_paths(keys, list(self.down.values()))
+        down = {edge: edge[::-1] if edge in turned else edge for edge in edges}
+        self.layer_of = _longest_paths(keys, list(down.values()))
         self.layers: list[list[str]] = [[] for _ in range(max(self.layer_of.values(), default=0) + 1)]
         for key in keys:
             self.layers[self.layer_of[key]].append(key)
         self.above: dict[str, list[str]] = {}
         self.below: dict[str, list[str]] = {}
-        self.paths = {edge: self._path(edge) for edge in dict.fromkeys(self.down.values())}
+        self.paths = {edge: self._path(edge, *down[edge]) for edge in down}
         self._order()
         self.centres = self._spread()
 
-    def _path(self, edge: Edge) -> tuple[str, ...]:
-        """The keys that an edge passes through; those between its ends are made for it."""
-        start, end = self.layer_of[edge[0]], self.layer_of[edge[1]]
+    def _path(self, edge: Edge, upper: str, lower: str) -> tuple[str, ...]:
+        """The keys that an edge passes through, downwards; those between its ends are made for it."""
+        start, end = self.layer_of[upper], self.layer_of[lower]
         between = [f"{edge[0]} {edge[1]} {layer}" for layer in range(start + 1, end)]
         for layer, key in enumerate(between, start + 1):
             self.layers[layer].append(key)
             self.layer_of[key] = layer
             self.sizes[key] = (2.0, 0.0)
-        path = (edge[0], *between, edge[1])
-        for upper, lower in pairwise(path):
-            self.below.setdefault(upper, []).append(lower)
-            self.above.setdefault(lower, []).append(upper)
+        path = (upper, *between, lower)
+        for above, below in pairwise(path):
+            self.below.setdefault(above, []).append(below)
+            self.above.setdefault(below, []).append(above)
         return path
 
     # ---- the order within layers
@@ -197,14 +197,13 @@ class _Layered:
         ports: _Ports,
     ) -> tuple[Point, ...]:
         """The points of an edge, from its source to its target."""
-        down = self.down[edge]
-        path = self.paths[down]
+        path = self.paths[edge]
         upper, lower = boxes[path[0]], boxes[path[-1]]
-        points = [(ports.place(path[0], down, upper), upper.y + upper.height)]
+        points = [(ports.place(edge, 0, upper), upper.y + upper.height)]
         for key in path[1:-1]:
             top, bottom = tops[self.layer_of[key]]
             points += [(self.centres[key], top), (self.centres[key], bottom)]
-        points.append((ports.place(path[-1], down, lower), lower.y))
+        points.append((ports.place(edge, -1, lower), lower.y))
         return tuple(points if path[0] == edge[0] else reversed(points))
 
 
@@ -212,17 +211,18 @@ class _Ports:
     """Where along a box's lower or upper side edges begin and end: in the order in which they go on."""
 
     def __init__(self, layered: _Layered) -> None:
-        self._sides: dict[tuple[str, bool], list[Edge]] = {}
-        for edge in layered.paths:
-            self._sides.setdefault((edge[0], True), []).append(edge)
-            self._sides.setdefault((edge[1], False), []).append(edge)
-        for (_, downwards), side in self._sides.items():
-            nearest = {edge: layered.paths[edge][1 if downwards else -2] for edge in side}
+        self._paths = layered.paths
+        self._sides: dict[tuple[str, int], list[Edge]] = {}
+        for edge, path in self._paths.items():
+            for end in (0, -1):
+                self._sides.setdefault((path[end], end), []).append(edge)
+        for (_, end), side in self._sides.items():
+            nearest = {edge: self._paths[edge][-2 if end else 1] for edge in side}
             side.sort(key=lambda edge: layered.centres[nearest[edge]])
 
-    def place(self, key: str, edge: Edge, box: Rectangle) -> float:
-        """The place along the side of a box of an edge that runs downwards."""
-        side = self._sides[key, key == edge[0]]
+    def place(self, edge: Edge, end: int, box: Rectangle) -> float:
+        """The place of an edge's upper (0) or lower (-1) end along the side of a box."""
+        side = self._sides[self._paths[edge][end], end]
         if len(side) == 1:
             return box.centre
         step = min(box.width * 0.6 / (len(side) - 1), 18.0)

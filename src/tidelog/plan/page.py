@@ -72,7 +72,7 @@ def _sample(kind: str) -> str:
 
 
 def _section(section: Section, place: int) -> str:
-    names = "".join(f'<span class="name">{escape(name)}</span>' for name in section.names)
+    names = "".join(f'<span class="chip">{escape(name)}</span>' for name in section.names)
     tag = f'<span class="tag">{escape(section.tag)}</span>' if section.tag else ""
     figures = "".join(_figure(figure) for figure in section.figures)
     entries = "".join(_entry(entry) for entry in section.entries)

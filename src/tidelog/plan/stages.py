@@ -50,36 +50,28 @@ class Stage:
 
 
 def parsed(document: ast.Document, name: str) -> Stage:
-    """The syntax tree."""
-    count = len(document.statements)
-    tree = Tree("document", name, (), tuple(_statements(document)))
-    figure = Figure("", tree_graph(tree))
-    picture = Picture(
-        f"{name}: syntax tree", (_count(count, "statement"),), (Section("Syntax tree", figures=(figure,)),)
+    """The syntax tree, statement by statement; of many facts in a row the first ones."""
+    shown = tuple(_shown_statements(document))
+    trees = [_syntax_tree(statement) for statement in shown]
+    hidden = len(document.statements) - len(shown)
+    more = (Tree("…", _count(hidden, "more fact")),) if hidden else ()
+    whole = Tree("Document", name, (), (*trees, *more))
+    entries = tuple(
+        Entry(type(statement).__name__, print_node(statement), (Figure("", tree_graph(tree)),))
+        for statement, tree in zip(shown, trees, strict=True)
     )
-    return Stage(tuple(tree_lines(tree)), picture)
+    summary = (_count(len(document.statements), "statement"), *(tree.detail for tree in more))
+    picture = Picture(f"{name}: syntax tree", summary, (Section("Statements", entries=entries),))
+    return Stage(tuple(tree_lines(whole)), picture)
 
 
-def _statements(document: ast.Document) -> Iterator[Tree]:
-    """The statements as trees; of many facts in a row the first ones."""
+def _shown_statements(document: ast.Document) -> Iterator[ast.Statement]:
     run = 0
     for statement in document.statements:
         is_fact = isinstance(statement, ast.Clause) and not statement.body
         run = run + 1 if is_fact else 0
         if run <= MOST_FACTS:
-            yield _syntax_tree(statement)
-    hidden = _hidden_facts(document)
-    if hidden:
-        yield Tree("…", f"{_count(hidden, 'more fact')}")
-
-
-def _hidden_facts(document: ast.Document) -> int:
-    run = hidden = 0
-    for statement in document.statements:
-        is_fact = isinstance(statement, ast.Clause) and not statement.body
-        run = run + 1 if is_fact else 0
-        hidden += run > MOST_FACTS
-    return hidden
+            yield statement
 
 
 def _syntax_tree(node: ast.Node, role: str = "") -> Tree:
