@@ -7,7 +7,8 @@ from pathlib import Path
 from time import perf_counter
 
 from tidelog.engine import fixpoint
-from tidelog.engine.columnar import compiled, warm
+from tidelog import compiled
+from tidelog.engine.columnar import warm
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally
 from tidelog.engine.limits import Limits

@@ -7,6 +7,7 @@ guessed: they are those of the columns, and every text is a value, the empty one
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from typing import IO, Any
 
@@ -17,38 +18,58 @@ from tidelog.errors import DataError, Diagnostic, suggest
 from tidelog.io.careful import Block, Layout, read_block
 from tidelog.io.columns import ARROW_TYPES, FALSE, TRUE, Batch, Column, column_of_texts, finite
 from tidelog.io.faults import Faults
+from tidelog.io.fields import text_views
 from tidelog.io.records import Record, count_lines, ends_open, first_record
 from tidelog.io.source import DataFile, Header
 from tidelog.logic.values import ColumnType
 
 BLOCK = 1 << 22
+CAREFUL_BLOCK = 1 << 15
 LARGEST_BLOCK = 1 << 29
 _MARK = b"\xef\xbb\xbf"  # the byte order mark that some programs put before UTF-8
+_TEXTS = frozenset({ColumnType.ANY, ColumnType.STRING})  # every text is a value: nothing to check
 _DIRECT = frozenset({ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.BOOLEAN, ColumnType.DATE})
 
 
 def read_delimited(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
     """The rows of a delimited file, block by block."""
+    with file.open() as stream:
+        yield from _read_blocks(_blocks(stream, file, BLOCK * threads), file, faults, threads)
+
+
+def _read_blocks(blocks: Iterator[Block], file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
     layout: Layout | None = None
-    for block in _blocks(file, BLOCK * threads):
+    for block in blocks:
         rest = block
         if layout is None:
             found = first_record(block.text, file.delimiter.encode(), file.quoting, block.line)
             if found is None:
                 continue
             layout, rest = _layout(file, block, *found)
-        batch = _parse(rest, layout, file, threads) or read_block(rest, layout, file, faults)
-        if batch.rows and not faults.failed:
-            yield batch
+        for batch in _read_block(rest, layout, file, faults, threads):
+            if batch.rows and not faults.failed:
+                yield batch
 
 
-def _blocks(file: DataFile, size: int) -> Iterator[Block]:
-    """The file in blocks of about `size` bytes that end where a record ends."""
-    line = 1
-    with file.open() as stream:
-        while (block := _whole_records(stream, file, size, line)).text:
-            yield block
-            line += count_lines(block.text)
+def _read_block(
+    block: Block, layout: Layout, file: DataFile, faults: Faults, threads: int
+) -> Iterator[Batch]:
+    """The rows of a block. If Arrow refuses it, only the part that it refuses is read with care."""
+    batch = _parse(block, layout, file, threads)
+    if batch is not None:
+        yield batch
+    elif len(block.text) <= CAREFUL_BLOCK or block.is_open:
+        yield read_block(block, layout, file, faults)
+    else:
+        for part in _blocks(io.BytesIO(block.text), file, CAREFUL_BLOCK, block.line):
+            yield _parse(part, layout, file, 1) or read_block(part, layout, file, faults)
+
+
+def _blocks(stream: IO[bytes], file: DataFile, size: int, line: int = 1) -> Iterator[Block]:
+    """The stream in blocks of about `size` bytes that end where a record ends."""
+    while (block := _whole_records(stream, file, size, line)).text:
+        yield block
+        line += count_lines(block.text)
 
 
 def _whole_records(stream: IO[bytes], file: DataFile, size: int, line: int) -> Block:
@@ -106,6 +127,11 @@ def _parse(block: Block, layout: Layout, file: DataFile, threads: int) -> Batch 
     """The block as Arrow reads it, or None if it holds anything that Arrow refuses or may misread."""
     if block.is_open or not block.text:
         return None
+    if all(column_type in _TEXTS for column_type in layout.wanted_types):
+        texts = text_views(block.text, file.delimiter, len(layout.types), layout.wanted)
+        if texts is not None:
+            columns = zip(texts, layout.wanted_types, strict=True)
+            return Batch(tuple(Column(kind, values) for values, kind in columns), len(texts[0]))
     has_integers = ColumnType.INTEGER in layout.wanted_types
     integers = pa.string() if has_integers and _may_be_hexadecimal(block.text) else pa.int64()
     names = [str(index) for index in range(len(layout.types))]

@@ -171,10 +171,10 @@ class Dictionary:
         """The ids of an Arrow text column, all of one kind without a qualifier."""
         rows = len(texts)
         ids = np.empty(rows, np.int32)
-        offsets, wide, data, _keep = _text_addresses(texts)
+        address, form, data, _keep = _text_addresses(texts)
         done = 0
         while done < rows:
-            done = int(kernels.intern_texts(self.words, offsets, wide, data, rows, int(kind), 0, done, ids))
+            done = int(kernels.intern_texts(self.words, address, form, data, rows, int(kind), 0, done, ids))
             if done < rows:
                 self.grow(max(1024, len(self) // 2), max(1 << 16, int(self.words[layout.D_HEAP_TOP]) // 2))
         return ids
@@ -184,8 +184,8 @@ class Dictionary:
         rows = len(texts)
         classes = np.empty(rows, np.uint8)
         numbers = np.empty(rows, np.int64)
-        offsets, wide, data, _keep = _text_addresses(texts)
-        kernels.classify_texts(offsets, wide, data, rows, classes, numbers)
+        address, form, data, _keep = _text_addresses(texts)
+        kernels.classify_texts(address, form, data, rows, classes, numbers)
         ids = np.empty(rows, np.int32)
         if parse_numbers:
             named = classes <= kernels.IRI_TEXT
@@ -197,6 +197,8 @@ class Dictionary:
             return self.encode_texts(Kind.IRI, texts)
         if whole.all():
             return self.encode_numbers(Kind.INTEGER, numbers)
+        if pa.types.is_string_view(texts.type):
+            texts = texts.cast(pa.string())  # views cannot be filtered
         if named.any():
             ids[named] = self.encode_texts(Kind.IRI, texts.filter(mask_of(named)))
         if whole.any():
@@ -252,10 +254,15 @@ def _packed(value: Value) -> tuple[int, int]:
 
 
 def _text_addresses(texts: pa.Array) -> tuple[int, int, int, object]:
-    """Addresses of offsets and bytes of an Arrow text array, and whether its offsets have 64 bits."""
+    """Where an Arrow column keeps its texts: address and form of the list, address of the bytes, owner."""
+    if pa.types.is_string_view(texts.type):
+        buffers = texts.buffers()
+        if len(buffers) <= 3:
+            data = buffers[2].address if len(buffers) == 3 else 0
+            return buffers[1].address + 16 * texts.offset, kernels.VIEWS, data, texts
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         texts = texts.cast(pa.large_string())
-    wide = int(pa.types.is_large_string(texts.type))
+    form = kernels.WIDE_OFFSETS if pa.types.is_large_string(texts.type) else kernels.OFFSETS
     _validity, offsets, data = texts.buffers()
-    address = offsets.address + texts.offset * (8 if wide else 4)
-    return address, wide, data.address if data is not None else 0, texts
+    address = offsets.address + texts.offset * (8 if form == kernels.WIDE_OFFSETS else 4)
+    return address, form, data.address if data is not None else 0, texts

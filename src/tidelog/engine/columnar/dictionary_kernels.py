@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.columnar.compiled import (
+from tidelog.compiled import (
     bytes_at,
     inlined,
     int32_at,
@@ -186,24 +186,34 @@ def intern_text(D: Any, address: Any, length: Any, kind: Any, extra: Any) -> Any
     return intern_hashed(D, address, length, kind, extra, text_hash(address, length, kind, extra))
 
 
+OFFSETS, WIDE_OFFSETS, VIEWS = range(3)  # how an Arrow column lays out its texts
+
+
 @inlined
-def text_bounds(offsets: Any, wide: Any, row: Any, rows: Any) -> Any:
-    """Where a row of an Arrow text column begins and ends in its bytes."""
-    if wide == 1:
-        long = int64_at(offsets, rows + 1)
-        return long[row], long[row + 1]
-    short = int32_at(offsets, rows + 1)
-    return np.int64(short[row]), np.int64(short[row + 1])
+def text_at(texts: Any, form: Any, data: Any, row: Any, rows: Any) -> Any:
+    """The address and length of a text in an Arrow column, given by its offsets or its views."""
+    if form == VIEWS:
+        view = int32_at(texts, 4 * rows)
+        length = np.int64(view[4 * row])
+        # A short text stands in its view, a longer one in the data.
+        if length <= 12:
+            return texts + 16 * row + 4, length
+        return data + np.int64(view[4 * row + 3]), length
+    if form == WIDE_OFFSETS:
+        long = int64_at(texts, rows + 1)
+        return data + long[row], long[row + 1] - long[row]
+    short = int32_at(texts, rows + 1)
+    return data + np.int64(short[row]), np.int64(short[row + 1]) - np.int64(short[row])
 
 
 @kernel
 def intern_texts(
-    D: Any, offsets: Any, wide: Any, data: Any, rows: Any, kind: Any, extra: Any, done: Any, out: Any
+    D: Any, texts: Any, form: Any, data: Any, rows: Any, kind: Any, extra: Any, done: Any, out: Any
 ) -> Any:
     """Write the id of each text of an Arrow column into `out`; returns how far it came before it was full.
 
-    `offsets` and `data` are addresses; `wide` says that the offsets have 64 bits. Rows are taken in blocks,
-    and what the next look at the dictionary needs (slot, entry, text) is fetched while others are looked at.
+    `texts` is the address of the column's offsets or views, `form` says which. Rows are taken in blocks, and
+    what the next look at the dictionary needs (slot, entry, text) is fetched while others are looked at.
     """
     hashes = np.empty(BLOCK, np.uint64)
     repeats = np.empty(BLOCK, np.bool_)
@@ -211,12 +221,12 @@ def intern_texts(
     begin = done
     while begin < rows:
         end = min(begin + BLOCK, rows)
-        hash_block(D, offsets, wide, data, rows, kind, extra, begin, end, hashes, repeats)
+        hash_block(D, texts, form, data, rows, kind, extra, begin, end, hashes, repeats)
         fetch_block(D, hashes, repeats, end - begin)
         for row in range(begin, end):
             if not repeats[row - begin]:
-                first, last = text_bounds(offsets, wide, row, rows)
-                found = intern_hashed(D, data + first, last - first, kind, extra, hashes[row - begin])
+                address, length = text_at(texts, form, data, row, rows)
+                found = intern_hashed(D, address, length, kind, extra, hashes[row - begin])
                 if found == FULL:
                     return row
             out[row] = found
@@ -227,8 +237,8 @@ def intern_texts(
 @kernel
 def hash_block(
     D: Any,
-    offsets: Any,
-    wide: Any,
+    texts: Any,
+    form: Any,
     data: Any,
     rows: Any,
     kind: Any,
@@ -244,14 +254,13 @@ def hash_block(
     before = np.int64(0)
     before_length = np.int64(-1)
     for row in range(begin, end):
-        first, last = text_bounds(offsets, wide, row, rows)
-        length = last - first
-        repeats[row - begin] = length == before_length and same_bytes(data + before, data + first, length)
+        address, length = text_at(texts, form, data, row, rows)
+        repeats[row - begin] = length == before_length and same_bytes(before, address, length)
         if not repeats[row - begin]:
-            hashed = text_hash(data + first, length, kind, extra)
+            hashed = text_hash(address, length, kind, extra)
             hashes[row - begin] = hashed
             prefetch(slots + 8 * np.int64(hashed >> shift))
-            before = first
+            before = address
             before_length = length
 
 
@@ -307,12 +316,11 @@ def is_iri_byte(byte: Any) -> Any:
 
 
 @kernel
-def classify_texts(offsets: Any, wide: Any, data: Any, rows: Any, classes: Any, numbers: Any) -> None:
+def classify_texts(texts: Any, form: Any, data: Any, rows: Any, classes: Any, numbers: Any) -> None:
     """Say what each text plainly is: a name, an IRI, an integer (its value in `numbers`), or other."""
     for row in range(rows):
-        start, end = text_bounds(offsets, wide, row, rows)
-        length = end - start
-        text = bytes_at(data + start, length)
+        address, length = text_at(texts, form, data, row, rows)
+        text = bytes_at(address, length)
         classes[row] = OTHER_TEXT
         if length == 0:
             continue

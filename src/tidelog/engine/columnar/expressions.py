@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.columnar.compiled import bytes_at, doubles_at, inlined, int32_at, int64_at, kernel
+from tidelog.compiled import bytes_at, doubles_at, inlined, int32_at, int64_at, kernel
 from tidelog.engine.columnar.dictionary_kernels import FULL, intern_number
 from tidelog.engine.columnar.layout import (
     ASK_PYTHON,

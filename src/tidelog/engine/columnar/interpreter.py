@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.columnar.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix
 from tidelog.engine.columnar.dictionary_kernels import FULL
 from tidelog.engine.columnar.expressions import evaluate_batch
 from tidelog.engine.columnar.layout import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.columnar.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix, prefetch
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix, prefetch
 from tidelog.engine.columnar.layout import (
     ALIVE,
     ARITY,

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tidelog.engine.columnar import compiled, runner
+from math import isqrt
+
+from tidelog import compiled
+from tidelog.engine.columnar import runner
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.events import Tally
 from tidelog.engine.fixpoint import materialise
@@ -16,8 +19,8 @@ from tidelog.syntax.parser import parse_text
 # membership, negation, arithmetic, text.
 PROGRAM = """
     text("a b", "c") . names(a, b) . wide(1, 2, 3, 4) . triple(1, 2, 3) . triple(2, 2, 1) .
-    two(?x, ?z) :- pair(?x, ?y), pair(?y, ?z), ?x < 100, ?z != ?y .
-    closed(?x, ?y) :- pair(?x, ?y), ?x < 20 .
+    two(?x, ?z) :- pair(?x, ?y), pair(?y, ?z), ?x < 10, ?z != ?y .
+    closed(?x, ?y) :- pair(?x, ?y), ?x < 5, ?y < 5 .
     closed(?x, ?z) :- closed(?x, ?y), closed(?y, ?z), ~triple(?x, ?y, ?z) .
     sum(?x, ?s) :- pair(?x, ?y), ?x < 9, ?s = ?x + ?y * 2 - 1 .
     triple(?z, ?y, ?x) :- triple(?x, ?y, ?z), triple(?x, 2, _), ~wide(?x, ?y, _, _) .
@@ -26,26 +29,24 @@ PROGRAM = """
     all(?y, ?x) :- pair(?x, ?y) .
     degree(?x, #count(?y)) :- two(?x, ?y) .
 """
-ROWS = runner.PARALLEL_FROM + 1
+SIDE = isqrt(runner.PARALLEL_FROM) + 1  # pairs of so many numbers are enough for several threads
 
 
 def compile_kernels() -> None:
     """All kernels are compiled, or loaded if an earlier run has compiled them."""
     program = resolve(parse_text(PROGRAM))
-    for dense_bytes in (1 << 30, 1 << 12):
+    for dense_bytes in (1 << 20, 1 << 10):
         engine = ColumnarEngine(threads=2)
         engine.dense_bytes = dense_bytes
         for predicate in program.predicates.values():
             engine.define(predicate.name, predicate.arity)
-        values = [integer(number) for number in range(ROWS + 1)]
-        columns = (column_of_values(values[:-1]), column_of_values(values[1:]))
-        engine.load("pair", Batch(columns, ROWS))
+        pairs = [(integer(number // SIDE), integer(number % SIDE)) for number in range(SIDE * SIDE)]
+        engine.load("pair", Batch(tuple(map(column_of_values, zip(*pairs, strict=True))), len(pairs)))
         for fact in program.facts:
             engine.load(fact.predicate, Batch(tuple(column_of_values([value]) for value in fact.values), 1))
         engine.begin(engine.relations())
         numbers = {id(rule): place for place, rule in enumerate(program.rules)}
         materialise(strata(program.rules), numbers, engine, Tally(), lambda: None)
-        engine.dictionary.encode_any(column_of_values(values[:1]).values.cast("string"), parse_numbers=True)
-        engine.dictionary.texts(engine.rows("text")[0][0])
-        engine.table("pair").find(engine.rows("pair")[0], ROWS)
+        engine.dictionary.encode_any(engine.dictionary.texts(engine.rows("text")[0][0]), parse_numbers=True)
+        engine.table("pair").find(engine.rows("pair")[0], len(pairs))
     compiled.mark_warm()

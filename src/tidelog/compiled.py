@@ -24,14 +24,21 @@ DEBUG = os.environ.get("TIDELOG_DEBUG", "") not in ("", "0")
 
 # Numba's cache does not notice changes in kernels called from another file: the folder is therefore named
 # after a hash of all of them.
-KERNEL_FILES = ("compiled", "layout", "dictionary_kernels", "table_kernels", "expressions", "interpreter")
+KERNEL_FILES = (
+    "compiled.py",
+    "io/fields.py",
+    "engine/columnar/layout.py",
+    "engine/columnar/dictionary_kernels.py",
+    "engine/columnar/table_kernels.py",
+    "engine/columnar/expressions.py",
+    "engine/columnar/interpreter.py",
+)
 
 
 def _cache_folder() -> Path:
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {DEBUG}".encode())
     for name in KERNEL_FILES:
-        path = Path(__file__).with_name(f"{name}.py")
-        digest.update(path.read_bytes())
+        digest.update((Path(__file__).parent / name).read_bytes())
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "tidelog" / f"kernels-{digest.hexdigest()[:16]}"
 
