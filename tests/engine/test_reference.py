@@ -101,6 +101,10 @@ NEMO = {
         s(?x, #sum(?y) + ?x) :- e(?x, ?y).
         p(#sum(?x, ?y), 0) :- e(?x, ?y).
     """,
+    "a group for each head": """
+        e(1, 10, 5). e(1, 20, 6). e(1, 20, 5).
+        d(?z), p(?x, #sum(?y)) :- e(?x, ?y, ?z).
+    """,
     "nothing to aggregate": "e(1). p(#count(?x)) :- e(?x), ?x > 5.",
     "names": "e(alice). p(?x, <bob>) :- e(?x), ?x != bob.",
 }

@@ -84,7 +84,7 @@ def _inconsistency(rule: Rule) -> Inconsistent:
 def _check_limit(store: Facts, max_facts: int | None) -> None:
     count = sum(map(len, store.values()))
     if max_facts is not None and count > max_facts:
-        raise Stopped(Diagnostic("E602", f"stopped: {count} facts are more than the limit of {max_facts}"))
+        raise Stopped(Diagnostic("E611", f"stopped: {count} facts are more than the limit of {max_facts}"))
 
 
 # ---- one rule
