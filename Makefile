@@ -6,6 +6,7 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 PYTHON ?=
 WORKERS ?= 2
+COMPILE_KERNELS := $(RUN) -c 'from tidelog.engine.columnar.warm import compile_kernels; compile_kernels()'
 
 .PHONY: help install demo test lint types layers pytest test-slow bench docs format clean
 
@@ -73,17 +74,17 @@ layers: $(VENV)/.installed-test
 
 # The kernels are compiled once before the workers start, so that none compiles what another does already.
 pytest: $(VENV)/.installed-test
-	@$(RUN) tests/warm_up.py
+	@$(COMPILE_KERNELS)
 	$(RUN) -m pytest -q -n $(WORKERS) -m 'not slow'
 
 test-slow: $(VENV)/.installed-test
-	@$(RUN) tests/warm_up.py
+	@$(COMPILE_KERNELS)
 	HYPOTHESIS_PROFILE=thorough $(RUN) -m pytest -q -n $(WORKERS)
-	@TIDELOG_DEBUG=1 $(RUN) tests/warm_up.py
+	@TIDELOG_DEBUG=1 $(COMPILE_KERNELS)
 	TIDELOG_DEBUG=1 $(RUN) -m pytest -q -n $(WORKERS) -m 'not slow' tests/engine tests/test_corpus.py
 
 docs: $(VENV)/.installed-test
-	$(RUN) docs/generate.py
+	$(RUN) docs/renew.py
 	$(RUN) -m pytest -q tests/docs
 
 format: $(VENV)/.installed-test

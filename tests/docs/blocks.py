@@ -22,6 +22,7 @@ PAGES = tuple(
     if path.name != "CHANGELOG.md"
 )
 FENCE = re.compile(r"^```(?P<kind>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#\s]*)(?:#[^)]*)?\)")
 COMMAND = re.compile(r"^\$ (?P<command>.*\n)(?P<output>(?:(?!\$ ).*\n)*)", re.MULTILINE)
 
 
@@ -46,6 +47,12 @@ def blocks(page: Path) -> list[Block]:
     return found
 
 
+def links(page: Path) -> list[str]:
+    """The files of this repository that a page links to, without the places in them."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    return [link for link in LINK.findall(text) if link and "://" not in link]
+
+
 def commands(text: str) -> list[tuple[str, str]]:
     """The commands of a console block, each with the output that follows it.
 
@@ -61,6 +68,8 @@ def matches(expected: str, output: str) -> bool:
     >>> matches("a\\n…\\nb … c", "a\\n1\\n2\\nb 3.5 c")
     True
     """
-    pattern = re.escape(expected.strip("\n")).replace("…", ".*")
-    pattern = re.sub(r"^\.\*$", r"(?s:.*?)", pattern, flags=re.MULTILINE)
-    return re.fullmatch(pattern, output.strip("\n")) is not None
+    lines = expected.strip("\n").split("\n")
+    pattern = "".join(
+        r"(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"\n" for line in lines
+    )
+    return re.fullmatch(pattern, output.strip("\n") + "\n") is not None

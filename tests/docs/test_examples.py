@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tidelog as tl
-from tests.docs.blocks import PAGES, ROOT, Block, blocks, commands, matches
+from tests.docs.blocks import PAGES, ROOT, Block, blocks, commands, links, matches
 from tidelog.errors import Source
 from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
@@ -40,17 +40,22 @@ def test_page(page: Path, workplace: Path) -> None:
     program = ""
     faults: list[str] = []
     for block in blocks(page):
-        match block.kind:
-            case "python":
-                faults += _python_faults(block, names)
-            case "console":
-                faults += _console_faults(block)
-            case "rls":
-                program = block.text
-                faults += _program_faults(block)
-            case "facts":
-                faults += _fact_faults(block, program)
+        program = block.text if block.kind == "rls" else program
+        faults += _faults(block, names, program)
     assert not faults, "\n\n".join(faults)
+
+
+def _faults(block: Block, names: dict[str, Any], program: str) -> Iterator[str]:
+    """What is wrong with a block; `names` are those of the page, `program` the last one before it."""
+    match block.kind:
+        case "python":
+            yield from _python_faults(block, names)
+        case "console":
+            yield from _console_faults(block)
+        case "rls":
+            yield from _program_faults(block)
+        case "facts":
+            yield from _fact_faults(block, program)
 
 
 def _python_faults(block: Block, names: dict[str, Any]) -> Iterator[str]:
@@ -125,8 +130,14 @@ def test_flights_are_generated(workplace: Path) -> None:
 # ---- what is generated, and what must be complete
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    missing = [link for link in links(page) if not (page.parent / link).exists()]
+    assert not missing
+
+
 def test_generated_parts_are_fresh() -> None:
-    subprocess.run([sys.executable, str(ROOT / "docs" / "generate.py"), "--check"], check=True)
+    subprocess.run([sys.executable, str(ROOT / "docs" / "renew.py"), "--check"], check=True)
 
 
 def test_readme_begins_with_two_commands() -> None:
@@ -134,7 +145,20 @@ def test_readme_begins_with_two_commands() -> None:
     assert first.text == "make demo\nmake test\n"
 
 
-def test_facts_are_compared() -> None:
-    block = Block("here", "facts", "", "q(a) .")
-    assert not list(_fact_faults(block, "p(a) . q(?x) :- p(?x) ."))
-    assert list(_fact_faults(block, "p(a) . p(b) . q(?x) :- p(?x) ."))
+@pytest.mark.parametrize(
+    ("kind", "right", "wrong"),
+    [
+        ("python", ">>> 1 + 1\n2\n", ">>> 1 + 1\n3\n"),
+        ("console", "$ echo a\na\n", "$ echo a\nb\n"),
+        ("console", "$ seq 5\n1\n…\n5\n", "$ seq 5\n…\n4\n"),
+        ("rls", "p(a) .", "p(?x) ."),
+        ("rls E302", "p(?x) .", "p(a) ."),
+        ("facts", "q(a) .", "q(a) . q(b) ."),
+        ("facts", "q(a) . p(a) . p(b) .", "p(a) ."),
+    ],
+)
+def test_faults_are_found(kind: str, right: str, wrong: str) -> None:
+    program = "p(a) . p(b) . q(a) ."
+    kind, _, argument = kind.partition(" ")
+    assert not list(_faults(Block("here", kind, argument, right), {}, program))
+    assert list(_faults(Block("here", kind, argument, wrong), {}, program))
