@@ -163,13 +163,17 @@ def record_of(task: Task, measured: Measurement, counts: Counts) -> Record:
         size=task.size,
         cpu_s=round(measured.cpu_s, 6),
         wall_s=round(measured.wall_s, 6),
-        p99_s=measured.p99_s,
+        p99_s=rounded(measured.p99_s),
         tuples=measured.tuples,
         peak_rss_mb=round(measured.peak_rss_mb, 1),
-        load_s=measured.load_s,
-        reason_s=measured.reason_s,
+        load_s=rounded(measured.load_s),
+        reason_s=rounded(measured.reason_s),
         counts=counts,
     )
+
+
+def rounded(seconds: float | None) -> float | None:
+    return None if seconds is None else round(seconds, 6)
 
 
 def circumstances(task: Task) -> Counts:

@@ -53,6 +53,8 @@ class Measurement:
 class Record:
     """One line of a file of results: medians over the repetitions of a task.
 
+    `load_s` and `reason_s` are CPU seconds, of the repetition in the middle.
+
     `counts` holds everything else: `status` is `done`, `stopped` (then `cpu_s` and `wall_s` are what was
     spent until the limit in `reason` was reached) or `failed`.
     """
