@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 
 import pytest
-from tests.corpus import Case, Outcome, cases, run_columnar, run_reference
 
+from tests.corpus import Case, Outcome, cases, run_columnar, run_reference
+from tidelog.engine.columnar import runner
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Program
 
@@ -14,7 +16,7 @@ CASES = cases()
 GOOD = [case for case in CASES if case.error is None]
 BAD = [case for case in CASES if case.error is not None]
 
-RUNS = {
+RUNS: dict[str, Callable[[Program], Outcome]] = {
     "reference": run_reference,
     "columnar": lambda program: run_columnar(program, threads=1),
     "columnar-2-threads": lambda program: run_columnar(program, threads=2),
@@ -32,6 +34,13 @@ def program_of(case: Case) -> Program:
 @cache
 def reference_outcome(case: Case) -> Outcome:
     return run_reference(program_of(case))
+
+
+@pytest.fixture(autouse=True)
+def small_runs_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let several threads share what one would do faster alone."""
+    monkeypatch.setattr(runner, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(runner, "EMITTED_ROWS", runner.BATCH)
 
 
 @by_engine
