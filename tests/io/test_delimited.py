@@ -207,7 +207,7 @@ def test_numbered_header_is_detected(read_rows: ReadRows) -> None:
 # ---- the careful reading
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.text('ab",;\n\r', max_size=24), st.integers(1, 3))
 @example('"x"y"z",b\n', 2)
 @example('"a""', 1)
@@ -229,7 +229,7 @@ def _texts(batch: Batch) -> list[list[Any]]:
     return [column.values.to_pylist() for column in batch.columns]
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.text('a",\n\r', max_size=24))
 def test_open_ends_are_found_by_pairs_of_quotes_or_by_reading(text: str) -> None:
     block = text.encode()
@@ -250,7 +250,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ROWS, st.sampled_from([8, 64, 1 << 20]), st.integers(1, 3))
 def test_any_blocks_any_threads_the_same_rows(
     read_rows: ReadRows, rows: list[tuple[str, int]], size: int, threads: int

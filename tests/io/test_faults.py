@@ -220,3 +220,16 @@ def test_one_bad_block_does_not_slow_or_spoil_the_others(
     rows = read_rows("".join(lines), NUMBERS, faults=faults)
     assert len(rows) == 199
     assert faults.skipped == 1
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_only_the_part_at_fault_is_read_with_care(
+    read_rows: ReadRows, monkeypatch: pytest.MonkeyPatch, quote: str
+) -> None:
+    monkeypatch.setattr(delimited, "CAREFUL_BLOCK", 64)
+    lines = [f"{number},{quote}{number}{quote}\n" for number in range(200)]
+    lines[100], lines[150] = "bad,1\n", f"9,{quote}bad{quote}\n"
+    assert faults_of(read_rows, "".join(lines), NUMBERS) == [
+        "E504 edge.csv:101:1: 'bad' is not an integer",
+        "E504 edge.csv:151:2: 'bad' is not an integer",
+    ]

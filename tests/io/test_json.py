@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from tidelog.errors import DataError
+from tidelog.io import json_files
 from tidelog.io.faults import Faults, OnError
 from tidelog.logic.values import ColumnType as T
 
@@ -56,3 +61,50 @@ def test_bad_lines_are_skipped(read_rows: ReadRows) -> None:
     rows = read_rows("[1, 2]\n[1]\nno\n[3, null]\n[5, 6]\n", PAIR, name="x.jsonl", faults=faults)
     assert rows == [("1", "2"), ("5", "6")]
     assert faults.skipped == 3
+
+
+VALUES = st.one_of(
+    st.text(max_size=4),
+    st.integers(-(2**65), 2**65),
+    st.booleans(),
+    st.none(),
+    st.floats(allow_nan=False),
+    st.lists(st.integers(), max_size=1),
+)
+KINDS = (T.ANY, T.STRING, T.INTEGER, T.DOUBLE, T.BOOLEAN, T.DECIMAL)
+SAME = st.sampled_from([st.text(max_size=4), st.integers(-9, 9), st.booleans(), VALUES])
+OBJECTS = SAME.flatmap(lambda values: st.lists(st.fixed_dictionaries({"a": values, "b": values}), max_size=6))
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    OBJECTS, st.sampled_from([T.ANY, T.STRING, T.INTEGER, T.DOUBLE, T.BOOLEAN, T.DECIMAL]), st.integers(1, 2)
+)
+def test_lines_parsed_by_arrow_are_those_read_one_by_one(
+    read_rows: ReadRows, objects: list[dict[str, object]], kind: T, threads: int
+) -> None:
+    lines = [json.dumps(item) for item in objects]
+    text, array = "\n".join(lines), "[" + ",".join(lines) + "]"
+    fast, slow = Faults(OnError.SKIP), Faults(OnError.SKIP)
+    rows = read_rows(text, (kind, kind), name="x.jsonl", faults=fast, threads=threads)
+    assert rows == read_rows(array, (kind, kind), name="x.json", faults=slow)
+    assert fast.skipped == slow.skipped
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"a": 1, "b": 2} {"a": 3, "b": 4}', '{"a": 1,\n"b": 2}', '{"a": 1, "b": 2} x'],
+)
+def test_each_line_holds_one_value(read_rows: ReadRows, text: str) -> None:
+    with pytest.raises(DataError, match="E506"):
+        read_rows('{"a": 1, "b": 2}\n' + text, PAIR, name="x.jsonl")
+
+
+def test_lines_are_right_over_blocks(read_rows: ReadRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_files, "_BLOCK", 40)
+    lines = [f'{{"a": {number}, "b": "x"}}\n' for number in range(30)]
+    lines[20] = "\n{}\n"
+    with pytest.raises(DataError, match=r"x.jsonl:22"):
+        read_rows("".join(lines), PAIR, name="x.jsonl")
+    faults = Faults(OnError.SKIP)
+    assert len(read_rows("".join(lines), PAIR, name="x.jsonl", faults=faults)) == 29

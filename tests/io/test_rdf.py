@@ -177,7 +177,7 @@ OBJECTS = st.one_of(
 QUADS = st.lists(st.tuples(IRIS, IRIS, OBJECTS, st.none() | IRIS), max_size=8)
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(QUADS)
 def test_nquads_are_those_of_pyoxigraph(
     read_rows: ReadRows, quads: list[tuple[str, str, str, str | None]]

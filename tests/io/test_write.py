@@ -137,7 +137,7 @@ def test_compression_may_be_asked_for(folder: Path) -> None:
     assert gzip.decompress(stream.getvalue()).startswith(b"from,to\n")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.tuples(st.text(max_size=6), st.text(max_size=6)), max_size=12),
     st.sampled_from(["csv", "tsv", "json", "jsonl"]),

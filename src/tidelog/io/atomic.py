@@ -45,5 +45,5 @@ def compressing(stream: IO[bytes], compressed: bool) -> Iterator[IO[bytes]]:
     if not compressed:
         yield stream
         return
-    with gzip.GzipFile("", "wb", fileobj=stream, mtime=0) as inner:
+    with gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0) as inner:
         yield cast(IO[bytes], inner)

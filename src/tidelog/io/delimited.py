@@ -130,8 +130,8 @@ def _parse(block: Block, layout: Layout, file: DataFile, threads: int) -> Batch 
     if all(column_type in _TEXTS for column_type in layout.wanted_types):
         texts = text_views(block.text, file.delimiter, len(layout.types), layout.wanted)
         if texts is not None:
-            columns = zip(texts, layout.wanted_types, strict=True)
-            return Batch(tuple(Column(kind, values) for values, kind in columns), len(texts[0]))
+            views = zip(layout.wanted_types, texts, strict=True)
+            return Batch(tuple(Column(*view) for view in views), len(texts[0]))
     has_integers = ColumnType.INTEGER in layout.wanted_types
     integers = pa.string() if has_integers and _may_be_hexadecimal(block.text) else pa.int64()
     names = [str(index) for index in range(len(layout.types))]

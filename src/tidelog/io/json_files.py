@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults, counted
+from tidelog.io.json_objects import parse_objects
 from tidelog.io.objects import Rows, read_rows
+from tidelog.io.records import count_lines
 from tidelog.io.source import DataFile
 from tidelog.logic.values import ColumnType
 
 _ROWS = 1 << 14
+_BLOCK = 1 << 22
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -33,8 +37,7 @@ def _number(text: str) -> float | Decimal:
 _DECODER = json.JSONDecoder(parse_float=_number)
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
+class _Item(NamedTuple):
     """A row as JSON has it, the line it begins on, and its text."""
 
     value: Any
@@ -50,8 +53,27 @@ def read_json(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
 
 def read_json_lines(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
     """The rows of a file with a JSON value on each line."""
-    del threads
-    return _read(_line_items(file, faults), file, faults)
+    first: Any = None
+    line = 1
+    with file.open() as stream:
+        while text := stream.read(_BLOCK * threads):
+            text += stream.readline()
+            first = _first_value(text) if first is None else first
+            shape = None if first is None else _Shape.of(file, first)
+            batch = None if shape is None else parse_objects(text, shape.fields, first, threads)
+            if batch is None:
+                yield from _read(_line_items(text, line, file, faults), file, faults, shape)
+            elif batch.rows and not faults.failed:
+                yield batch
+            line += count_lines(text)
+
+
+def _first_value(text: bytes) -> Any:
+    """The value on the first line that holds one, or None."""
+    for raw in text.splitlines():
+        with suppress(ValueError):  # also for what is not UTF-8
+            return _DECODER.decode(raw.decode())
+    return None
 
 
 def _array_items(file: DataFile) -> Iterator[_Item]:
@@ -77,19 +99,19 @@ def _array_items(file: DataFile) -> Iterator[_Item]:
             raise _fault(file, text, position, "expecting `,` or `]` after a row")
 
 
-def _line_items(file: DataFile, faults: Faults) -> Iterator[_Item]:
-    with file.open() as stream:
-        for number, raw in enumerate(stream, 1):
-            try:
-                text = raw.decode().strip()
-                if text:
-                    yield _Item(_DECODER.decode(text), number, text)
-            except UnicodeDecodeError:
-                fault = Diagnostic("E505", "the text is not UTF-8", place=file.place(number))
-                faults.add(BadRow(fault, raw.decode("utf-8", "surrogateescape").rstrip("\r\n")))
-            except json.JSONDecodeError as error:
-                fault = Diagnostic("E506", _reason(error), place=file.place(number, error.colno))
-                faults.add(BadRow(fault, text))
+def _line_items(block: bytes, line: int, file: DataFile, faults: Faults) -> Iterator[_Item]:
+    """The values on the lines of a block that begins on line `line`."""
+    for number, raw in enumerate(block.splitlines(), line):
+        try:
+            text = raw.decode().strip()
+            if text:
+                yield _Item(_DECODER.decode(text), number, text)
+        except UnicodeDecodeError:
+            fault = Diagnostic("E505", "the text is not UTF-8", place=file.place(number))
+            faults.add(BadRow(fault, raw.decode("utf-8", "surrogateescape")))
+        except json.JSONDecodeError as error:
+            fault = Diagnostic("E506", _reason(error), place=file.place(number, error.colno))
+            faults.add(BadRow(fault, text))
 
 
 def _decode(raw: bytes, file: DataFile) -> str:
@@ -115,9 +137,10 @@ def _fault(file: DataFile, text: str, position: int, reason: str) -> DataError:
     return DataError(Diagnostic("E506", reason, place=file.place(line, column)))
 
 
-def _read(items: Iterator[_Item], file: DataFile, faults: Faults) -> Iterator[Batch]:
+def _read(
+    items: Iterator[_Item], file: DataFile, faults: Faults, shape: _Shape | None = None
+) -> Iterator[Batch]:
     """The items in batches of rows."""
-    shape: _Shape | None = None
     while chunk := list(islice(items, _ROWS)):
         shape = shape or _Shape.of(file, chunk[0].value)
         batch = read_rows(_rows(chunk, shape, file, faults), shape.wanted_types, faults)
@@ -144,6 +167,13 @@ class _Shape:
         return _Shape(types, keys)
 
     @property
+    def fields(self) -> dict[str, ColumnType] | None:
+        """The types of the wanted keys of an object, if keys are known."""
+        if len(self.keys) != len(self.types):
+            return None
+        return {self.keys[index]: self.types[index] for index in self.wanted}
+
+    @property
     def wanted(self) -> tuple[int, ...]:
         """The places of the values that are not passed over."""
         return tuple(index for index, kind in enumerate(self.types) if kind is not ColumnType.SKIP)
@@ -157,14 +187,15 @@ class _Shape:
 def _rows(chunk: list[_Item], shape: _Shape, file: DataFile, faults: Faults) -> Rows:
     """The items as rows of the wanted values; those of another shape are given to `faults`."""
     wanted = shape.wanted
-    values: list[tuple[object, ...]] = []
+    all_wanted = len(wanted) == len(shape.types)
+    values: list[Sequence[object]] = []
     kept: list[_Item] = []
     for item in chunk:
         row = _fields(item.value, shape)
         if isinstance(row, str):
             faults.add(BadRow(Diagnostic("E503", row, place=file.place(item.line)), item.text))
         else:
-            values.append(tuple(row[index] for index in wanted))
+            values.append(row if all_wanted else [row[index] for index in wanted])
             kept.append(item)
     names = tuple(shape.keys[index] for index in wanted) if len(shape.keys) == len(shape.types) else ()
     return Rows(values, [item.line for item in kept], file.shown, names, [item.text for item in kept])
@@ -173,10 +204,10 @@ def _rows(chunk: list[_Item], shape: _Shape, file: DataFile, faults: Faults) -> 
 def _fields(value: Any, shape: _Shape) -> list[object] | str:
     """The values of a row in the order of the columns, or what is wrong with its shape."""
     if isinstance(value, dict):
-        missing = [key for key in shape.keys if key not in value]
-        if missing:
-            return f"the object has no `{missing[0]}`"
-        fields = [value[key] for key in shape.keys]
+        try:
+            fields = [value[key] for key in shape.keys]
+        except KeyError as missing:
+            return f"the object has no `{missing.args[0]}`"
     else:
         fields = value if isinstance(value, list) else [value]
     if len(fields) != len(shape.types):
