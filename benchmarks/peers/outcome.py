@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Outcome:
-    """The number of facts in the counted predicates, and the CPU seconds of loading and reasoning where known."""
+    """The number of facts counted, and the CPU seconds of loading and reasoning where known."""
 
     tuples: int
     load_s: float | None = None
