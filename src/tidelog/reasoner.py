@@ -12,18 +12,20 @@ from tidelog.engine.columnar import warm
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally
 from tidelog.engine.limits import Limits
-from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Source, suggest
+from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source, suggest
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.faults import Faults, OnError
 from tidelog.io.formats import data_files
 from tidelog.io.objects import from_python
 from tidelog.io.source import data_file, predicate_of
 from tidelog.io.tables import read, read_import
+from tidelog.logic.builtins import Overflow
 from tidelog.logic.program import BOTTOM, Fact, Predicate, Program
 from tidelog.logic.resolve import EMPTY, extend, resolve_query
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
 from tidelog.plan.compile import full_plan
+from tidelog.plan.join_order import Statistics
 from tidelog.relation import Relation
 from tidelog.syntax.parser import parse, parse_literals
 
@@ -69,7 +71,8 @@ class Reasoner:
         self.faults = Faults(OnError(on_error), Path(rejects))
         self.timeout = timeout
         self.max_facts = max_facts
-        self._listeners = [self.statistics, *listeners]
+        self.started: float | None = None  # monotonic time that the timeout counts from, else each call's own
+        self._listeners: list[Listener] = [self.statistics, *listeners]
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = ColumnarEngine(threads, binary)
         self._loaded_facts = 0
@@ -111,16 +114,22 @@ class Reasoner:
 
     def _load(self, name: str, batches: Iterable[Batch]) -> int:
         """Load batches of explicit facts."""
-        start = perf_counter()
-        rows = new = 0
-        for batch in batches:
-            if name not in self.program.predicates:
-                self._define(name, len(batch.columns))
-            new += self._engine.load(name, batch)
-            rows += batch.rows
-        if new:
-            self._is_materialised = False
-        self._tell(FactsLoaded(name, rows, new, perf_counter() - start))
+        new = 0
+        limits = self._limits()
+        with limits.guarding():
+            self._compile_once()
+            start = perf_counter()
+            for batch in batches:
+                if name not in self.program.predicates:
+                    self._define(name, len(batch.columns))
+                added = self._engine.load(name, batch)
+                new += added
+                if added:
+                    self._is_materialised = False
+                end = perf_counter()
+                self._tell(FactsLoaded(name, batch.rows, added, end - start))
+                start = end
+                limits.check()
         return new
 
     def _define(self, name: str, arity: int) -> Predicate:
@@ -139,8 +148,7 @@ class Reasoner:
         if self._is_materialised:
             return
         self.statistics.clear()
-        limits = Limits(self.statistics, self.timeout, self.max_facts)
-        self._engine.check = limits.check
+        limits = self._limits()
         with limits.guarding():
             self._compile_once()
             if self._was_materialised:
@@ -157,6 +165,17 @@ class Reasoner:
     def strata(self) -> tuple[Stratum, ...]:
         """The program's strata, in the order in which they are derived."""
         return strata(self.program.rules, self.program.predicates)
+
+    @property
+    def sizes(self) -> Statistics:
+        """What join orders are decided on: the sizes of relations and of their columns."""
+        return self._engine
+
+    def _limits(self) -> Limits:
+        """The limits of what begins now, which the engine checks from now on."""
+        limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
+        self._engine.check = limits.check
+        return limits
 
     def _compile_once(self) -> None:
         if not compiled.is_warm():
@@ -205,8 +224,11 @@ class Reasoner:
         engine = self._engine
         engine.define(ANSWER, len(query.rule.head.terms))
         try:
-            engine.prepare(full_plan(query.rule, -1, engine, ANSWER))()
+            with self._limits().guarding():
+                engine.prepare(full_plan(query.rule, -1, engine, ANSWER))()
             columns, rows = engine.rows(ANSWER)
+        except Overflow as overflow:
+            raise EvaluationError(Diagnostic("E603", str(overflow), help=f"in the query {text}")) from None
         finally:
             engine.drop(ANSWER)
         return Relation(text.strip(), query.variables, columns, rows, engine.dictionary)

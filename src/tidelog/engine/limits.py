@@ -11,13 +11,23 @@ from tidelog.errors import Diagnostic, Stopped
 
 
 class Limits:
-    """Checked after every plan and, inside long ones, every tenth of a second."""
+    """Checked after every plan and, inside long ones, every tenth of a second.
 
-    def __init__(self, tally: Tally, timeout: float | None = None, max_facts: int | None = None) -> None:
+    The timeout counts from `started`, a monotonic time, by default from now.
+    """
+
+    def __init__(
+        self,
+        tally: Tally,
+        timeout: float | None = None,
+        max_facts: int | None = None,
+        started: float | None = None,
+    ) -> None:
         self.tally = tally
         self.timeout = timeout
         self.max_facts = max_facts
-        self.deadline = None if timeout is None else monotonic() + timeout
+        begun = monotonic() if started is None else started
+        self.deadline = None if timeout is None else begun + timeout
 
     def check(self) -> None:
         """Raise `Stopped` if a limit has been reached."""
