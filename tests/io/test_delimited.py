@@ -208,7 +208,7 @@ def test_numbered_header_is_detected(read_rows: ReadRows) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text('ab",;\n\r', max_size=24), st.integers(1, 3))
+@given(st.text('abé",;\n\r', max_size=24), st.integers(1, 3))
 @example('"x"y"z",b\n', 2)
 @example('"a""', 1)
 def test_records_are_those_of_arrow(text: str, width: int) -> None:

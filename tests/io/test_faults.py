@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tidelog.errors import DataError
-from tidelog.io import delimited
+from tidelog.io import codes, delimited
 from tidelog.io.faults import Faults, OnError, ReadReport
 from tidelog.io.source import Header, data_file
 from tidelog.io.tables import read
@@ -233,3 +233,23 @@ def test_only_the_part_at_fault_is_read_with_care(
         "E504 edge.csv:101:1: 'bad' is not an integer",
         "E504 edge.csv:151:2: 'bad' is not an integer",
     ]
+
+
+def test_an_open_quote_takes_in_all_that_follows(
+    read_rows: ReadRows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = "1,2\n" * 99 + '3,"4\n' + "5,6\n" * 999
+    expected = ["E511 edge.csv:100:2: the quoted text is not closed before the file ends"]
+    assert faults_of(read_rows, text, NUMBERS) == expected
+    monkeypatch.setattr(delimited, "BLOCK", 128)
+    monkeypatch.setattr(delimited, "CAREFUL_BLOCK", 32)
+    monkeypatch.setattr(delimited, "LARGEST_BLOCK", 512)
+    assert faults_of(read_rows, text, NUMBERS) == expected
+    assert len(read_rows(text, NUMBERS, faults=Faults(OnError.SKIP))) == 99
+
+
+def test_every_code_is_tested_and_has_a_meaning() -> None:
+    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    constants = {value for name, value in vars(codes).items() if name.isupper() and name != "MEANINGS"}
+    assert set(codes.MEANINGS) == constants
+    assert [code for code in codes.MEANINGS if code not in tests] == []

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io import codes
 from tidelog.io.arrays import ZERO, Array, mask
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
 from tidelog.io.faults import BadRow, Faults, counted
@@ -50,7 +51,7 @@ def wanted_columns(
     if len(found) != len(types):
         message = f"the data has {counted(len(found), 'column')} instead of {len(types)}"
         help_line = "its columns are " + ", ".join(f"`{name}`" for name in found)
-        raise DataError(Diagnostic("E503", message, place=shown, help=help_line))
+        raise DataError(Diagnostic(codes.WRONG_WIDTH, message, place=shown, help=help_line))
     places = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)
     return Wanted(places, tuple(types[i] for i in places), tuple(found[i] for i in places), shown)
 
@@ -90,7 +91,7 @@ def _without(
     """The batch without the bad rows, which are given to `faults`."""
     for index, (place, reason) in sorted(bad.items()):
         where = f"{wanted.shown}:{rows[index]}:{wanted.places[place] + 1}"
-        fault = Diagnostic("E504", f"{reason} (column `{wanted.names[place]}`)", place=where)
+        fault = Diagnostic(codes.NOT_OF_TYPE, f"{reason} (column `{wanted.names[place]}`)", place=where)
         faults.add(BadRow(fault, json.dumps([array[index].as_py() for array in arrays], default=str)))
     keep = np.ones(len(rows), bool)
     keep[list(bad)] = False
@@ -130,7 +131,7 @@ def _column(
     natural = _natural_column(array)
     if natural is None:
         message = f"column `{wanted.names[place]}` is of Arrow's type {array.type}, which has no values here"
-        raise DataError(Diagnostic("E513", message, place=wanted.shown))
+        raise DataError(Diagnostic(codes.NO_SUCH_VALUES, message, place=wanted.shown))
     if column_type in (ColumnType.ANY, natural.type):
         return natural, {}
     if natural.type is ColumnType.ANY:
@@ -139,7 +140,7 @@ def _column(
         return natural, {}
     if natural.type not in _ACCEPTED.get(column_type, ()):
         message = f"column `{wanted.names[place]}` is of type {natural.type.value}, not {column_type.value}"
-        raise DataError(Diagnostic("E504", message, place=wanted.shown))
+        raise DataError(Diagnostic(codes.NOT_OF_TYPE, message, place=wanted.shown))
     if column_type is ColumnType.DOUBLE:
         return Column(column_type, pc.cast(natural.values, pa.float64(), safe=False)), {}
     return Column(column_type, pc.cast(natural.values, pa.string())), {}

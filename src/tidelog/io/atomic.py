@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io import codes
 
 
 @contextmanager
@@ -25,7 +26,7 @@ def replacing(path: Path, compressed: bool = False) -> Iterator[IO[bytes]]:
             yield inner
     except OSError as error:
         message = f"`{path}` cannot be written: {error.strerror or error}"
-        raise DataError(Diagnostic("E515", message, place=str(path))) from error
+        raise DataError(Diagnostic(codes.NOT_WRITABLE, message, place=str(path))) from error
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.errors import Diagnostic
+from tidelog.io import codes
 from tidelog.io.arrays import text_array
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
 from tidelog.io.faults import BadRow, Faults, counted
@@ -77,15 +78,17 @@ def _fault(record: Record, layout: Layout, file: DataFile) -> Diagnostic | None:
     if not record.closed:
         help_line = "write the quote that closes it, or read the file with quoting = false"
         message = "the quoted text is not closed before the file ends"
-        return Diagnostic("E511", message, place=file.place(record.line, width), help=help_line)
+        return Diagnostic(codes.OPEN_QUOTE, message, place=file.place(record.line, width), help=help_line)
     if width != expected:
         message = f"the row has {counted(width, 'column')} instead of {expected}"
-        return Diagnostic("E503", message, place=file.place(record.line))
+        return Diagnostic(codes.WRONG_WIDTH, message, place=file.place(record.line))
     for index in layout.wanted:
         try:
             record.fields[index].decode()
         except UnicodeDecodeError:
-            return Diagnostic("E505", "the text is not UTF-8", place=file.place(record.line, index + 1))
+            return Diagnostic(
+                codes.NOT_UTF_8, "the text is not UTF-8", place=file.place(record.line, index + 1)
+            )
     return None
 
 
@@ -103,7 +106,7 @@ def _columns(
             values, faults = read_values(texts, column_type, layout.names[number] if layout.names else None)
             for index, fault in faults.items():
                 where = file.place(rows[index].record.line, number + 1)
-                bad.setdefault(index, Diagnostic("E504", fault, place=where))
+                bad.setdefault(index, Diagnostic(codes.NOT_OF_TYPE, fault, place=where))
             column = column_of_values(values)
         columns.append(column)
     return tuple(columns), bad

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from tidelog.errors import DataError, Diagnostic, suggest
+from tidelog.io import codes
 from tidelog.io.careful import Block, Layout, read_block
 from tidelog.io.columns import ARROW_TYPES, FALSE, TRUE, Batch, Column, column_of_texts, finite
 from tidelog.io.faults import Faults
@@ -49,6 +50,8 @@ def _read_blocks(blocks: Iterator[Block], file: DataFile, faults: Faults, thread
         for batch in _read_block(rest, layout, file, faults, threads):
             if batch.rows and not faults.failed:
                 yield batch
+        if block.is_open:  # an open quote takes in all that follows
+            return
 
 
 def _read_block(
@@ -58,7 +61,7 @@ def _read_block(
     batch = _parse(block, layout, file, threads)
     if batch is not None:
         yield batch
-    elif len(block.text) <= CAREFUL_BLOCK or block.is_open:
+    elif len(block.text) <= CAREFUL_BLOCK:
         yield read_block(block, layout, file, faults)
     else:
         for part in _blocks(io.BytesIO(block.text), file, CAREFUL_BLOCK, block.line):
@@ -117,7 +120,9 @@ def _layout_by_name(file: DataFile, record: Record, header: tuple[str, ...]) -> 
             message = f"the header has no column `{name}`"
             near = suggest(name or "", header)
             help_line = near or "it has " + ", ".join(f"`{column}`" for column in header)
-            raise DataError(Diagnostic("E512", message, place=file.place(record.line), help=help_line))
+            raise DataError(
+                Diagnostic(codes.COLUMN_MISSING, message, place=file.place(record.line), help=help_line)
+            )
         wanted.append(header.index(name))
         types[wanted[-1]] = column_type
     return Layout(tuple(types), tuple(wanted), header)

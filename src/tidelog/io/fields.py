@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba.cpython.unsafe.numbers import trailing_zeros
 
-from tidelog.compiled import bytes_at, inlined, int32_at, kernel, load64
+from tidelog.compiled import bytes_at, inlined, int32_at, kernel, load64, trailing_zeros
 
 LOW_BITS = np.uint64(0x7F7F7F7F7F7F7F7F)
 HIGH_BITS = np.uint64(0x8080808080808080)

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io import codes
 
 # The first extension of a format is the one that files are written with.
 EXTENSIONS: dict[str, tuple[str, ...]] = {
@@ -102,4 +103,6 @@ def unknown_format(shown: str) -> DataError:
     """The error for a file whose format is not known."""
     known = ", ".join(sorted(_FORMAT_OF_EXTENSION))
     message = f"the format of `{shown}` is not known by its extension"
-    return DataError(Diagnostic("E502", message, place=shown, help=f"known extensions: {known}, and .gz"))
+    return DataError(
+        Diagnostic(codes.NOT_OF_FORMAT, message, place=shown, help=f"known extensions: {known}, and .gz")
+    )

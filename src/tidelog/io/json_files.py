@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io import codes
 from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults, counted
 from tidelog.io.json_objects import parse_objects
@@ -107,10 +108,10 @@ def _line_items(block: bytes, line: int, file: DataFile, faults: Faults) -> Iter
             if text:
                 yield _Item(_DECODER.decode(text), number, text)
         except UnicodeDecodeError:
-            fault = Diagnostic("E505", "the text is not UTF-8", place=file.place(number))
+            fault = Diagnostic(codes.NOT_UTF_8, "the text is not UTF-8", place=file.place(number))
             faults.add(BadRow(fault, raw.decode("utf-8", "surrogateescape")))
         except json.JSONDecodeError as error:
-            fault = Diagnostic("E506", _reason(error), place=file.place(number, error.colno))
+            fault = Diagnostic(codes.NOT_JSON, _reason(error), place=file.place(number, error.colno))
             faults.add(BadRow(fault, text))
 
 
@@ -119,7 +120,9 @@ def _decode(raw: bytes, file: DataFile) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        raise DataError(Diagnostic("E505", "the text is not UTF-8", place=file.place(line))) from None
+        raise DataError(
+            Diagnostic(codes.NOT_UTF_8, "the text is not UTF-8", place=file.place(line))
+        ) from None
 
 
 def _after_space(text: str, position: int) -> int:
@@ -134,7 +137,7 @@ def _reason(error: json.JSONDecodeError) -> str:
 def _fault(file: DataFile, text: str, position: int, reason: str) -> DataError:
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
-    return DataError(Diagnostic("E506", reason, place=file.place(line, column)))
+    return DataError(Diagnostic(codes.NOT_JSON, reason, place=file.place(line, column)))
 
 
 def _read(
@@ -193,7 +196,7 @@ def _rows(chunk: list[_Item], shape: _Shape, file: DataFile, faults: Faults) -> 
     for item in chunk:
         row = _fields(item.value, shape)
         if isinstance(row, str):
-            faults.add(BadRow(Diagnostic("E503", row, place=file.place(item.line)), item.text))
+            faults.add(BadRow(Diagnostic(codes.WRONG_WIDTH, row, place=file.place(item.line)), item.text))
         else:
             values.append(row if all_wanted else [row[index] for index in wanted])
             kept.append(item)

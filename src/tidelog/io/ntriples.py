@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import Diagnostic
+from tidelog.io import codes
 from tidelog.io.arrays import Array, integers_of, mask, places, text_array, text_scalar
 from tidelog.io.columns import all_match
 from tidelog.io.faults import BadRow, Faults
@@ -130,7 +131,7 @@ def _read_line(raw: bytes, graphs: bool) -> tuple[str, str, str, str] | None:
     try:
         line = raw.decode()
     except UnicodeDecodeError as fault:
-        raise _Fault("E505", "the text is not UTF-8", fault.start + 1) from None
+        raise _Fault(codes.NOT_UTF_8, "the text is not UTF-8", fault.start + 1) from None
     if _EMPTY.fullmatch(line):
         return None
     found: list[str] = []
@@ -142,7 +143,7 @@ def _read_line(raw: bytes, graphs: bool) -> tuple[str, str, str, str] | None:
     if graphs and line[_after_space(line, position) :][:1] in ("<", "_"):
         graph, position = _read_term(line, position, "the graph", (_ANY_IRI, _ANY_BLANK))
     if not _REST.fullmatch(line, position):
-        raise _Fault("E507", "the statement does not end with a dot", _after_space(line, position) + 1)
+        raise _Fault(codes.NOT_RDF, "the statement does not end with a dot", _after_space(line, position) + 1)
     return found[0], found[1], found[2], graph
 
 
@@ -160,6 +161,6 @@ def _read_term(line: str, position: int, role: str, patterns: Sequence[re.Patter
             try:
                 terms.read_exact(match[0])
             except ValueError as fault:
-                raise _Fault("E507", f"{role} is not well written: {fault}", start + 1) from None
+                raise _Fault(codes.NOT_RDF, f"{role} is not well written: {fault}", start + 1) from None
             return match[0], match.end()
-    raise _Fault("E507", f"{role} is missing or not well written", start + 1)
+    raise _Fault(codes.NOT_RDF, f"{role} is missing or not well written", start + 1)

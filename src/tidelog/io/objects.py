@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io import codes
 from tidelog.io.arrays import ZERO, number_array, text_array
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import ARROW_TYPES, Batch, Column, column_of_texts, column_of_values
@@ -87,7 +88,7 @@ def _batches(
         return _rows(data, types, faults)
     message = f"an object of type {type(data).__name__} holds no rows"
     raise DataError(
-        Diagnostic("E514", message, help="give Arrow data, a data frame or an iterable of tuples")
+        Diagnostic(codes.NOT_ROWS, message, help="give Arrow data, a data frame or an iterable of tuples")
     )
 
 
@@ -119,7 +120,7 @@ def _rows_of_mapping(
     try:
         yield from zip(*columns, strict=True)
     except ValueError:
-        raise DataError(Diagnostic("E514", "the columns are not all of one length")) from None
+        raise DataError(Diagnostic(codes.NOT_ROWS, "the columns are not all of one length")) from None
 
 
 def _rows_of_numpy(data: Any) -> Iterator[Any]:
@@ -156,7 +157,7 @@ def _rows_of_width(rows: Sequence[Any], numbers: Sequence[int], width: int, faul
             kept_numbers.append(number)
         else:
             message = f"the row has {counted(len(values), 'column')} instead of {width}"
-            faults.add(BadRow(Diagnostic("E503", message, place=f"{SHOWN}:{number}"), repr(row)))
+            faults.add(BadRow(Diagnostic(codes.WRONG_WIDTH, message, place=f"{SHOWN}:{number}"), repr(row)))
     return Rows(kept, kept_numbers, SHOWN)
 
 
@@ -170,7 +171,7 @@ def read_rows(rows: Rows, types: tuple[ColumnType, ...], faults: Faults) -> Batc
         for index, reason in reasons.items():
             where = f"{rows.shown}:{rows.numbers[index]}:{place + 1}"
             name = f" (column `{rows.names[place]}`)" if rows.names else ""
-            bad.setdefault(index, Diagnostic("E504", reason + name, place=where))
+            bad.setdefault(index, Diagnostic(codes.NOT_OF_TYPE, reason + name, place=where))
     if not bad:
         return Batch(tuple(columns), len(rows.values))
     for index, fault in sorted(bad.items()):
@@ -206,7 +207,7 @@ def _encodable(value: Value) -> Value:
     try:
         str(value.content).encode()
     except UnicodeEncodeError:
-        raise DataError(Diagnostic("E505", f"{value.content!r} is not text in Unicode")) from None
+        raise DataError(Diagnostic(codes.NOT_UTF_8, f"{value.content!r} is not text in Unicode")) from None
     return value
 
 

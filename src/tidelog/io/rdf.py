@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io import codes
 from tidelog.io.arrays import Array, integers_of, mask, text_array, text_scalar
 from tidelog.io.columns import Batch, Column, column_of_values
 from tidelog.io.faults import BadRow, Faults, OnError
@@ -44,7 +45,7 @@ def read_rdf(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
     types = file.types if file.types is not None else (ColumnType.ANY,) * 3
     if len(types) not in (3, 4):
         message = f"RDF has 3 columns, or 4 with the graph, instead of {len(types)}"
-        raise DataError(Diagnostic("E503", message, place=file.shown))
+        raise DataError(Diagnostic(codes.WRONG_WIDTH, message, place=file.shown))
     is_plain = file.format in ("ntriples", "nquads")
     for statements in read_statements(file, faults) if is_plain else _parsed(file, faults):
         batch = _batch(statements, types, file, faults)
@@ -86,7 +87,9 @@ def load_pyoxigraph(purpose: str, place: str | None = None) -> Any:
         import pyoxigraph
     except ImportError:
         message = f"{purpose} needs the package pyoxigraph"
-        raise DataError(Diagnostic("E508", message, place=place, help="pip install tidelog[rdf]")) from None
+        raise DataError(
+            Diagnostic(codes.PACKAGE_MISSING, message, place=place, help="pip install tidelog[rdf]")
+        ) from None
     return pyoxigraph
 
 
@@ -103,7 +106,7 @@ def _recovering(parser: Any, file: DataFile, faults: Faults) -> Iterator[Any]:
 def _syntax_error(error: SyntaxError, file: DataFile) -> Diagnostic:
     reason = re.sub(r"^Parser error .*?: ", "", error.msg or str(error))
     place = file.shown if error.lineno is None else file.place(error.lineno, error.offset)
-    return Diagnostic("E507", reason, place=place)
+    return Diagnostic(codes.NOT_RDF, reason, place=place)
 
 
 def _source_line(file: DataFile, number: int | None) -> str:
@@ -119,7 +122,7 @@ def _not_supported(text: bytes, file: DataFile) -> DataError:
     lines = text.decode().splitlines(keepends=True)
     odd = next((line for line in lines if split_statements(line.encode(), graphs=True) is None), "")
     message = f"the statement has a term that is not supported: {odd.strip()}"
-    return DataError(Diagnostic("E507", message, place=file.shown))
+    return DataError(Diagnostic(codes.NOT_RDF, message, place=file.shown))
 
 
 class _Renaming:
@@ -188,4 +191,4 @@ def _mistyped(
     texts = [str(column[row]) for column in statements.terms[:3]]
     message = f"the {_ROLES[index]} {statements.terms[index][row]} is not of type {column_type.value}"
     place = file.place(statements.lines[row]) if statements.lines else file.shown
-    return BadRow(Diagnostic("E504", message, place=place), " ".join(texts) + " .")
+    return BadRow(Diagnostic(codes.NOT_OF_TYPE, message, place=place), " ".join(texts) + " .")

@@ -14,6 +14,7 @@ from typing import IO, cast
 from urllib.parse import unquote
 
 from tidelog.errors import DataError, Diagnostic, Span, suggest
+from tidelog.io import codes
 from tidelog.io.faults import counted
 from tidelog.io.formats import (
     RDF,
@@ -138,7 +139,7 @@ def transfer_path(transfer: Transfer, folder: Path | None) -> Path | None:
     text = str(transfer.options.get("resource", ""))
     if "://" in text and not text.startswith("file://"):
         message = f"`{text}` is not a file on this machine"
-        raise DataError(Diagnostic("E501", message, transfer.span, "download it first"))
+        raise DataError(Diagnostic(codes.NOT_FOUND, message, transfer.span, "download it first"))
     if not text:
         return None
     path = Path(unquote(text.removeprefix("file://")) if text.startswith("file://") else text)
@@ -154,7 +155,7 @@ class Options:
 
     def wrong(self, option: str, reason: str) -> DataError:
         """The error for an option whose value cannot be."""
-        return DataError(Diagnostic("E509", f"the option `{option}` {reason}", self._span))
+        return DataError(Diagnostic(codes.BAD_OPTION, f"the option `{option}` {reason}", self._span))
 
     def flag(self, option: str, otherwise: bool) -> bool:
         """The option as a Boolean."""
@@ -205,11 +206,14 @@ def _not_readable(file: DataFile, error: OSError) -> DataError:
     assert file.path is not None
     if not isinstance(error, FileNotFoundError):
         message = f"`{file.shown}` cannot be read: {error.strerror}"
-        return DataError(Diagnostic("E501", message, place=file.shown))
+        return DataError(Diagnostic(codes.NOT_FOUND, message, place=file.shown))
     folder = file.path.parent
     names = [child.name for child in folder.iterdir()] if folder.is_dir() else []
     return DataError(
         Diagnostic(
-            "E501", f"there is no file `{file.shown}`", place=file.shown, help=suggest(file.path.name, names)
+            codes.NOT_FOUND,
+            f"there is no file `{file.shown}`",
+            place=file.shown,
+            help=suggest(file.path.name, names),
         )
     )

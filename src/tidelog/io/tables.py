@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io import codes
 from tidelog.io.arrow_files import read_arrow, read_parquet
 from tidelog.io.columns import Batch
 from tidelog.io.delimited import read_delimited
@@ -55,7 +56,7 @@ def read(file: DataFile, faults: Faults | None = None, threads: int = 1) -> Iter
             yield batch
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         message = f"`{file.shown}` cannot be read as {file.format}: {error}"
-        raise DataError(Diagnostic("E502", message, place=file.shown)) from error
+        raise DataError(Diagnostic(codes.NOT_OF_FORMAT, message, place=file.shown)) from error
     faults.check()
 
 

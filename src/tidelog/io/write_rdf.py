@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io import codes
 from tidelog.io.arrays import Array, flags_of, joined, mask, text_scalar
 from tidelog.io.ntriples import DEFAULT_GRAPH
 from tidelog.io.rdf import PYOXIGRAPH_FORMATS, load_pyoxigraph
@@ -22,7 +23,9 @@ def write_statements(stream: IO[bytes], name: str, arity: int, batches: Iterator
     """The rows as statements; with four columns, N-Triples become N-Quads and Turtle becomes TriG."""
     if arity not in (3, 4):
         message = f"statements of RDF have 3 columns, or 4 with the graph, instead of {arity}"
-        raise DataError(Diagnostic("E517", message, help="choose csv, json or another format for tables"))
+        raise DataError(
+            Diagnostic(codes.NOT_A_STATEMENT, message, help="choose csv, json or another format for tables")
+        )
     checked = (_checked([as_text(column) for column in batch.columns]) for batch in batches)
     if name in ("turtle", "trig"):
         _write_turtle(stream, checked)
@@ -43,7 +46,11 @@ def _checked(columns: list[Array]) -> list[Array]:
             wrong = pc.or_(wrong, pc.starts_with(column, "_:"))
         if pc.any(wrong, min_count=0).as_py():
             message = f"{column.filter(wrong)[0].as_py()} cannot be the {_ROLES[place]} of a statement"
-            raise DataError(Diagnostic("E517", message, help="choose csv, json or another format for tables"))
+            raise DataError(
+                Diagnostic(
+                    codes.NOT_A_STATEMENT, message, help="choose csv, json or another format for tables"
+                )
+            )
     return columns
 
 
@@ -103,4 +110,4 @@ def _write_through_pyoxigraph(stream: IO[bytes], name: str, batches: Iterator[li
         pyoxigraph.serialize(quads, stream, format=getattr(pyoxigraph.RdfFormat, PYOXIGRAPH_FORMATS[name]))
     except (SyntaxError, ValueError) as error:
         message = f"the statements cannot be written as {name}: {error}"
-        raise DataError(Diagnostic("E517", message)) from None
+        raise DataError(Diagnostic(codes.NOT_A_STATEMENT, message)) from None

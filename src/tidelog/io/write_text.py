@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io import codes
 from tidelog.io.arrays import Array, joined, text_array
 
 _IN_JSON_ESCAPED = r'["\\\x00-\x1f]'
@@ -44,7 +45,9 @@ def _quoted(column: Array, pattern: str, quoting: bool) -> Array:
     if not quoting:
         text = column.filter(needed)[0].as_py()
         message = f"{text!r} cannot be written without quotes"
-        raise DataError(Diagnostic("E516", message, help="write with quoting, or choose another delimiter"))
+        raise DataError(
+            Diagnostic(codes.NEEDS_QUOTES, message, help="write with quoting, or choose another delimiter")
+        )
     doubled = pc.replace_substring(column, '"', '""')
     return pc.if_else(needed, joined('"', doubled, '"'), column)
 
