@@ -18,7 +18,25 @@ import numpy as np
 from llvmlite import ir
 from numba import carray, njit, types
 from numba.core import cgutils
+from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic
+
+__all__ = [
+    "CACHE_FOLDER",
+    "DEBUG",
+    "bytes_at",
+    "doubles_at",
+    "inlined",
+    "int32_at",
+    "int64_at",
+    "is_warm",
+    "kernel",
+    "load64",
+    "mark_warm",
+    "mix",
+    "prefetch",
+    "trailing_zeros",
+]
 
 DEBUG = os.environ.get("TIDELOG_DEBUG", "") not in ("", "0")
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from time import perf_counter
 
-from tidelog.engine import fixpoint
 from tidelog import compiled
+from tidelog.engine import fixpoint
 from tidelog.engine.columnar import warm
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally

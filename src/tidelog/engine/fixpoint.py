@@ -14,7 +14,6 @@ from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.builtins import Overflow
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
-from tidelog.plan.algebra import RulePlan
 from tidelog.plan.compile import aggregate_plans, collected_variables, delta_plans, full_plan
 
 GROWN = 4  # plans are made anew when a relation has grown by this factor
@@ -52,9 +51,8 @@ def _close(
     """Close one stratum; returns the number of rounds."""
     engine.begin(stratum.predicates)
     for rule in stratum.rules:
-        for step in _first_steps(rule, numbers[id(rule)], engine):
-            _run(step, place, 1, listen)
-            check()
+        _run(_first_step(rule, numbers[id(rule)], engine), place, 1, listen)
+        check()
     new = engine.advance(stratum.predicates)
     listen(RoundEnded(place, 1, new))
     count = 1
@@ -75,38 +73,27 @@ def _close(
     return count
 
 
-def _first_steps(rule: Rule, number: int, engine: Engine) -> list[Step]:
-    """The plans of a rule over all facts; those of an aggregate rule must run one after the other."""
-    if not rule.aggregations:
-        return [(rule, number, engine.prepare(full_plan(rule, number, engine)))]
+def _first_step(rule: Rule, number: int, engine: Engine) -> Step:
+    """The plan of a rule over all facts."""
+    if rule.aggregations:
+        return rule, number, _aggregating(rule, number, engine)
+    return rule, number, engine.prepare(full_plan(rule, number, engine))
+
+
+def _aggregating(rule: Rule, number: int, engine: Engine) -> Runnable:
+    """The two plans of an aggregate rule, one after the other; what is collected is forgotten in any case."""
     collected = f"{rule.head.predicate}#{number}"
-    engine.define(collected, len(collected_variables(rule)))
-    collect, group = aggregate_plans(rule, number, collected, engine)
-    return [
-        (rule, number, _collecting(collect, engine)),
-        (rule, number, _grouping(group, collected, engine)),
-    ]
-
-
-def _collecting(plan: RulePlan, engine: Engine) -> Runnable:
-    """The plan run so that what it collects is not counted as derived."""
-    runnable = engine.prepare(plan)
 
     def run() -> Outcome:
-        outcome = runnable()
-        return Outcome(outcome.matches, 0, outcome.no_value)
-
-    return run
-
-
-def _grouping(plan: RulePlan, collected: str, engine: Engine) -> Runnable:
-    """The plan run over what was collected, which is then forgotten."""
-
-    def run() -> Outcome:
-        engine.begin([collected])
-        outcome = engine.prepare(plan)()
-        engine.drop(collected)
-        return Outcome(0, outcome.new, outcome.no_value)
+        engine.define(collected, len(collected_variables(rule)))
+        try:
+            collect, group = aggregate_plans(rule, number, collected, engine)
+            gathered = engine.prepare(collect)()
+            engine.begin([collected])
+            grouped = engine.prepare(group)()
+        finally:
+            engine.drop(collected)
+        return Outcome(gathered.matches, grouped.new, gathered.no_value + grouped.no_value)
 
     return run
 

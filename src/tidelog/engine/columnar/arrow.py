@@ -1,6 +1,6 @@
 """Between Arrow and NumPy by their buffers.
 
-`pa.array` and `to_numpy` import pandas where it is installed, which takes a third of a second; buffers do not.
+`pa.array` and `to_numpy` import pandas where it is installed, a third of a second; buffers do not.
 """
 
 from __future__ import annotations

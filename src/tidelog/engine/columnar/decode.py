@@ -137,7 +137,8 @@ def _sorted_kind(dictionary: Dictionary, ids: Ids) -> Ids:
         if first in (Kind.INTEGER, Kind.BOOLEAN, Kind.DATE):
             return ids[np.argsort(dictionary.payload[ids], kind="stable")]
         if first in TEXT_KINDS and first in (Kind.STRING, Kind.IRI, Kind.BLANK):
-            return ids[numbers_of(pc.sort_indices(dictionary.texts(ids)), "uint64")]
+            places = numbers_of(pc.sort_indices(dictionary.texts(ids)), "uint64").astype(np.int64)
+            return np.take(ids, places)
     values = dictionary.decode_all(ids.tolist())
-    places = sorted(range(len(values)), key=lambda place: order_key(values[place]))
-    return ids[np.array(places, np.int64)]
+    by_value = sorted(range(len(values)), key=lambda place: order_key(values[place]))
+    return np.take(ids, np.array(by_value, np.int64))

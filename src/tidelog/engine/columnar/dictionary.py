@@ -63,16 +63,19 @@ class Dictionary:
         count = len(self)
         if count + rows > len(self.kind):
             size = max(count + rows, len(self.kind) * 2)
-            self.kind = memory.grown(self.kind, count, size)
-            self.payload = memory.grown(self.payload, count, size)
-            self.extent = memory.grown(self.extent, count, size)
-            self.extra = memory.grown(self.extra, count, size)
+            columns = (self.kind, self.payload, self.extent, self.extra)
+            # All or none, and published at once: after a lack of memory the dictionary is as it was.
+            self.kind, self.payload, self.extent, self.extra = (
+                memory.grown(column, count, size) for column in columns
+            )
+            self._publish()
         top = int(self.words[layout.D_HEAP_TOP])
         if top + text > len(self.heap):
             self.heap = memory.grown(self.heap, top, max(top + text, len(self.heap) * 2))
+            self._publish()
         if count + rows > self.words[layout.D_LIMIT]:
             self._grow_slots(count + rows)
-        self._publish()
+            self._publish()
 
     def _grow_slots(self, rows: int) -> None:
         size = len(self.slots)
@@ -176,7 +179,8 @@ class Dictionary:
         while done < rows:
             done = int(kernels.intern_texts(self.words, address, form, data, rows, int(kind), 0, done, ids))
             if done < rows:
-                self.grow(max(1024, len(self) // 2), max(1 << 16, int(self.words[layout.D_HEAP_TOP]) // 2))
+                text = max(1 << 16, int(self.words[layout.D_HEAP_TOP]) // 2, len(texts[done].as_buffer()))
+                self.grow(max(1024, len(self) // 2), text)
         return ids
 
     def encode_any(self, texts: pa.Array, parse_numbers: bool) -> Ids:
@@ -222,7 +226,8 @@ class Dictionary:
         encoded = texts.dictionary_encode()
         values = [read(text) for text in encoded.dictionary.to_pylist()]
         ids = self.encode_values(values)
-        return ids[numbers_of(encoded.indices, "int32")]
+        taken: Ids = ids[numbers_of(encoded.indices, "int32")]
+        return taken
 
     def encode_objects(self, objects: Iterable[object]) -> Ids:
         """The ids of Python objects."""

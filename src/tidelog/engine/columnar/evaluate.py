@@ -309,7 +309,7 @@ class ColumnarEngine:
     def bytes(self) -> int:
         """The memory that tables, indexes and the dictionary hold."""
         held: list[Any] = [*self.tables, *self._indexes.values()]
-        return sum(item.bytes for item in held) + self.dictionary.bytes
+        return int(sum(item.bytes for item in held)) + self.dictionary.bytes
 
 
 def _estimate_distinct(column: Ids) -> float:
@@ -325,4 +325,4 @@ def _estimate_distinct(column: Ids) -> float:
     starts = np.flatnonzero(np.diff(sample, prepend=-1))
     runs = np.diff(starts, append=len(sample))
     once = int(np.count_nonzero(runs == 1))
-    return max(1.0, (size / len(sample)) ** 0.5 * once + (len(runs) - once))
+    return float(max(1.0, (size / len(sample)) ** 0.5 * once + (len(runs) - once)))

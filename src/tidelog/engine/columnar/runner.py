@@ -263,8 +263,10 @@ class ParallelRun:
         )
         words = self.head.words
         words[layout.ROWS] = int(nexts.max())  # rows beyond the base have been written too
-        self.head.reserve(most - int(nexts.max()), 0)
-        words[layout.ROWS] = base
+        try:
+            self.head.reserve(most - int(nexts.max()), 0)
+        finally:
+            words[layout.ROWS] = base
 
     def _insert(self, owner: int, base: int, row: int) -> int:
         """Insert the rows that a thread owns, whichever thread matched them."""

@@ -47,7 +47,8 @@ class Table:
     @property
     def words(self) -> Words:
         """This table's row of T."""
-        return self.descriptors[self.number]
+        row: Words = self.descriptors[self.number]
+        return row
 
     def __len__(self) -> int:
         return int(self.descriptors[self.number, layout.ROWS])
@@ -121,8 +122,10 @@ class Table:
         if needed > len(self.flags):
             size = max(needed, len(self.flags) + len(self.flags) // 2)
             used = len(self)
-            self.columns = [memory.grown(column, used, size) for column in self.columns]
-            self.flags = memory.grown(self.flags, used, size)
+            # All or none: after a lack of memory the table is as it was.
+            self.flags, *self.columns = (
+                memory.grown(column, used, size) for column in (self.flags, *self.columns)
+            )
             self._publish_columns()
         outgrown = words[layout.DENSE] and self.arity and constants > words[layout.SIDE]
         if outgrown:
@@ -220,7 +223,8 @@ class Index:
     @property
     def words(self) -> Words:
         """This index's row of X."""
-        return self.descriptors[self.number]
+        row: Words = self.descriptors[self.number]
+        return row
 
     def attach(self, descriptors: Words) -> None:
         """Move to a larger X, which holds a copy of this index's row."""
@@ -284,20 +288,21 @@ class Index:
         else:
             wanted = used * 2 if self.key.columns and entries + 1 >= used else used
         if wanted > used:
-            self.start = memory.grown(self.start, used, wanted)
-            self.length = memory.grown(self.length, used, wanted)
-            self.room = memory.grown(self.room, used, wanted)
+            lists = (self.start, self.length, self.room)
+            self.start, self.length, self.room = (memory.grown(array, used, wanted) for array in lists)
             self.start[used:] = 0
             self.length[used:] = 0
             self.room[used:] = 0
+            self._publish()
         if self.key.columns and not words[layout.X_DIRECT] and 2 * (entries + 1) >= len(self.slots):
             self._make_slots(2 * entries)
+            self._publish()
         top = int(words[layout.X_POOL_TOP])
         # The entry that did not fit may want twice its rows.
         largest = int(self.length.max(initial=0)) if wanted == used else 0
         if wanted == used and top + 2 * max(largest, 4) > len(self.pool):
             self.pool = memory.grown(self.pool, top, max(2 * len(self.pool), top + 4 * max(largest, 4)))
-        self._publish()
+            self._publish()
 
     @property
     def bytes(self) -> int:

@@ -40,6 +40,7 @@ from tidelog.engine.columnar.layout import (
 )
 
 BLOCK = 256  # rows whose slots are fetched ahead
+REPEATED = np.uint64(0xFFFFFFFFFFFFFFFF)  # no hash: those have 32 bits
 UPPER = np.int64(-4294967296)
 LOWER = np.int64(0xFFFFFFFF)
 COLUMN_SEED = np.int64(0x1E3779B97F4A7C15)
@@ -163,7 +164,8 @@ def insert_hashed(
 ) -> Any:
     """The same for a hashed table of up to three columns, given by the addresses of its columns.
 
-    Rows are taken in blocks: first all hashes, while the slots they lead to are fetched, then the slots.
+    Rows are taken in blocks: first all hashes, while the slots they lead to are fetched, then the rows
+    that the slots lead to are fetched, then they are compared.
     """
     arity = T[table, ARITY]
     capacity = T[table, CAPACITY]
@@ -185,6 +187,14 @@ def insert_hashed(
     while start < count:
         end = min(start + BLOCK, count)
         for index in range(start, end):
+            if (
+                index > start
+                and source0[index] == source0[index - 1]
+                and (arity < 2 or source1[index] == source1[index - 1])
+                and (arity < 3 or source2[index] == source2[index - 1])
+            ):
+                hashes[index - start] = REPEATED  # projections of clustered data repeat themselves
+                continue
             second = np.int64(source1[index]) if arity > 1 else np.int64(0)
             hashed = mix((np.int64(source0[index]) << 32) | second)
             if arity > 2:
@@ -192,11 +202,24 @@ def insert_hashed(
             hashed >>= np.uint64(32)
             hashes[index - start] = hashed
             prefetch(slots_address + 8 * np.int64(hashed >> shift))
+        for place in range(end - start):
+            if hashes[place] == REPEATED:
+                continue
+            slot = slots[np.int64(hashes[place] >> shift)]
+            if slot != 0 and (slot & UPPER) == np.int64(hashes[place] << np.uint64(32)):
+                row = (slot & LOWER) - 1
+                prefetch(T[table, COLUMNS] + 4 * row)
+                if arity > 1:
+                    prefetch(T[table, COLUMNS + 1] + 4 * row)
+                if arity > 2:
+                    prefetch(T[table, COLUMNS + 2] + 4 * row)
         for index in range(start, end):
             if rows >= limit:
                 T[table, ROWS] = rows
                 return index
             hashed = hashes[index - start]
+            if hashed == REPEATED:
+                continue
             tag = np.int64(hashed << np.uint64(32))
             position = np.int64(hashed >> shift)
             while True:
