@@ -123,9 +123,9 @@ class Table:
             size = max(needed, len(self.flags) + len(self.flags) // 2)
             used = len(self)
             # All or none: after a lack of memory the table is as it was.
-            self.flags, *self.columns = (
-                memory.grown(column, used, size) for column in (self.flags, *self.columns)
-            )
+            columns = [memory.grown(column, used, size) for column in self.columns]
+            self.flags = memory.grown(self.flags, used, size)
+            self.columns = columns
             self._publish_columns()
         outgrown = words[layout.DENSE] and self.arity and constants > words[layout.SIDE]
         if outgrown:
