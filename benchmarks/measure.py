@@ -177,8 +177,13 @@ def rounded(seconds: float | None) -> float | None:
 
 
 def circumstances(task: Task) -> Counts:
-    """Where and when: what the caption of a plot has to say."""
-    return {"threads": task.threads, "date": date.today().isoformat(), "machine": machine()}
+    """Where and when, for the caption of a plot, and how busy the machine was."""
+    return {
+        "threads": task.threads,
+        "date": date.today().isoformat(),
+        "machine": machine(),
+        "load_average": round(os.getloadavg()[0], 1),
+    }
 
 
 @cache
