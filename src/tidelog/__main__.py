@@ -1,0 +1,81 @@
+"""The command line: `tidelog`, `python -m tidelog`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+INTERRUPTED = 4
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The exit code: 0 done, 1 errors in program or data, 2 usage, 3 inconsistent, 4 stopped by a limit."""
+    from tidelog.cli.arguments import UsageError, parse_arguments
+    from tidelog.errors import TidelogError
+
+    try:
+        options = parse_arguments(sys.argv[1:] if arguments is None else arguments)
+        code = _command(options.command)(options)
+        sys.stdout.flush()
+    except SystemExit as stop:  # `--help`, `--version`, and what argparse finds wrong
+        return stop.code if isinstance(stop.code, int) else 0
+    except UsageError as error:
+        return error.report()
+    except TidelogError as error:
+        from tidelog.cli.messages import Messages
+
+        Messages().diagnose(error.diagnostics)
+        return error.exit_code
+    except BrokenPipeError:
+        return _close_output()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    return code
+
+
+def _command(name: str) -> Callable[[Namespace], int]:
+    """What a subcommand does; only its own modules are imported."""
+    match name:
+        case "run":
+            from tidelog.cli.run import run
+
+            return run
+        case "query":
+            from tidelog.cli.run import query
+
+            return query
+        case "check":
+            from tidelog.cli.check import check
+
+            return check
+        case "format":
+            from tidelog.cli.reformat import reformat
+
+            return reformat
+        case "plan":
+            from tidelog.cli.plan import plan
+
+            return plan
+        case _:
+            from tidelog.cli.repl import repl
+
+            return repl
+
+
+def _close_output() -> int:
+    """Nothing more is written to a standard output that nobody reads."""
+    import os
+    from contextlib import suppress
+
+    with suppress(OSError, ValueError):  # standard output may be no file, as under test
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

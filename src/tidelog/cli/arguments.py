@@ -1,0 +1,304 @@
+"""The arguments of the command line. Imports nothing that takes time: `tidelog --version` does not wait."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidelog import __version__
+
+ENGINES: Final = ("columnar",)
+FORMATS: Final = ("table", "csv", "tsv", "json", "jsonl", "parquet", "arrow", "nt", "ttl")
+STAGES: Final = ("parsed", "resolved", "strata", "rewritten", "plan")
+PICTURES: Final = ("text", "dot", "mermaid", "html")
+ON_ERROR: Final = ("fail", "skip", "collect")
+ON_SCREEN: Final = ""  # the value of `--stats` without a file
+
+_EXIT_CODES: Final = (
+    "exit codes: 0 done, 1 errors in the program or data, 2 usage, 3 inconsistent, 4 stopped by a limit"
+)
+
+
+class UsageError(Exception):
+    """A command line that makes no sense, found after its options were read."""
+
+    def __init__(self, message: str, help: str | None = None) -> None:
+        super().__init__(message)
+        self.help = help
+
+    def report(self) -> int:
+        """The exit code for wrong usage; the reason is on standard error."""
+        print(f"tidelog: error: {self}", file=sys.stderr)
+        if self.help:
+            print(f"  help: {self.help}", file=sys.stderr)
+        return 2
+
+
+def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
+    """The options of a command line; `command` says which one."""
+    parser = _parser()
+    if not arguments:
+        parser.print_help(sys.stderr)
+        raise SystemExit(2)
+    return parser.parse_args(_programs_first(arguments))
+
+
+def _programs_first(arguments: Sequence[str]) -> list[str]:
+    """The arguments with programs moved before options that would take them for their own values.
+
+    >>> _programs_first(["run", "--data", "edges.csv", "graph.rls", "--stats", "graph.rls"])
+    ['run', 'graph.rls', 'graph.rls', '--data', 'edges.csv', '--stats']
+    """
+    kept: list[str] = []
+    programs: list[str] = []
+    taking = False
+    for place, argument in enumerate(arguments):
+        if argument.startswith("-"):
+            taking = argument in ("--data", "-d", "--stats")
+        if taking and place and argument.endswith(".rls"):
+            programs.append(argument)
+        else:
+            kept.append(argument)
+    return [*kept[:1], *programs, *kept[1:]]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="tidelog",
+        description="Derive what follows from rules and facts.",
+        epilog=_EXIT_CODES,
+    )
+    parser.add_argument("--version", action="version", version=f"tidelog {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _add_run(commands)
+    _add_query(commands)
+    _add_check(commands)
+    _add_format(commands)
+    _add_plan(commands)
+    _add_repl(commands)
+    return parser
+
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def _command(commands: Commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = commands.add_parser(
+        name,
+        help=summary,
+        description=summary[:1].upper() + summary[1:] + ".",
+        epilog=f"example: {example}",
+    )
+    return parser
+
+
+def _add_run(commands: Commands) -> None:
+    summary = "derive everything and put out the output predicates"
+    run = _command(commands, "run", summary, "tidelog run family.rls --data parent.csv --output results")
+    run.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    _add_data(run)
+    written = run.add_argument_group("output")
+    written.add_argument(
+        "-o", "--output", metavar="DIR", type=Path, help="write one file per output predicate here"
+    )
+    _add_form(written, "format of what is put out: table by default, csv with --output")
+    _add_limits(run)
+    _add_statistics(run)
+
+
+def _add_query(commands: Commands) -> None:
+    summary = "print the answers to a query"
+    query = _command(commands, "query", summary, "tidelog query family.rls 'ancestor(alice, ?x)'")
+    query.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    query.add_argument("query", metavar="QUERY", help="literals, such as 'ancestor(alice, ?x), ?x != bob'")
+    _add_data(query)
+    _add_form(query.add_argument_group("output"), "format of the answers (default table)")
+    _add_limits(query)
+    _add_statistics(query)
+
+
+def _add_check(commands: Commands) -> None:
+    summary = "report what is wrong with programs, without running them"
+    check = _command(commands, "check", summary, "tidelog check rules/*.rls --format json")
+    check.add_argument(
+        "programs", metavar="PROGRAM", nargs="+", help="programs, folders of them, or `-` for standard input"
+    )
+    check.add_argument("-f", "--format", choices=("text", "json"), default="text")
+    check.add_argument(
+        "-d",
+        "--data",
+        metavar="PATH",
+        nargs="+",
+        type=Path,
+        action="extend",
+        default=[],
+        help="data the programs will be run with, so that predicates it fills are not called empty",
+    )
+    _add_parameters(check)
+    check.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _add_format(commands: Commands) -> None:
+    summary = "rewrite programs in the one layout; comments stay"
+    reformat = _command(commands, "format", summary, "tidelog format --check rules")
+    reformat.add_argument(
+        "programs", metavar="PROGRAM", nargs="+", help="programs, folders of them, or `-` to filter"
+    )
+    reformat.add_argument(
+        "--check", action="store_true", help="change nothing; exit with 1 if something would change"
+    )
+    reformat.add_argument(
+        "--diff", action="store_true", help="change nothing; print what would change as a diff"
+    )
+    reformat.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _add_plan(commands: Commands) -> None:
+    summary = "show how a program is understood and run"
+    plan = _command(commands, "plan", summary, "tidelog plan family.rls --format html --output plan.html")
+    plan.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    plan.add_argument("--stage", choices=STAGES, default="plan", help="which stage (default plan)")
+    plan.add_argument("-f", "--format", choices=PICTURES, default="text", help="how (default text)")
+    plan.add_argument("--query", metavar="QUERY", help="show the plan of this query too")
+    plan.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write to this file, not standard output"
+    )
+    plan.add_argument(
+        "--run",
+        action="store_true",
+        help="derive everything first, and plan with the sizes that relations have then; --data implies it",
+    )
+    _add_data(plan)
+    _add_limits(plan)
+
+
+def _add_repl(commands: Commands) -> None:
+    summary = "add facts and rules, and ask, line by line"
+    repl = _command(commands, "repl", summary, "tidelog repl family.rls")
+    repl.add_argument("program", metavar="PROGRAM", nargs="?", help="the program to begin with")
+    _add_data(repl)
+    repl.add_argument("--rows", metavar="N", type=_rows, help=_ROWS_HELP)
+    _add_limits(repl)
+
+
+def _add_data(parser: argparse.ArgumentParser) -> None:
+    read = parser.add_argument_group("input")
+    read.add_argument(
+        "-d",
+        "--data",
+        metavar="PATH",
+        nargs="+",
+        type=Path,
+        action="extend",
+        default=[],
+        help="files named after the predicates whose facts they hold, or folders of them",
+    )
+    read.add_argument(
+        "--input-header",
+        choices=("auto", "yes", "no"),
+        default="auto",
+        help="whether CSV and TSV files begin with names of columns (default auto: if they look so)",
+    )
+    _add_parameters(read)
+    read.add_argument(
+        "--on-error",
+        choices=ON_ERROR,
+        help="rows that cannot be read: fail (default), skip them, or collect them in a file",
+    )
+    read.add_argument(
+        "--rejects",
+        metavar="FILE",
+        type=Path,
+        help="the file that rows are collected in (default rejects.csv); implies --on-error collect",
+    )
+
+
+def _add_parameters(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+    parser.add_argument(
+        "-p",
+        "--param",
+        metavar="NAME=VALUE",
+        type=_parameter,
+        action="append",
+        default=[],
+        help="the value of a parameter of the program",
+    )
+
+
+_ROWS_HELP: Final = "rows of a table to show, 0 for all (default 100 on a terminal, else all)"
+
+
+def _add_form(group: argparse._ArgumentGroup, format_help: str) -> None:
+    group.add_argument("-f", "--format", choices=FORMATS, help=format_help)
+    group.add_argument(
+        "--terms",
+        choices=("plain", "exact"),
+        default="plain",
+        help="text alone (default), or terms that read back as the same values",
+    )
+    group.add_argument("--no-header", action="store_true", help="CSV and TSV without the names of columns")
+    group.add_argument("--rows", metavar="N", type=_rows, help=_ROWS_HELP)
+
+
+def _add_limits(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("running")
+    group.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="the engine (default columnar)")
+    group.add_argument("--threads", metavar="N", type=_positive, help="threads (default: all cores)")
+    group.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="stop after so many seconds")
+    group.add_argument("--max-facts", metavar="N", type=_positive, help="stop at more than so many facts")
+    group.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _add_statistics(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--stats",
+        metavar="FILE.json",
+        nargs="?",
+        const=ON_SCREEN,
+        help="report what each rule did, on standard error or as JSON in a file",
+    )
+
+
+# ---- types of arguments
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
+    return name.removeprefix("$"), value
+
+
+def _positive(text: str) -> int:
+    number = _whole(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return number
+
+
+def _rows(text: str) -> int:
+    number = _whole(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text} is negative")
+    return number
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text.replace(",", "").replace("_", ""))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+
+
+def _seconds(text: str) -> float:
+    try:
+        number = float(text.removesuffix("s"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds") from None
+    if not 0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is not a time to wait")
+    return number

@@ -1,0 +1,41 @@
+"""`tidelog check`: what is wrong with programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+
+from tidelog.cli.messages import Messages
+from tidelog.cli.programs import existing_data, load_program, program_files, warnings
+from tidelog.errors import Diagnostic, Severity, TidelogError
+
+
+def check(options: Namespace) -> int:
+    """The exit code of `tidelog check`: 1 if a program has errors."""
+    files = existing_data(options.data)
+    programs = program_files(options.programs)
+    found: list[Diagnostic] = []
+    for name in programs:
+        try:
+            found += warnings(load_program(name, dict(options.param)), files)
+        except TidelogError as error:
+            found += error.diagnostics
+    errors = [item for item in found if item.severity is Severity.ERROR]
+    shown = errors if options.quiet else found
+    if options.format == "json":
+        json.dump([item.to_json() for item in shown], sys.stdout, indent=2, ensure_ascii=False)
+        sys.stdout.write("\n")
+    else:
+        messages = Messages(options.quiet)
+        messages.diagnose(shown)
+        messages.say(("\n" if shown else "") + _summary(len(programs), len(errors), len(found) - len(errors)))
+    return 1 if errors else 0
+
+
+def _summary(programs: int, errors: int, warned: int) -> str:
+    return f"{_count(programs, 'program')}: {_count(errors, 'error')}, {_count(warned, 'warning')}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"

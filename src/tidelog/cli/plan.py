@@ -1,0 +1,81 @@
+"""`tidelog plan`: a program at every stage, as text or as a picture."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+
+from tidelog.cli.messages import Messages
+from tidelog.cli.programs import read_source, resolve_source, shown_name
+from tidelog.errors import Source
+from tidelog.io.atomic import replacing
+from tidelog.logic.program import Program, Query
+from tidelog.logic.resolve import resolve_query
+from tidelog.plan.draw import dot_text, mermaid_text
+from tidelog.plan.estimate import ASSUMED, StatedFacts
+from tidelog.plan.page import html_text
+from tidelog.plan.stages import Stage, parsed, planned, resolved, stratified
+from tidelog.syntax.parser import parse, parse_literals
+
+
+def plan(options: Namespace) -> int:
+    """The exit code of `tidelog plan`."""
+    messages = Messages(options.quiet)
+    text = _text(_stage(options, messages), options.format)
+    if options.output is None:
+        sys.stdout.write(text)
+    else:
+        with replacing(options.output) as stream:
+            stream.write(text.encode())
+        messages.say(f"wrote {options.output}")
+    return 0
+
+
+def _text(stage: Stage, format: str) -> str:
+    match format:
+        case "dot":
+            return dot_text(stage.picture)
+        case "mermaid":
+            return mermaid_text(stage.picture)
+        case "html":
+            return html_text(stage.picture)
+        case _:
+            return "".join(f"{line}\n" for line in stage.lines)
+
+
+def _stage(options: Namespace, messages: Messages) -> Stage:
+    """The stage that the options ask for."""
+    name = shown_name(options.program)
+    if options.stage == "plan" and (options.run or options.data):
+        return _planned_with_sizes(options, name)
+    source = read_source(options.program)
+    if options.stage == "parsed":
+        return parsed(parse(source), name)
+    program = resolve_source(source, options.program, dict(options.param))
+    query = _query(options.query, program)
+    match options.stage:
+        case "resolved":
+            return resolved(program, name, query)
+        case "strata":
+            return stratified(program, name)
+        case "rewritten":
+            messages.say("no rewriting is at work yet: this is the program as resolved")
+            return resolved(program, name, query, "rewritten")
+    note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
+    return planned(program, name, StatedFacts(program), query, note)
+
+
+def _planned_with_sizes(options: Namespace, name: str) -> Stage:
+    """The plans that fit the relations as they are when everything has been derived."""
+    from tidelog.cli.reasoning import Work
+
+    work = Work(options)
+    work.warn(about_unused=False)
+    work.derive()
+    query = _query(options.query, work.program)
+    note = "sizes are those after deriving everything"
+    return planned(work.program, name, work.reasoner.sizes, query, note)
+
+
+def _query(text: str | None, program: Program) -> Query | None:
+    return None if text is None else resolve_query(parse_literals(Source("<query>", text)), program, text)

@@ -1,0 +1,118 @@
+"""A reasoner made from the options of the command line, and what it says while it works."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, perf_counter
+from typing import Final
+
+from tidelog.cli.arguments import UsageError
+from tidelog.cli.messages import Messages
+from tidelog.cli.programs import existing_data, load_program, unused, warnings
+from tidelog.cli.progress import Progress
+from tidelog.engine.events import Event, Notice
+from tidelog.errors import Inconsistent
+from tidelog.io.faults import OnError
+from tidelog.logic.program import Program
+from tidelog.logic.resolve import EMPTY
+from tidelog.reasoner import Reasoner
+
+REJECTS: Final = Path("rejects.csv")
+_HEADERS: Final = {"auto": None, "yes": True, "no": False}
+
+
+class Work:
+    """A program, its data, and the reasoner that derives what follows. Mutable, as the reasoner is."""
+
+    def __init__(self, options: Namespace) -> None:
+        self.start = perf_counter()
+        self.options = options
+        self.messages = Messages(options.quiet)
+        on_error, rejects = _faults(options)
+        self.files = existing_data(options.data)
+        program = load_program(options.program, parameters(options)) if options.program else EMPTY
+        self.reasoner = Reasoner(
+            program,
+            engine=options.engine,
+            threads=options.threads,
+            timeout=options.timeout,
+            max_facts=options.max_facts,
+            on_error=on_error,
+            rejects=rejects,
+            listeners=[self._listen],
+        )
+        self.reasoner.started = monotonic()
+
+    @property
+    def program(self) -> Program:
+        """The program as it is now."""
+        return self.reasoner.program
+
+    def warn(self, *, about_unused: bool = True) -> None:
+        """Say what is doubtful about the program and its data; data that nothing uses is left out."""
+        found = unused(self.program, self.files) if about_unused else {}
+        self.messages.diagnose((*warnings(self.program, self.files), *found.values()))
+        self.files = tuple(path for path in self.files if path not in found)
+
+    def derive(self) -> None:
+        """Read the data and derive everything; raises what stops it."""
+        with self.showing_progress(), self.keeping_rejects():
+            self.read()
+            self.reasoner.materialise()
+        self.report_rejects()
+
+    def read(self, paths: Sequence[Path] | None = None) -> None:
+        """Read data files, by default those of the options."""
+        files = self.files if paths is None else paths
+        if files:
+            self.reasoner.read(*files, header=_HEADERS[self.options.input_header])
+
+    def showing_progress(self) -> Progress:
+        """The work in the block shows how far it is."""
+        return Progress(self.reasoner.statistics, self.messages.quiet)
+
+    @contextmanager
+    def keeping_rejects(self) -> Iterator[None]:
+        """The file of rejected rows is kept if the block reads all data, and is gone otherwise."""
+        faults = self.reasoner.faults
+        try:
+            yield
+        except Inconsistent:
+            raise
+        except BaseException:
+            if faults.report.rejects is not None:
+                faults.close()
+                faults.report.rejects.unlink(missing_ok=True)
+            raise
+        finally:
+            faults.close()
+
+    def report_rejects(self) -> None:
+        """Say how many rows were left out."""
+        report = self.reasoner.faults.report
+        if report.skipped:
+            count = f"{report.skipped:,} row{'' if report.skipped == 1 else 's'}"
+            kept = f"; see {report.rejects}" if report.rejects else ""
+            self.messages.say(f"left out {count} that could not be read{kept}")
+
+    def _listen(self, event: Event) -> None:
+        if isinstance(event, Notice):
+            self.messages.say(event.text)
+
+
+def parameters(options: Namespace) -> dict[str, str]:
+    """The parameters given on the command line."""
+    return dict(options.param)
+
+
+def _faults(options: Namespace) -> tuple[OnError, Path]:
+    """What to do about rows that cannot be read, and where to collect them."""
+    if options.rejects is not None and options.on_error in ("fail", "skip"):
+        raise UsageError(
+            f"--rejects makes no sense with --on-error {options.on_error}", "use --on-error collect"
+        )
+    otherwise = "fail" if options.rejects is None else "collect"
+    return OnError(options.on_error or otherwise), options.rejects or REJECTS

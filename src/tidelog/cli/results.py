@@ -1,0 +1,146 @@
+"""Results on standard output and in files, in every format."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Final
+
+import pyarrow as pa
+
+from tidelog.cli.arguments import UsageError
+from tidelog.cli.messages import is_coloured
+from tidelog.cli.tables import table_lines
+from tidelog.io.formats import RDF, canonical_format
+from tidelog.io.write import WriteOptions, write
+from tidelog.relation import Relation
+
+ROWS_ON_TERMINAL: Final = 100
+_ONE_TABLE: Final = frozenset({"csv", "tsv", "parquet", "arrow"})  # formats that hold one table
+_BINARY: Final = frozenset({"parquet", "arrow"})
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How results are written: the format, terms plain or exact, with a header, how many rows of a table."""
+
+    format: str
+    terms: str = "plain"
+    header: bool = True
+    rows: int | None = None  # None: all, but on a terminal the first ones
+
+    @staticmethod
+    def of(options: Namespace, otherwise: str) -> Form:
+        """The form that the options ask for."""
+        return Form(options.format or otherwise, options.terms, not options.no_header, options.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The facts of a predicate, or the answers to a query, and a name for them."""
+
+    name: str
+    make: Callable[[], Relation]
+    label: str = "predicate"  # or `query`
+
+    @property
+    def relation(self) -> Relation:
+        """The rows, in the total order of values."""
+        return self.make().sorted()
+
+
+def check_printable(count: int, form: Form) -> None:
+    """Nothing, if so many tables can go to standard output in this format; else a usage error."""
+    if form.format in _ONE_TABLE and count > 1:
+        raise UsageError(
+            f"{count} tables cannot go to standard output as {form.format}",
+            "write them to files with --output DIR, ask for one with `tidelog query`, "
+            "or choose --format table, json or jsonl",
+        )
+    if form.format in _BINARY and sys.stdout.isatty():
+        raise UsageError(
+            f"{form.format} is not for terminals", "write it to a file with --output DIR, or pipe it on"
+        )
+
+
+def print_results(results: Sequence[Result], form: Form) -> None:
+    """The results are on standard output. Rows of JSON are labelled with what they belong to."""
+    sys.stdout.flush()
+    stream = sys.stdout.buffer
+    match form.format:
+        case "table":
+            _print_tables(stream, results, form)
+        case "json":
+            _print_json(stream, results, form)
+        case "jsonl":
+            for result in results:
+                _write(stream, _labelled(result, form), form)
+        case _:
+            for result in results:
+                _write(stream, data(result.relation, form), form)
+    stream.flush()
+
+
+def print_result(result: Result, form: Form) -> None:
+    """One result is on standard output, without a label on its rows."""
+    sys.stdout.flush()
+    stream = sys.stdout.buffer
+    if form.format == "table":
+        _print_tables(stream, [result], form)
+    else:
+        _write(stream, data(result.relation, form), form)
+    stream.flush()
+
+
+def data(relation: Relation, form: Form) -> pa.Table:
+    """The rows as the format wants them: typed, as texts, or as terms of RDF."""
+    if canonical_format(form.format) in RDF:
+        return relation.to_texts("ntriples").table
+    if form.terms == "exact" or form.format in ("csv", "tsv", "dsv"):
+        return relation.to_texts(form.terms).table
+    return relation.to_arrow()
+
+
+def _write(stream: IO[bytes], table: pa.Table, form: Form) -> None:
+    target = io.BytesIO() if form.format in _BINARY else stream
+    write(target, form.format, table.column_names, [table], WriteOptions(header=form.header))
+    if isinstance(target, io.BytesIO) and target is not stream:
+        stream.write(target.getbuffer())
+
+
+def _print_tables(stream: IO[bytes], results: Iterable[Result], form: Form) -> None:
+    is_terminal = sys.stdout.isatty()
+    most = form.rows if form.rows is not None else ROWS_ON_TERMINAL if is_terminal else 0
+    for place, result in enumerate(results):
+        lines: Iterator[str] = table_lines(
+            result.relation, most=most or None, terms=form.terms, coloured=is_coloured(sys.stdout)
+        )
+        if place:
+            stream.write(b"\n")
+        for line in lines:
+            stream.write(f"{line}\n".encode("utf-8", "backslashreplace"))
+
+
+def _print_json(stream: IO[bytes], results: Iterable[Result], form: Form) -> None:
+    """One object: the rows of each result under its name."""
+    opening = b"{\n"
+    for result in results:
+        stream.write(opening + json.dumps(result.name, ensure_ascii=False).encode() + b": ")
+        array = io.BytesIO()
+        _write(array, data(result.relation, form), form)
+        stream.write(array.getvalue().rstrip(b"\n"))
+        opening = b",\n"
+    stream.write(b"{}\n" if opening == b"{\n" else b"\n}\n")
+
+
+def _labelled(result: Result, form: Form) -> pa.Table:
+    """The rows with a first column that says what they belong to."""
+    table: Any = data(result.relation, form)
+    label = result.label
+    while label in table.column_names:
+        label += "_"
+    return table.add_column(0, label, pa.repeat(pa.scalar(result.name), table.num_rows))

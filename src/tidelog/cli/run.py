@@ -1,0 +1,155 @@
+"""`tidelog run` and `tidelog query`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tidelog.cli.arguments import ON_SCREEN, UsageError
+from tidelog.cli.files import Staging, staging
+from tidelog.cli.reasoning import Work
+from tidelog.cli.results import Form, Result, check_printable, data, print_result, print_results
+from tidelog.cli.statistics import print_statistics, write_statistics
+from tidelog.io.export import Export, export_file
+from tidelog.io.formats import file_name, is_compressed
+from tidelog.io.write import WriteOptions, write
+from tidelog.logic.program import Query, Transfer
+
+_TABLE: Final = Form("table")
+
+
+def run(options: Namespace) -> int:
+    """The exit code of `tidelog run`."""
+    form = Form.of(options, "csv" if options.output else "table")
+    _check_options(options, form)
+    work = Work(options)
+    work.warn()
+    exports = _exports(work)
+    outputs = _outputs(work, exports)
+    queries = [_answers(work, query) for query in work.program.queries]
+    if options.output is None:
+        check_printable(len(outputs) + len(queries), form)
+    work.derive()
+    written = _write_files(work, outputs if options.output else [], exports, form)
+    if options.output is None:
+        if outputs or queries:
+            print_results([*outputs, *queries], form)
+    elif queries:
+        print_results(queries, replace(_TABLE, terms=form.terms, rows=form.rows))
+    _report_files(work, written)
+    _report(work)
+    return 0
+
+
+def query(options: Namespace) -> int:
+    """The exit code of `tidelog query`."""
+    form = Form.of(options, "table")
+    _check_options(options, form)
+    check_printable(1, form)
+    work = Work(options)
+    work.warn(about_unused=False)
+    with work.showing_progress(), work.keeping_rejects():
+        work.read()
+        answers = work.reasoner.query(options.query)
+    work.report_rejects()
+    print_result(Result(options.query, lambda: answers, "query"), form)
+    _report(work)
+    return 0
+
+
+def _check_options(options: Namespace, form: Form) -> None:
+    """Nothing, if the options go together; else a usage error."""
+    output = getattr(options, "output", None)
+    if output is not None and form.format == "table":
+        raise UsageError("tables are for people, not for files", "choose another --format, such as csv")
+    if output is not None and output.exists() and not output.is_dir():
+        raise UsageError(f"--output {output} is not a folder")
+    if options.stats and not options.stats.endswith(".json"):
+        raise UsageError(f"--stats {options.stats} is not a name that ends in .json")
+
+
+def _outputs(work: Work, exports: Iterable[tuple[Transfer, Export]]) -> list[Result]:
+    """The output predicates; without `--output`, those that an export writes to a file are left out."""
+    program = work.program
+    exported = {transfer.predicate for transfer, export in exports}
+    skipped = exported - set(program.outputs) if work.options.output is None else set()
+    return [_facts(work, name) for name in program.output_predicates if name not in skipped]
+
+
+def _facts(work: Work, name: str) -> Result:
+    written = work.program.predicates[name].written
+    return Result(written, lambda: work.reasoner[name])
+
+
+def _answers(work: Work, query: Query) -> Result:
+    return Result(query.text, lambda: work.reasoner.query(query.text), "query")
+
+
+# ---- files
+
+
+def _exports(work: Work) -> list[tuple[Transfer, Export]]:
+    """The exports of the program, and where they go."""
+    predicates = work.program.predicates
+    return [
+        (transfer, export_file(transfer, predicates[transfer.predicate], work.options.output))
+        for transfer in work.program.exports
+    ]
+
+
+def _write_files(
+    work: Work, outputs: Iterable[Result], exports: Iterable[tuple[Transfer, Export]], form: Form
+) -> dict[Path, int]:
+    """The number of rows of each file written: all of them, or none and an error."""
+    written: dict[Path, int] = {}
+    with staging() as staged:
+        for transfer, export in exports:
+            _write_export(work, transfer, export, staged, written)
+        for result in outputs:
+            relation = result.relation
+            path = work.options.output / file_name(result.name, form.format, len(relation.columns))
+            if path not in written:
+                table = data(relation, form)
+                options = WriteOptions(header=form.header, compressed=False)
+                written[path] = write(staged.file(path), form.format, table.column_names, [table], options)
+    return written
+
+
+def _write_export(
+    work: Work, transfer: Transfer, export: Export, staged: Staging, written: dict[Path, int]
+) -> None:
+    """The facts of an export are in its file, or on standard output."""
+    relation = work.reasoner[transfer.predicate].sorted()
+    table = data(relation, Form(export.format, work.options.terms))
+    if relation.columns:
+        table = table.select(export.columns)
+    if export.path is None:
+        sys.stdout.flush()
+        write(sys.stdout.buffer, export.format, table.column_names, [table], export.options)
+        return
+    compressed = export.options.compressed
+    options = replace(
+        export.options, compressed=is_compressed(export.path) if compressed is None else compressed
+    )
+    place = staged.file(export.path)
+    written[export.path] = write(place, export.format, table.column_names, [table], options)
+
+
+# ---- what was done
+
+
+def _report_files(work: Work, written: dict[Path, int]) -> None:
+    for path, rows in written.items():
+        work.messages.say(f"wrote {path}, {rows:,} row{'' if rows == 1 else 's'}")
+
+
+def _report(work: Work) -> None:
+    """Statistics, where they were asked for."""
+    if work.options.stats == ON_SCREEN:
+        print_statistics(work)
+    elif work.options.stats is not None:
+        write_statistics(work, Path(work.options.stats))

@@ -1,0 +1,153 @@
+"""What each rule did, as a table for people and as JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from time import perf_counter
+from typing import Final
+
+from tidelog.cli.messages import is_coloured
+from tidelog.cli.reasoning import Work
+from tidelog.engine.events import RuleStatistics
+from tidelog.io.atomic import replacing
+from tidelog.plan.rule_text import Writing, shortened
+
+_RULE_WIDTH: Final = 60
+_WIDTH: Final = 130  # of the table where there is no terminal to ask
+_NOTHING: Final = RuleStatistics()
+
+
+def statistics(work: Work) -> dict[str, object]:
+    """What was done, as plain JSON values."""
+    tally = work.reasoner.statistics
+    total = perf_counter() - work.start
+    reasoning = sum(stratum.seconds for stratum in tally.strata.values())
+    return {
+        "program": str(work.options.program),
+        "engine": work.options.engine,
+        "seconds": {
+            "total": round(total, 6),
+            "load": round(tally.load_seconds, 6),
+            "reason": round(reasoning, 6),
+        },
+        "facts": {
+            "loaded": tally.loaded,
+            "derived": tally.derived,
+            "total": tally.loaded + tally.derived,
+        },
+        "rows_left_out": work.reasoner.faults.skipped,
+        "rounds": tally.rounds,
+        "matches": tally.matches,
+        "peak_memory_bytes": peak_memory(),
+        "strata": _strata(work),
+        "rules": _rules(work),
+    }
+
+
+def _strata(work: Work) -> list[dict[str, object]]:
+    writing = Writing.of(work.program)
+    ended = work.reasoner.statistics.strata
+    return [
+        {
+            "stratum": place + 1,
+            "predicates": [writing.predicate(name) for name in stratum.predicates],
+            "recursive": stratum.recursive,
+            "rounds": ended[place].rounds if place in ended else 0,
+            "seconds": round(ended[place].seconds, 6) if place in ended else 0.0,
+        }
+        for place, stratum in enumerate(work.reasoner.strata)
+    ]
+
+
+def _rules(work: Work) -> list[dict[str, object]]:
+    writing = Writing.of(work.program)
+    done = work.reasoner.statistics.rules
+    places = {
+        id(rule): place for place, stratum in enumerate(work.reasoner.strata, 1) for rule in stratum.rules
+    }
+    rows: list[dict[str, object]] = []
+    for number, rule in enumerate(work.program.rules):
+        item = done.get(number, _NOTHING)
+        rows.append(
+            {
+                "rule": number + 1,
+                "name": rule.name,
+                "text": writing.rule(rule),
+                "stratum": places[id(rule)],
+                "rounds": item.rounds,
+                "matches": item.matches,
+                "new": item.new,
+                "duplicates": item.duplicates,
+                "no_value": item.no_value,
+                "seconds": round(item.seconds, 6),
+            }
+        )
+    return rows
+
+
+def peak_memory() -> int:
+    """The most memory that this process has held, in bytes."""
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return 0
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return used if sys.platform == "darwin" else used * 1024
+
+
+def write_statistics(work: Work, path: Path) -> None:
+    """The statistics are in a file, as JSON."""
+    with replacing(path) as stream:
+        stream.write(json.dumps(statistics(work), indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def print_statistics(work: Work) -> None:
+    """The statistics are on standard error, the rules that took longest first."""
+    from rich.console import Console
+    from rich.table import Table
+
+    found = statistics(work)
+    rows = _rules(work)
+    table = Table(box=None, pad_edge=False, header_style="bold", show_footer=True, footer_style="bold")
+    table.add_column("rule", f"{len(rows)} rule{'' if len(rows) == 1 else 's'}", no_wrap=True)
+    for name in ("rounds", "matches", "new", "duplicates", "no value"):
+        total = "" if name == "rounds" else f"{sum(_number(row, name) for row in rows):,.0f}"
+        table.add_column(name, total, justify="right")
+    table.add_column("seconds", f"{sum(_number(row, 'seconds') for row in rows):.3f}", justify="right")
+    for row in sorted(rows, key=lambda row: -_number(row, "seconds")):
+        text = shortened(str(row["name"] or row["text"]), _RULE_WIDTH)
+        counts = (f"{row[name]:,}" for name in ("rounds", "matches", "new", "duplicates", "no_value"))
+        table.add_row(f"{row['rule']:>3}  {_escaped(text)}", *counts, f"{_number(row, 'seconds'):.3f}")
+    width = None if sys.stderr.isatty() else _WIDTH
+    console = Console(stderr=True, highlight=False, width=width, no_color=not is_coloured(sys.stderr))
+    sys.stdout.flush()
+    if rows:
+        console.print(table)
+    console.print(_escaped(_summary(found)), soft_wrap=True)
+
+
+def _summary(found: dict[str, object]) -> str:
+    facts, seconds = found["facts"], found["seconds"]
+    assert isinstance(facts, dict) and isinstance(seconds, dict)
+    memory = found["peak_memory_bytes"]
+    assert isinstance(memory, int)
+    return (
+        f"{facts['loaded']:,} facts loaded in {seconds['load']:.3f} s, "
+        f"{facts['derived']:,} derived in {seconds['reason']:.3f} s; "
+        f"{seconds['total']:.3f} s in all, at most {memory / 2**20:,.0f} MB"
+    )
+
+
+def _number(row: dict[str, object], name: str) -> float:
+    number = row[name.replace(" ", "_")]
+    assert isinstance(number, int | float)
+    return number
+
+
+def _escaped(text: str) -> str:
+    """The text with nothing that rich would take for markup."""
+    from rich.markup import escape
+
+    return escape(text)

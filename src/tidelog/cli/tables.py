@@ -1,0 +1,68 @@
+"""Relations as tables for people: columns that line up, numbers to the right, nothing cut off."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+from unicodedata import combining, east_asian_width
+
+import pyarrow as pa
+
+from tidelog.relation import Relation
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_NAMED: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
+_BOLD, _DIM, _NORMAL = "\x1b[1m", "\x1b[2m", "\x1b[0m"
+
+
+def table_lines(
+    relation: Relation, *, most: int | None = None, terms: str = "plain", coloured: bool = False
+) -> Iterator[str]:
+    """The lines of a table: its name and size, its columns, its rows, and how many more there are."""
+    bold, dim, normal = (_BOLD, _DIM, _NORMAL) if coloured else ("", "", "")
+    count = len(relation)
+    yield f"{bold}{relation.name}{normal}  {dim}{count:,} row{'' if count == 1 else 's'}{normal}"
+    shown = relation if most is None else relation.head(most)
+    table = shown.to_texts(terms).table
+    right = [_is_number(field.type) for field in shown.to_arrow().schema]
+    cells = [[_visible(text) for text in column.to_pylist()] for column in table.columns]
+    names = [_visible(name) for name in table.column_names]
+    widths = [max(map(_width, (name, *column))) for name, column in zip(names, cells, strict=True)]
+    if count:
+        yield f"  {bold}{_line(names, widths, right)}{normal}"
+        yield f"  {dim}{'  '.join('─' * width for width in widths)}{normal}"
+        for row in zip(*cells, strict=True):
+            yield f"  {_line(row, widths, right)}"
+    if count > len(shown):
+        yield f"  {dim}… {count - len(shown):,} more; `--rows 0` shows all{normal}"
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
+    padded = (
+        " " * (width - _width(cell)) + cell if to_right else cell + " " * (width - _width(cell))
+        for cell, width, to_right in zip(cells, widths, right, strict=True)
+    )
+    return "  ".join(padded).rstrip()
+
+
+def _visible(text: str) -> str:
+    """The text without characters that would move the cursor: they are written as escapes.
+
+    >>> print(_visible("two\\nlines"))
+    two\\nlines
+    """
+    return _CONTROL.sub(lambda found: _NAMED.get(found[0], f"\\x{ord(found[0]):02x}"), text)
+
+
+def _width(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1 for character in text
+    )
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
