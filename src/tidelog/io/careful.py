@@ -33,7 +33,7 @@ class Layout:
 class Block:
     """Whole records of a file, the first on line `line`; if `is_open`, the last lacks its closing quote."""
 
-    text: bytes
+    text: bytes | bytearray
     line: int
     is_open: bool = False
 

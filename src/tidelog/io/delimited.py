@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, Any
 
 import pyarrow as pa
@@ -62,10 +63,11 @@ def _read_block(
     if batch is not None:
         yield batch
     elif len(block.text) <= CAREFUL_BLOCK:
-        yield read_block(block, layout, file, faults)
+        yield read_block(replace(block, text=bytes(block.text)), layout, file, faults)
     else:
         for part in _blocks(io.BytesIO(block.text), file, CAREFUL_BLOCK, block.line):
-            yield _parse(part, layout, file, 1) or read_block(part, layout, file, faults)
+            careful = replace(part, text=bytes(part.text))
+            yield _parse(part, layout, file, 1) or read_block(careful, layout, file, faults)
 
 
 def _blocks(stream: IO[bytes], file: DataFile, size: int, line: int = 1) -> Iterator[Block]:
@@ -76,16 +78,27 @@ def _blocks(stream: IO[bytes], file: DataFile, size: int, line: int = 1) -> Iter
 
 
 def _whole_records(stream: IO[bytes], file: DataFile, size: int, line: int) -> Block:
-    text = stream.read(size)
-    if line == 1:
-        text = text.removeprefix(_MARK)
-    text += stream.readline()
+    text = _read_lines(stream, size)
+    if line == 1 and text.startswith(_MARK):
+        del text[: len(_MARK)]
     while is_open := file.quoting and ends_open(text, file.delimiter.encode()):
         more = stream.read(max(size, len(text))) if len(text) < LARGEST_BLOCK else b""
         if not more:
             break
         text += more + stream.readline()
     return Block(text, line, is_open)
+
+
+def _read_lines(stream: IO[bytes], size: int) -> bytearray:
+    """About `size` bytes that end where a line ends, read into place: a copy costs as much as reading."""
+    text = bytearray(size)
+    end = 0
+    with memoryview(text) as view:
+        while end < size and (count := stream.readinto(view[end:])):  # type: ignore[attr-defined]
+            end += count
+    del text[end:]
+    text += stream.readline()
+    return text
 
 
 def _layout(file: DataFile, block: Block, record: Record, end: int) -> tuple[Layout, Block]:
@@ -158,7 +171,7 @@ def _parse(block: Block, layout: Layout, file: DataFile, threads: int) -> Batch 
     return Batch(found, table.num_rows) if len(found) == len(columns) else None
 
 
-def _may_be_hexadecimal(text: bytes) -> bool:
+def _may_be_hexadecimal(text: bytes | bytearray) -> bool:
     """Whether `0x` may occur: Arrow would read 16 hexadecimal digits as a negative number."""
     return (b"x" in text and b"0x" in text) or (b"X" in text and b"0X" in text)
 

@@ -23,6 +23,21 @@ MOST_BYTES = 1 << 31  # a view's offset has 32 bits
 IRREGULAR = -1
 
 
+@kernel
+def count_byte(address: Any, length: Any, byte: Any) -> Any:
+    """How often a byte occurs."""
+    text = bytes_at(address, length)
+    count = np.int64(0)
+    for position in range(length):
+        count += text[position] == byte
+    return count
+
+
+def count_new_lines(block: bytes | bytearray) -> int:
+    """How many lines end in the block with a line feed."""
+    return int(count_byte(pa.py_buffer(block).address, len(block), NEW_LINE))
+
+
 @inlined
 def zero_bytes(word: Any) -> Any:
     """The highest bit of each byte of the word that is zero."""
@@ -106,11 +121,13 @@ def split_fields(
     return 1 if (seen & HIGH_BITS) != 0 else 0
 
 
-def text_views(block: bytes, delimiter: str, columns: int, wanted: Sequence[int]) -> list[Any] | None:
+def text_views(
+    block: bytes | bytearray, delimiter: str, columns: int, wanted: Sequence[int]
+) -> list[Any] | None:
     """The wanted columns of a block of plain lines, as Arrow views into it; None if it is not plain."""
     if len(block) >= MOST_BYTES or b'"' in block or b"\r" in block or not wanted:
         return None
-    rows = block.count(b"\n") + (not block.endswith(b"\n"))
+    rows = count_new_lines(block) + (not block.endswith(b"\n"))
     places = np.full(columns, -1, np.int64)
     places[list(wanted)] = np.arange(len(wanted))
     views = np.empty(4 * rows * len(wanted), np.int32)
@@ -128,7 +145,7 @@ def text_views(block: bytes, delimiter: str, columns: int, wanted: Sequence[int]
     ]
 
 
-def _is_utf8(block: bytes) -> bool:
+def _is_utf8(block: bytes | bytearray) -> bool:
     try:
         block.decode()
     except UnicodeDecodeError:

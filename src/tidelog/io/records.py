@@ -14,6 +14,8 @@ from functools import lru_cache
 
 import numpy as np
 
+from tidelog.io.fields import count_new_lines
+
 _QUOTE, _LINE_FEED, _RETURN = b'"\n\r'
 
 
@@ -37,8 +39,9 @@ def _patterns(delimiter: bytes) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
     return re.compile(quoted, re.DOTALL), re.compile(plain)
 
 
-def records(block: bytes, delimiter: bytes, quoting: bool, line: int = 1) -> Iterator[Record]:
+def records(block: bytes | bytearray, delimiter: bytes, quoting: bool, line: int = 1) -> Iterator[Record]:
     """The records of a block that begins with a record, on line `line` of its file."""
+    block = bytes(block)
     if not quoting or b'"' not in block:
         for number, raw in enumerate(block.splitlines(), line):
             if raw:
@@ -54,7 +57,9 @@ def records(block: bytes, delimiter: bytes, quoting: bool, line: int = 1) -> Ite
         position = following
 
 
-def first_record(block: bytes, delimiter: bytes, quoting: bool, line: int) -> tuple[Record, int] | None:
+def first_record(
+    block: bytes | bytearray, delimiter: bytes, quoting: bool, line: int
+) -> tuple[Record, int] | None:
     """The first record of a block that begins on line `line`, and where the next line begins, if any."""
     start = 0
     while start < len(block):
@@ -65,11 +70,13 @@ def first_record(block: bytes, delimiter: bytes, quoting: bool, line: int) -> tu
     return None
 
 
-def _after_line(block: bytes, end: int) -> int:
+def _after_line(block: bytes | bytearray, end: int) -> int:
     return end + (2 if block[end : end + 2] == b"\r\n" else 1)
 
 
-def _record(block: bytes, start: int, delimiter: bytes, quoting: bool, line: int) -> tuple[Record, int]:
+def _record(
+    block: bytes | bytearray, start: int, delimiter: bytes, quoting: bool, line: int
+) -> tuple[Record, int]:
     """The record that begins at `start`, and the place of its line's end."""
     quoted, plain = _patterns(delimiter)
     fields: list[bytes] = []
@@ -85,17 +92,17 @@ def _record(block: bytes, start: int, delimiter: bytes, quoting: bool, line: int
             fields.append(bare[0])
             position = bare.end()
         if block[position : position + 1] != delimiter:
-            return Record(line, block[start:position], tuple(fields), closed), position
+            return Record(line, bytes(block[start:position]), tuple(fields), closed), position
         position += 1
 
 
-def count_lines(block: bytes) -> int:
+def count_lines(block: bytes | bytearray) -> int:
     r"""How many lines end in the block, with `\n`, `\r\n` or `\r`."""
-    feeds = int(np.count_nonzero(np.frombuffer(block, np.uint8) == _LINE_FEED))
+    feeds = count_new_lines(block)
     return feeds + block.count(b"\r") - block.count(b"\r\n") if b"\r" in block else feeds
 
 
-def ends_open(block: bytes, delimiter: bytes) -> bool:
+def ends_open(block: bytes | bytearray, delimiter: bytes) -> bool:
     """Whether the block, which begins with a record, ends inside a quoted field."""
     if b'"' not in block:
         return False
