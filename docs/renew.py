@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
+from tidelog.io import codes as data_codes
 from tidelog.logic import builtins
 from tidelog.logic import codes as logic_codes
 from tidelog.logic.functions.function import ALIASES, Function
@@ -53,6 +54,7 @@ PARTS: dict[str, Callable[[], str]] = {
     **{f"functions of {_area(module)}": partial(functions, module) for module in builtins.AREAS},
     "syntax errors": partial(code_table, syntax_codes.MEANINGS),
     "program errors": partial(code_table, logic_codes.MEANINGS),
+    "data errors": partial(code_table, {**data_codes.MEANINGS, "E510": "a Python object that is no value"}),
 }
 
 

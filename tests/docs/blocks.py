@@ -1,7 +1,8 @@
 """The fenced blocks of the documentation, and what each kind of them promises.
 
 - `python`: runs; with `>>>`, the output is compared. The blocks of a page share their names.
-- `console`: each command after `$` runs in a shell and prints what follows it.
+- `console`: each command after `$` runs in a shell and prints what follows it. `console timed` compares lines
+  in whatever order and numbers with a fraction not at all, for statistics.
 - `rls`: a program without errors; `rls E301` one with that error, and no other.
 - `facts`: all facts of the predicates it names, after the program before it.
 
@@ -73,3 +74,17 @@ def matches(expected: str, output: str) -> bool:
         r"(?:.*\n)*?" if line == "…" else re.escape(line).replace("…", ".*") + r"\n" for line in lines
     )
     return re.fullmatch(pattern, output.strip("\n") + "\n") is not None
+
+
+def matches_timed(expected: str, output: str) -> bool:
+    """Whether both have the same lines, times and memory apart.
+
+    >>> matches_timed("b 0.1 s\\na", "a\\nb 12.5 s")
+    True
+    """
+    return _untimed(expected) == _untimed(output)
+
+
+def _untimed(text: str) -> list[str]:
+    lines = (re.sub(r"\d+\.\d+|\d+ MB", "#", line).split() for line in text.splitlines())
+    return sorted(" ".join(words) for words in lines)

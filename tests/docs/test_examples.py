@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import tidelog as tl
-from tests.docs.blocks import PAGES, ROOT, Block, blocks, commands, links, matches
+from tests.docs.blocks import PAGES, ROOT, Block, blocks, commands, links, matches, matches_timed
 from tidelog.errors import Source
 from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
@@ -82,7 +82,8 @@ def _console_faults(block: Block) -> Iterator[str]:
             check=False,
         )
         output = "\n".join(line.rstrip() for line in done.stdout.splitlines())
-        if not matches(expected, output):
+        compare = matches_timed if block.argument == "timed" else matches
+        if not compare(expected, output):
             yield f"{block.place}: $ {command}\n--- expected\n{expected}--- printed\n{output}"
 
 
@@ -151,6 +152,7 @@ def test_readme_begins_with_two_commands() -> None:
         ("python", ">>> 1 + 1\n2\n", ">>> 1 + 1\n3\n"),
         ("console", "$ echo a\na\n", "$ echo a\nb\n"),
         ("console", "$ seq 5\n1\n…\n5\n", "$ seq 5\n…\n4\n"),
+        ("console timed", "$ seq 2; echo 1.5\n2.5\n2\n1\n", "$ seq 2; echo 1.5\n2.5\n2\n2\n"),
         ("rls", "p(a) .", "p(?x) ."),
         ("rls E302", "p(?x) .", "p(a) ."),
         ("facts", "q(a) .", "q(a) . q(b) ."),
