@@ -1,13 +1,23 @@
-"""How hard hypothesis tries: `HYPOTHESIS_PROFILE=thorough` draws ten times as many examples."""
+"""What all tests share: compiled kernels, and how long hypothesis looks for counterexamples."""
 
 from __future__ import annotations
 
 import os
 
-from hypothesis import settings
+import pytest
+from hypothesis import HealthCheck, settings
 
-EXAMPLES = settings.get_profile("default").max_examples
+# `--hypothesis-profile=slow`, or HYPOTHESIS_PROFILE=slow, looks ten times as long: `make test-slow` does.
+RELAXED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+settings.register_profile("quick", max_examples=30, deadline=None, suppress_health_check=RELAXED)
+settings.register_profile("default-of-tests", max_examples=100, deadline=None, suppress_health_check=RELAXED)
+settings.register_profile("slow", max_examples=1000, deadline=None, suppress_health_check=RELAXED)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default-of-tests"))
 
-settings.register_profile("quick", deadline=None)
-settings.register_profile("thorough", deadline=None, max_examples=10 * EXAMPLES)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+@pytest.fixture(scope="session")
+def kernels() -> None:
+    """Kernels that are compiled before a test looks at the clock."""
+    from tidelog.reasoner import prepare
+
+    prepare()
