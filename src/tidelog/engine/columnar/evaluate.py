@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from tidelog.io.columns import Batch, Column
 from tidelog.logic.evaluate import evaluate
 from tidelog.logic.program import Assignment, Constant, Variable
 from tidelog.logic.terms import read_typed
-from tidelog.logic.values import ColumnType, Kind, Value
+from tidelog.logic.values import ColumnType, Kind, Value, decimal
 from tidelog.plan.algebra import Aggregate, Project, RulePlan
 
 Ids = npt.NDArray[np.int32]
@@ -47,7 +48,7 @@ class ColumnarEngine:
         self.dictionary = Dictionary()
         self.tables: list[Table] = []
         self.descriptors = np.zeros((8, layout.COLUMNS + 3), np.int64)
-        self.indexes = np.zeros((8, layout.X_LISTS + 3 * layout.X_MOST_COLUMNS), np.int64)
+        self.indexes = np.zeros((8, layout.X_LISTS + 3), np.int64)
         self.workspaces = [Workspace() for _ in range(self.threads)]
         self.check: Callable[[], None] = _proceed
         self.dense_bytes = min(DENSE_BYTES, DENSE_BYTES_ALL // max(relations, 1))
@@ -83,8 +84,8 @@ class ColumnarEngine:
             for table in self.tables:
                 table.attach(larger)
         height, width = self.indexes.shape
-        if layout.X_LISTS + layout.X_MOST_COLUMNS * arity > width:
-            self._replace_indexes(height, layout.X_LISTS + layout.X_MOST_COLUMNS * arity)
+        if layout.X_LISTS + arity > width:
+            self._replace_indexes(height, layout.X_LISTS + arity)
 
     def _replace_indexes(self, rows: int, columns: int) -> None:
         larger = np.zeros((rows, columns), np.int64)
@@ -167,8 +168,13 @@ class ColumnarEngine:
             case ColumnType.DATETIME:
                 return self._encode_moments(values)
             case _:
-                texts = pc.cast(values, pa.string())
-                return dictionary.encode_distinct(texts, lambda text: read_typed(text, ColumnType.DECIMAL))
+                return self._encode_decimals(values)
+
+    def _encode_decimals(self, values: pa.Array) -> Ids:
+        texts = pc.cast(values, pa.string())
+        if pa.types.is_decimal(values.type):  # Arrow writes 0.00000001 as 1E-8
+            return self.dictionary.encode_distinct(texts, lambda text: decimal(Decimal(text)))
+        return self.dictionary.encode_distinct(texts, lambda text: read_typed(text, ColumnType.DECIMAL))
 
     def _encode_moments(self, values: pa.Array) -> Ids:
         moments = numbers_of(values, "int64")

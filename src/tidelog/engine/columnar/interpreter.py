@@ -187,7 +187,15 @@ def scan(T: Any, words: Any, step: Any, Z: Any) -> Any:
     first = Z[Z_FIRST]
     checks = words[step + S_KEYS]
     filled = np.int64(0)
-    if checks == 0:
+    if checks == 1 and words[step + S_LISTS + 1] < 0:
+        # One constant, the common case over triples.
+        ids = int32_at(T[table, COLUMNS + words[step + S_LISTS]], capacity)
+        constant = -1 - words[step + S_LISTS + 1]
+        while position < count and filled < batch:
+            right[filled] = first + position
+            filled += ids[first + position] == constant
+            position += 1
+    elif checks == 0:
         filled = min(count - position, batch)
         for offset in range(filled):
             right[offset] = first + position + offset

@@ -39,12 +39,9 @@ EXPLICIT = 2
     X_POOL,
     X_POOL_CAPACITY,
     X_POOL_TOP,
-    X_DONE,  # rows of the table that have been indexed
     X_KEYS,  # number of key columns
-    X_FILTERS,  # number of filters
-    X_LISTS,  # from here on: key columns, then (column, constant id or -1 - other column) per filter
-) = range(17)
-X_MOST_COLUMNS = 3  # list words per table column: one key, or one filter of two words
+    X_LISTS,  # the key columns, from here on
+) = range(15)
 
 # ---- D: the dictionary
 (

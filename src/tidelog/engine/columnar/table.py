@@ -214,10 +214,9 @@ class Index:
         words[:] = 0
         words[layout.X_TABLE] = table.number
         words[layout.X_KEYS] = len(key.columns)
-        words[layout.X_FILTERS] = len(key.filters)
-        lists = [*key.columns, *(word for pair in key.filters for word in pair)]
-        words[layout.X_LISTS : layout.X_LISTS + len(lists)] = lists
+        words[layout.X_LISTS : layout.X_LISTS + len(key.columns)] = key.columns
         self.slots = np.zeros(1, np.int64)
+        self.done = 0  # rows of the table that have been looked at
         self._build(constants)
 
     @property
@@ -233,9 +232,8 @@ class Index:
     def _build(self, constants: int) -> None:
         table = self.table
         end = int(table.words[layout.CURRENT_END])
-        rows = end
-        if self.key.filters and end:
-            rows = int(kernels.count_filtered(table.descriptors, self.descriptors, self.number, end))
+        listed = self._filtered(end)
+        rows = end if listed is None else len(listed)
         # A head per constant is fastest, and wasteful for few rows over many constants.
         direct = len(self.key.columns) == 1 and rows * 8 >= constants
         entries = constants + constants // 8 + 16 if direct else 1 if not self.key.columns else rows + 16
@@ -249,9 +247,22 @@ class Index:
             self._make_slots(entries)
         self._publish()
         if direct:
-            kernels.build_direct(table.descriptors, self.descriptors, self.number, end)
+            address = 0 if listed is None else listed.ctypes.data
+            kernels.build_direct(table.descriptors, self.descriptors, self.number, address, rows)
         else:
-            self.update(end, constants)
+            self._index(listed, 0, rows, constants)
+        self.done = end
+
+    def _filtered(self, end: int) -> npt.NDArray[np.int64] | None:
+        """The rows from the first that is not indexed yet up to `end` that pass the filters; None: all do."""
+        if not self.key.filters:
+            return None
+        passed = np.ones(end - self.done, bool)
+        for column, wanted in self.key.filters:
+            values = self.table.columns[column][self.done : end]
+            other = self.table.columns[-1 - wanted][self.done : end] if wanted < 0 else wanted
+            passed &= values == other
+        return np.flatnonzero(passed) + self.done
 
     def _make_slots(self, entries: int) -> None:
         size = 16
@@ -276,8 +287,24 @@ class Index:
 
     def update(self, end: int, constants: int) -> None:
         """Index the table's rows up to `end`."""
-        while not kernels.index_rows(self.table.descriptors, self.descriptors, self.number, end):
-            self._grow(constants)
+        listed = self._filtered(end)
+        if listed is None:
+            self._index(None, self.done, end, constants)
+        else:
+            self._index(listed, 0, len(listed), constants)
+        self.done = end
+
+    def _index(self, listed: npt.NDArray[np.int64] | None, first: int, count: int, constants: int) -> None:
+        """Index the places `first` to `count` of a list of rows, or of all rows."""
+        address = 0 if listed is None else listed.ctypes.data
+        while first < count:
+            first = int(
+                kernels.index_rows(
+                    self.table.descriptors, self.descriptors, self.number, address, first, count
+                )
+            )
+            if first < count:
+                self._grow(constants)
 
     def _grow(self, constants: int) -> None:
         words = self.words

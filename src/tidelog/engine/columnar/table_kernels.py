@@ -21,10 +21,8 @@ from tidelog.engine.columnar.layout import (
     SLOT_LIMIT,
     SLOTS,
     X_DIRECT,
-    X_DONE,
     X_ENTRIES,
     X_ENTRY_CAPACITY,
-    X_FILTERS,
     X_KEYS,
     X_LENGTH,
     X_LISTS,
@@ -291,21 +289,6 @@ def hash_rows(T: Any, table: Any) -> None:
 
 
 @inlined
-def passes_filters(T: Any, X: Any, index: Any, table: Any, row: Any, capacity: Any) -> Any:
-    """Whether a row belongs into a partial index."""
-    keys = X[index, X_KEYS]
-    for number in range(X[index, X_FILTERS]):
-        column = X[index, X_LISTS + keys + 2 * number]
-        wanted = X[index, X_LISTS + keys + 2 * number + 1]
-        value = np.int64(int32_at(T[table, COLUMNS + column], capacity)[row])
-        if wanted < 0:
-            wanted = np.int64(int32_at(T[table, COLUMNS - 1 - wanted], capacity)[row])
-        if value != wanted:
-            return False
-    return True
-
-
-@inlined
 def index_key_hash(T: Any, X: Any, index: Any, table: Any, row: Any, capacity: Any) -> Any:
     """The upper 32 bits of the hash of a row's key columns."""
     hashed = np.uint64(0)
@@ -317,42 +300,31 @@ def index_key_hash(T: Any, X: Any, index: Any, table: Any, row: Any, capacity: A
 
 
 @kernel
-def count_filtered(T: Any, X: Any, index: Any, end: Any) -> Any:
-    """How many of a table's first rows a partial index holds."""
-    table = X[index, X_TABLE]
-    capacity = T[table, CAPACITY]
-    count = 0
-    for row in range(end):
-        if passes_filters(T, X, index, table, row, capacity):
-            count += 1
-    return count
+def build_direct(T: Any, X: Any, index: Any, listed: Any, count: Any) -> None:
+    """Index rows by counting; the index is empty, direct, and has room for them.
 
-
-@kernel
-def build_direct(T: Any, X: Any, index: Any, end: Any) -> None:
-    """Index the first `end` rows by counting; the index is empty, direct, and has room for them."""
+    The rows are those at the address `listed`, or the first `count` rows of the table if that is 0.
+    """
     table = X[index, X_TABLE]
-    capacity = T[table, CAPACITY]
     entries = X[index, X_ENTRY_CAPACITY]
     start = int64_at(X[index, X_START], entries)
     length = int32_at(X[index, X_LENGTH], entries)
     room = int32_at(X[index, X_ROOM], entries)
     pool = int32_at(X[index, X_POOL], X[index, X_POOL_CAPACITY])
-    key = int32_at(T[table, COLUMNS + X[index, X_LISTS]], capacity)
-    for row in range(end):
-        if passes_filters(T, X, index, table, row, capacity):
-            room[key[row]] += 1
+    rows = int64_at(listed, count)
+    key = int32_at(T[table, COLUMNS + X[index, X_LISTS]], T[table, CAPACITY])
+    for place in range(count):
+        room[key[rows[place] if listed != 0 else place]] += 1
     top = np.int64(0)
     for entry in range(entries):
         start[entry] = top
         top += room[entry]
-    for row in range(end):
-        if passes_filters(T, X, index, table, row, capacity):
-            entry = key[row]
-            pool[start[entry] + length[entry]] = row
-            length[entry] += 1
+    for place in range(count):
+        row = rows[place] if listed != 0 else place
+        entry = key[row]
+        pool[start[entry] + length[entry]] = row
+        length[entry] += 1
     X[index, X_POOL_TOP] = top
-    X[index, X_DONE] = end
 
 
 @inlined
@@ -366,8 +338,12 @@ def same_key(T: Any, X: Any, index: Any, table: Any, left: Any, right: Any, capa
 
 
 @kernel
-def index_rows(T: Any, X: Any, index: Any, end: Any) -> Any:
-    """Index the rows up to `end`; False means that the index must grow before it can go on."""
+def index_rows(T: Any, X: Any, index: Any, listed: Any, first: Any, count: Any) -> Any:
+    """Index `count` rows from place `first` on; less than `count` means that the index must grow first.
+
+    The places are those of the list at the address `listed`, or row numbers if that is 0. Returns the place
+    reached.
+    """
     table = X[index, X_TABLE]
     capacity = T[table, CAPACITY]
     entries = X[index, X_ENTRY_CAPACITY]
@@ -378,15 +354,14 @@ def index_rows(T: Any, X: Any, index: Any, end: Any) -> Any:
     pool = int32_at(X[index, X_POOL], pool_capacity)
     top = X[index, X_POOL_TOP]
     keys = X[index, X_KEYS]
-    filters = X[index, X_FILTERS]
+    rows = int64_at(listed, count)
     direct = X[index, X_DIRECT] == 1
     slot_count = X[index, X_SLOT_COUNT]
     slots = int64_at(X[index, X_SLOTS], slot_count)
     column = int32_at(T[table, COLUMNS + (X[index, X_LISTS] if keys > 0 else 0)], capacity)
     used = X[index, X_ENTRIES]
-    for row in range(X[index, X_DONE], end):
-        if filters > 0 and not passes_filters(T, X, index, table, row, capacity):
-            continue
+    for place in range(first, count):
+        row = rows[place] if listed != 0 else place
         if keys == 0:
             entry = np.int64(0)
         elif direct:
@@ -409,9 +384,8 @@ def index_rows(T: Any, X: Any, index: Any, end: Any) -> Any:
                 # At most half full: probes stay short.
                 if entry >= entries or 2 * entry >= slot_count or top + 1 > pool_capacity:
                     X[index, X_POOL_TOP] = top
-                    X[index, X_DONE] = row
                     X[index, X_ENTRIES] = used
-                    return False
+                    return place
                 slots[position] = tag | (entry + 1)
                 start[entry] = top
                 length[entry] = 0
@@ -420,17 +394,15 @@ def index_rows(T: Any, X: Any, index: Any, end: Any) -> Any:
                 used += 1
         if entry >= entries:
             X[index, X_POOL_TOP] = top
-            X[index, X_DONE] = row
             X[index, X_ENTRIES] = used
-            return False
+            return place
         taken = length[entry]
         if taken == room[entry]:
             more = 4 if taken == 0 else 2 * taken
             if top + more > pool_capacity:
                 X[index, X_POOL_TOP] = top
-                X[index, X_DONE] = row
                 X[index, X_ENTRIES] = used
-                return False
+                return place
             origin = start[entry]
             for offset in range(taken):
                 pool[top + offset] = pool[origin + offset]
@@ -440,6 +412,5 @@ def index_rows(T: Any, X: Any, index: Any, end: Any) -> Any:
         pool[start[entry] + taken] = row
         length[entry] = taken + 1
     X[index, X_POOL_TOP] = top
-    X[index, X_DONE] = end
     X[index, X_ENTRIES] = used
-    return True
+    return count
