@@ -92,7 +92,7 @@ _PATTERNS: Final = (
     (ARROW, r":-"),
     (IRI, r"""<[^\s<>"{}|^`\\]*>"""),
     (COMPARISON, r"!=|<=|>=|<|>"),
-    (_SIGNED, r"[+-](?=[0-9])(?!.0[box][0-9A-Fa-f])"),
+    (_SIGNED, r"[+-](?=[0-9])(?!0[box][0-9A-Fa-f])"),
     ("", r"[(),.=\[\]{}+\-*~:]|/(?!\*)|@(?![A-Za-z])"),
     (LANGUAGE, r"@[A-Za-z]+(?:-[A-Za-z0-9]+)*"),
     (QUERY, r"\?-"),
@@ -113,6 +113,8 @@ _SPACE: Final = re.compile(r"\s*")
 _REMARK: Final = re.compile(r"[^\S\n]*(%[^\n]*|/\*(?:(?!\*/).)*\*/)")
 # An interval after a metric word, behind which an IRI may stand although its `)` looks like a value's end.
 _METRIC_INTERVAL: Final = re.compile(rf"{METRIC}[\[(][^\[\]()]*\)\Z")
+
+_LONGEST_INTERVAL: Final = 12
 
 
 class Lexer:
@@ -191,7 +193,7 @@ class Lexer:
         after_value = (
             previous in _AFTER_VALUE
             and tokens.kinds[0] != DIRECTIVE
-            and not (previous == ")" and _METRIC_INTERVAL.search("".join(tokens.kinds)))
+            and not (previous == ")" and _METRIC_INTERVAL.search("".join(tokens.kinds[-_LONGEST_INTERVAL:])))
         )
         if kind == IRI and after_value:
             end = start + (2 if self.text.startswith("<=", start) else 1)

@@ -118,7 +118,7 @@ def _foreign_directive(source: Source, start: int) -> Fault | None:
 def _bad_decimal(source: Source, point: int, help_line: str) -> Fault:
     """The fault of a number with digits on one side of its point only."""
     start, end = point, point + 1
-    while source.text[start - 1].isdecimal():
+    while start and source.text[start - 1].isdecimal():
         start -= 1
     while source.text[end : end + 1].isdecimal():
         end += 1

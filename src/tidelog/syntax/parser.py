@@ -62,6 +62,9 @@ from tidelog.syntax.tokens import (
     Tokens,
 )
 
+_MOST_READ_AGAIN: Final = 200_000
+"""How many tokens may be read a second time: a text without any full stops is not read over and over."""
+
 
 def parse(source: Source) -> Document:
     """The tree of a program; raises `ProgramError` with all its syntax errors."""
@@ -99,6 +102,7 @@ class Parser(LiteralParser):
     def __init__(self, source: Source) -> None:
         self.lexer = Lexer(source)
         self.diagnostics: list[Diagnostic] = []
+        self._read_again = 0
         super().__init__(source, Tokens())
 
     def document(self) -> Document:
@@ -144,7 +148,8 @@ class Parser(LiteralParser):
         except SyntaxFault as fault:
             self.diagnostics.append(fault.diagnostic)
             # Where only the full stop is missing, the next statement begins at the token that was found.
-            if fault.diagnostic.code == codes.MISSING_FULL_STOP and self.index:
+            if fault.diagnostic.code == codes.MISSING_FULL_STOP and self._read_again < _MOST_READ_AGAIN:
+                self._read_again += len(self.kinds) - self.index
                 self.lexer.restart(self.starts[self.index])
 
     def _raise_faults(self) -> None:
@@ -234,17 +239,19 @@ class Parser(LiteralParser):
         return read(self)
 
     def _prefix(self) -> PrefixDirective:
-        prefix = ""
-        if self.kinds[self.index] == NAMESPACE:
-            prefix = self.token_text()[:-1]
-            self.index += 1
-        elif self.kinds[self.index] == ":" or self.kinds[self.index : self.index + 2] == [NAME, ":"]:
-            prefix = self.word("") if self.kinds[self.index] == NAME else ""
-            self.index += 1
-        else:
+        prefix = self._namespace()
+        return PrefixDirective(prefix, self._iri(), **self.end())
+
+    def _namespace(self) -> str:
+        """The prefix before a colon, which a space should follow, but need not."""
+        first = self.index
+        is_name = self.kinds[first] == NAME and self.ends[first] == self.starts[first + 1]
+        self.index += is_name
+        if self.kinds[self.index] not in ((":",) if is_name else (":", NAMESPACE)):
+            self.index = first
             raise self.fault("a prefix and a colon")
-        iri = self._iri()
-        return PrefixDirective(prefix, iri, **self.end())
+        self.index += 1
+        return self.text[self.starts[first] : self.ends[self.index - 1] - 1]
 
     def _base(self) -> BaseDirective:
         iri = self._iri()

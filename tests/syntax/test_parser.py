@@ -1,0 +1,329 @@
+"""The parser: which text gives which tree, where nodes come from, and how faults are collected."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidelog.errors import ProgramError, Source, Span
+from tidelog.syntax import ast
+from tidelog.syntax.ast import Clause, Comparison, NumberKind, Operation
+from tidelog.syntax.expressions import DEEPEST
+from tidelog.syntax.facts import read_fact
+from tidelog.syntax.parser import parse, parse_literals, parse_text
+
+
+def clause(text: str) -> Clause:
+    """The only clause of a text."""
+    (statement,) = parse_text(text).statements
+    assert isinstance(statement, Clause)
+    return statement
+
+
+def expression(text: str) -> ast.Expression:
+    """The expression that a text is."""
+    (literal,) = parse_literals(Source("<text>", f"?r = {text}"))
+    assert isinstance(literal, Comparison)
+    return literal.right
+
+
+def codes(text: str) -> list[str]:
+    """The codes of all faults of a text."""
+    with pytest.raises(ProgramError) as raised:
+        parse_text(text)
+    return [fault.code for fault in raised.value.diagnostics]
+
+
+X, Y, Z = ast.Variable("x"), ast.Variable("y"), ast.Variable("z")
+ONE, TWO = (ast.Number(lexical, NumberKind.INTEGER) for lexical in "12")
+
+
+# ---- expressions
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("?x", X),
+        ("_", ast.Anonymous()),
+        ("!x", ast.Existential("x")),
+        ("$x", ast.Parameter("x")),
+        ("alice", ast.Name("alice")),
+        ("X", ast.Name("X")),
+        ("inf", ast.Name("inf")),
+        ("since", ast.Name("since")),
+        ("ex:a", ast.PrefixedName("ex", "a")),
+        (":a", ast.PrefixedName("", "a")),
+        ("<a#b>", ast.Iri("a#b")),
+        ("true", ast.Boolean(True)),
+        ("1", ONE),
+        ("-1.5", ast.Number("-1.5", NumberKind.DECIMAL)),
+        ("1e3", ast.Number("1e3", NumberKind.DOUBLE)),
+        ("0xff", ast.Number("0xff", NumberKind.BASED)),
+        ("5m", ast.Duration("5m")),
+        (r'"a\t\"\u00e9"', ast.Text('a\t"é')),
+        ('"""a "b"\n"""', ast.Text('a "b"\n')),
+        ('""', ast.Text("")),
+        ('"a"@en-GB', ast.Text("a", "en-GB")),
+        ('"2"^^xsd:int', ast.Text("2", None, ast.PrefixedName("xsd", "int"))),
+        ('"2"^^<int>', ast.Text("2", None, ast.Iri("int"))),
+        ("f()", ast.Call(ast.Name("f"), ())),
+        ("ex:f(1, ?x)", ast.Call(ast.PrefixedName("ex", "f"), (ONE, X))),
+        ("true(1)", ast.Call(ast.Name("true"), (ONE,))),
+        ("#COUNT(?x)", ast.Aggregate("count", (X,))),
+        ("-?x", ast.Negative(X)),
+        ("- 1", ast.Negative(ONE)),
+        ("--1", ast.Negative(ast.Number("-1", NumberKind.INTEGER))),
+        ("?x - 1", Operation("-", X, ONE)),
+        ("?x-1", Operation("-", X, ONE)),
+        ("?x + ?y + ?z", Operation("+", Operation("+", X, Y), Z)),
+        ("?x + ?y * ?z", Operation("+", X, Operation("*", Y, Z))),
+        ("(?x + ?y) * ?z", Operation("*", Operation("+", X, Y), Z)),
+        ("?x / ?y / ?z", Operation("/", Operation("/", X, Y), Z)),
+        ("-?x * ?y", Operation("*", ast.Negative(X), Y)),
+        ("((?x))", X),
+    ],
+)
+def test_expressions(text: str, tree: ast.Expression) -> None:
+    assert expression(text) == tree
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ('f""', ()),
+        ('f"a"', ("a",)),
+        ('f"{?x}"', (X,)),
+        ('f"a {?x} b"', ("a ", X, " b")),
+        ('f"{?x}{?y}"', (X, Y)),
+        ('f"{{{?x}}}"', ("{", X, "}")),
+        ('f"{{}}"', ("{}",)),
+        (r'f"\n{ ?x }"', ("\n", X)),
+        ('f"{CONCAT("}", ?x)}"', (ast.Call(ast.Name("CONCAT"), (ast.Text("}"), X)),)),
+        ('f"""{"a"} "b" """', (ast.Text("a"), ' "b" ')),
+        ('f"""{f"{?x}"}"""', (ast.FormatString((X,)),)),
+    ],
+)
+def test_format_strings(text: str, parts: tuple[str | ast.Expression, ...]) -> None:
+    assert expression(text) == ast.FormatString(parts)
+
+
+# ---- literals and heads
+
+CALL = ast.Call(ast.Name("p"), (X,))
+P, Q = ast.Atom(CALL), ast.Atom(ast.Call(ast.Name("q"), (X,)))
+INTERVAL = ast.Interval(True, ast.Number("0", NumberKind.INTEGER), ast.Duration("5m"), False)
+
+
+@pytest.mark.parametrize(
+    ("text", "tree"),
+    [
+        ("p(?x)", P),
+        ("~p(?x)", ast.Negation(P)),
+        ("[?x, ?y, ?z]", ast.Atom(ast.Triple(X, Y, Z))),
+        ("p(?x)@?y", ast.Atom(CALL, Y)),
+        ("p(?x)@1", ast.Atom(CALL, ONE)),
+        ("p(?x)@[0, 5m)", ast.Atom(CALL, INTERVAL)),
+        ("boxminus[0, 5m) p(?x)", ast.UnaryMetric("boxminus", INTERVAL, P)),
+        (
+            "diamondplus[0, 5m) boxplus [0, 5m) p(?x)",
+            ast.UnaryMetric("diamondplus", INTERVAL, ast.UnaryMetric("boxplus", INTERVAL, P)),
+        ),
+        ("p(?x) since[0, 5m) q(?x)", ast.BinaryMetric("since", P, INTERVAL, Q)),
+        (
+            "~ boxminus[0, 5m) p(?x) until[0, 5m) q(?x)",
+            ast.Negation(ast.BinaryMetric("until", ast.UnaryMetric("boxminus", INTERVAL, P), INTERVAL, Q)),
+        ),
+        ("?x = ?y", Comparison("=", X, Y)),
+        ("?x<=?y", Comparison("<=", X, Y)),
+        ("p(?x) > 1", Comparison(">", CALL, ONE)),
+        ("(p(?x)) != 1", Comparison("!=", CALL, ONE)),
+        ("since = until", Comparison("=", ast.Name("since"), ast.Name("until"))),
+    ],
+)
+def test_literals(text: str, tree: ast.Literal) -> None:
+    assert parse_literals(Source("<text>", text)) == (tree,)
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [
+        ("1/3", ast.Fraction(ONE, ast.Number("3", NumberKind.INTEGER))),
+        ("inf", ast.Infinity("inf")),
+        ("-inf", ast.Infinity("-inf")),
+        ("+inf", ast.Infinity("+inf")),
+        ("-1.5h", ast.Duration("-1.5h")),
+        ("$p", ast.Parameter("p")),
+        ('"2026-01-01"^^xsd:date', ast.Text("2026-01-01", None, ast.PrefixedName("xsd", "date"))),
+    ],
+)
+def test_bounds(text: str, bound: ast.Bound) -> None:
+    head = clause(f"p(a)@({text}, {text}] .").heads[0]
+    assert isinstance(head, ast.Atom)
+    assert head.at == ast.Interval(False, bound, bound, True)
+
+
+def test_clauses() -> None:
+    assert clause("p(?x) .") == Clause((P,))
+    assert clause("p(?x), q(?x) :- q(?x), ?x > 1 .") == Clause((P, Q), (Q, Comparison(">", X, ONE)))
+    assert clause("- p(?x) .") == Clause((P,), (), "-")
+    assert clause("+ p(?x) :- q(?x) .") == Clause((P,), (Q,), "+")
+    assert clause("-?x = 1 .") == Clause((ast.HeadEquality(ast.Negative(X), ONE),))
+    assert clause("- 1 = ?x .") == Clause((ast.HeadEquality(ONE, X),), (), "-")
+    assert clause("boxplus[0,5m) p(?x) :- q(?x) .") == Clause(
+        (ast.UnaryMetric("boxplus", INTERVAL, P),), (Q,)
+    )
+    attribute = ast.Attribute("name", (ast.Text("a"),))
+    assert clause('#[name("a")] + p(?x) .') == Clause((P,), (), "+", (attribute,))
+
+
+@pytest.mark.parametrize("text", ["p(?x)", "p(?x) .", "?- p(?x)", "?- p(?x) .", "  ?-p(?x).  % why\n"])
+def test_queries_may_leave_out_their_marks(text: str) -> None:
+    assert parse_literals(Source("<query>", text)) == (P,)
+
+
+@pytest.mark.parametrize("text", ["", "p(?x) . q(?x) .", "p(?x) :- q(?x)", "?-", "p(?x", "p(é)"])
+def test_what_is_no_query(text: str) -> None:
+    with pytest.raises(ProgramError):
+        parse_literals(Source("<query>", text))
+
+
+# ---- directives
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: int, _: string",
+        "a:int,_:string",
+        "a :int, _ :string",
+        "a : int , _ : string",
+        "a/**/:/**/int, _/**/:/**/string",
+    ],
+)
+def test_columns_however_spaced(text: str) -> None:
+    columns = (ast.Column("a", "int"), ast.Column(None, "string"))
+    assert parse_text(f"@declare p({text}) .").statements == (ast.DeclareDirective(ast.Name("p"), columns),)
+
+
+def test_special_words_are_names_where_only_names_can_stand() -> None:
+    assert parse_text("@output true, since .").statements == (
+        ast.OutputDirective((ast.Name("true"), ast.Name("since"))),
+    )
+    options = (ast.Option("true", ast.Names(("a", "true"))), ast.Option("inf", ast.Name("b")))
+    assert parse_text("@import p :- csv{true=(a, true), inf=(b)} .").statements == (
+        ast.ImportDirective(ast.Name("p"), ast.Format("csv", options)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "prefix"), [("ex: <a>", "ex"), (": <a>", ""), ("ex:<a>", "ex"), (":<a>", "")]
+)
+def test_prefixes(text: str, prefix: str) -> None:
+    assert parse_text(f"@prefix {text} .").statements == (ast.PrefixDirective(prefix, ast.Iri("a")),)
+
+
+# ---- places
+
+
+def test_nodes_know_where_they_come_from() -> None:
+    text = '% c\n  #[name("n")] + boxplus[0,1] p(?x , f"a{ -1 }") :- ~ q(?x)@[0,1/3), ?x+1 > 2 .  '
+    source = Source("<text>", text)
+    (statement,) = parse(source).statements
+    assert isinstance(statement, Clause)
+    assert statement.span == Span(source, 6, len(text) - 2)
+    assert written(statement.attributes[0]) == '#[name("n")]'
+    head = statement.heads[0]
+    assert isinstance(head, ast.UnaryMetric) and isinstance(head.operand, ast.Atom)
+    assert written(head) == 'boxplus[0,1] p(?x , f"a{ -1 }")'
+    assert isinstance(head.operand.call, ast.Call)
+    template = head.operand.call.arguments[1]
+    assert isinstance(template, ast.FormatString)
+    assert written(template) == 'f"a{ -1 }"'
+    assert isinstance(template.parts[1], ast.Number)
+    assert written(template.parts[1]) == "-1"
+    negation, comparison = statement.body
+    assert isinstance(negation, ast.Negation) and isinstance(negation.operand, ast.Atom)
+    assert written(negation) == "~ q(?x)@[0,1/3)"
+    assert isinstance(negation.operand.at, ast.Interval)
+    assert written(negation.operand.at.right) == "1/3"
+    assert isinstance(comparison, Comparison)
+    assert written(comparison.left) == "?x+1"
+
+
+def written(node: ast.Node) -> str:
+    assert node.span is not None
+    return node.span.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "edge(1, -2, 3.5) .\n",
+        '\n\n\t+ edge ( a , "b, c)" , true ,ex:a,<a,b> ) .\r\n',
+        'p("a") .\nq(a).\n- r(a) .\n\n\ns(a) .\n',
+        "boxplus(a) .\n",
+        "p(5m) .\np(a-b) .\np(_) .\np(a)@1 .\np(f(a)) .\n",
+    ],
+)
+def test_plain_facts_read_the_same_on_both_ways(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def outcome() -> list[tuple[object, ...]] | str:
+        try:
+            statements = parse(source).statements
+        except ProgramError as error:
+            return str(error)
+        return [(node, node.span, node.comments, spans(node)) for node in statements]
+
+    source = Source("<text>", text)
+    short = outcome()
+    assert text.startswith("boxplus") or read_fact(source, 0) is not None or "5m" in text or "edge (" in text
+    monkeypatch.setattr("tidelog.syntax.parser.read_fact", lambda source, position: None)
+    assert outcome() == short
+
+
+def spans(node: object) -> list[Span | None]:
+    """The spans of a node and all below it."""
+    if isinstance(node, tuple):
+        return [span for item in node for span in spans(item)]
+    if not isinstance(node, ast.Node):
+        return []
+    fields = type(node).__dataclass_fields__
+    return [node.span, *(span for name in fields for span in spans(getattr(node, name)))]
+
+
+# ---- faults
+
+
+def test_all_faults_of_a_text_are_reported_in_order() -> None:
+    text = 'p(a b) .\nq(c) .\nr(") .\n@prefx x: <y> .\ns(a)\nt(b) :- .\nu(é) .\n'
+    assert codes(text) == ["E109", "E102", "E113", "E108", "E107", "E101"]
+
+
+def test_a_missing_full_stop_hides_no_other_fault() -> None:
+    assert codes("p(a)\nq(b b) .\nr(c)\n@base x .\n") == ["E108", "E109", "E108", "E107"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"p({'(' * 5000}1{')' * 5000}) .",
+        f"p({'f(' * 5000}1{')' * 5000}) .",
+        f"p({'-' * 5000} 1) .",
+        f"p({'1 + ' * 5000}1) .",
+        f"p({'?x * ' * 5000}1) .",
+        f"p(a) :- {'boxminus[0, 1] ' * 5000}p(a) .",
+        f"{'boxminus[0, 1] ' * 5000}p(a) .",
+    ],
+)
+def test_deep_nesting_is_a_fault(text: str) -> None:
+    assert codes(text) == ["E118"]
+
+
+def test_nesting_up_to_the_limit_is_fine() -> None:
+    depth = DEEPEST - 2
+    tree = expression("f(" * depth + "1" + ")" * depth)
+    assert tree == expression("f(" * depth + "1" + ")" * depth)
+    assert repr(tree).count("Call") == depth
+
+
+def test_texts_without_full_stops_are_not_read_over_and_over() -> None:
+    assert set(codes("p(a)\n" * 5000)) == {"E108"}
