@@ -213,7 +213,7 @@ class ParallelRun:
     def run(self, first: int, count: int) -> Outcome:
         """Match all scanned rows and insert what follows."""
         head = self.head
-        head.reserve(BATCH, len(self.runner.store.dictionary))
+        head.reserve(max(BATCH, BLOCK * self.threads), len(self.runner.store.dictionary))
         head.reserve_segments()
         size = max(count // (8 * self.threads), 1024)
         self.waiting = [
