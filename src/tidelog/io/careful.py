@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tidelog.errors import Diagnostic
 from tidelog.io import codes
 from tidelog.io.arrays import text_array
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
 from tidelog.io.faults import BadRow, Faults, counted
-from tidelog.io.records import Record, records
+from tidelog.io.records import Record, count_lines, records
 from tidelog.io.source import DataFile
 from tidelog.logic.values import ColumnType
 
@@ -36,6 +37,11 @@ class Block:
     text: bytes | bytearray
     line: int
     is_open: bool = False
+
+    @cached_property
+    def lines(self) -> int:
+        """How many lines end in the block."""
+        return count_lines(self.text)
 
 
 @dataclass(frozen=True, slots=True)

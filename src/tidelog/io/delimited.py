@@ -8,6 +8,7 @@ guessed: they are those of the columns, and every text is a value, the empty one
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, Any
@@ -25,7 +26,7 @@ from tidelog.io.records import Record, count_lines, ends_open, first_record
 from tidelog.io.source import DataFile, Header
 from tidelog.logic.values import ColumnType
 
-BLOCK = 1 << 22
+BLOCK = 1 << 21
 CAREFUL_BLOCK = 1 << 15
 LARGEST_BLOCK = 1 << 29
 _MARK = b"\xef\xbb\xbf"  # the byte order mark that some programs put before UTF-8
@@ -74,7 +75,7 @@ def _blocks(stream: IO[bytes], file: DataFile, size: int, line: int = 1) -> Iter
     """The stream in blocks of about `size` bytes that end where a record ends."""
     while (block := _whole_records(stream, file, size, line)).text:
         yield block
-        line += count_lines(block.text)
+        line += block.lines
 
 
 def _whole_records(stream: IO[bytes], file: DataFile, size: int, line: int) -> Block:
@@ -91,14 +92,25 @@ def _whole_records(stream: IO[bytes], file: DataFile, size: int, line: int) -> B
 
 def _read_lines(stream: IO[bytes], size: int) -> bytearray:
     """About `size` bytes that end where a line ends, read into place: a copy costs as much as reading."""
-    text = bytearray(size)
+    text = bytearray(min(size, _remaining(stream) + 1))
     end = 0
     with memoryview(text) as view:
-        while end < size and (count := stream.readinto(view[end:])):  # type: ignore[attr-defined]
+        while end < len(text) and (count := stream.readinto(view[end:])):  # type: ignore[attr-defined]
             end += count
     del text[end:]
     text += stream.readline()
     return text
+
+
+def _remaining(stream: IO[bytes]) -> int:
+    """How many bytes a plain file still has; many for any other stream."""
+    if not isinstance(stream, io.BufferedReader):
+        return LARGEST_BLOCK
+    try:
+        size = os.fstat(stream.fileno()).st_size
+        return size - stream.tell() if size else LARGEST_BLOCK
+    except OSError:
+        return LARGEST_BLOCK
 
 
 def _layout(file: DataFile, block: Block, record: Record, end: int) -> tuple[Layout, Block]:
@@ -146,7 +158,7 @@ def _parse(block: Block, layout: Layout, file: DataFile, threads: int) -> Batch 
     if block.is_open or not block.text:
         return None
     if all(column_type in _TEXTS for column_type in layout.wanted_types):
-        texts = text_views(block.text, file.delimiter, len(layout.types), layout.wanted)
+        texts = text_views(block.text, block.lines, file.delimiter, len(layout.types), layout.wanted)
         if texts is not None:
             views = zip(layout.wanted_types, texts, strict=True)
             return Batch(tuple(Column(*view) for view in views), len(texts[0]))
