@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
@@ -93,7 +94,8 @@ class Reasoner:
         if known is None:
             data, arity = _with_arity(data)
             known = self._define(predicate, arity)
-        batches = from_python(data, known.types, known.columns, self.faults)
+        # All rows are read before the first is added: a bad one leaves everything as it was.
+        batches = list(from_python(data, known.types, known.columns, self.faults))
         return self._load(known.name, batches)
 
     def read(self, *paths: Path | str, header: bool | None = None) -> int:
@@ -137,7 +139,7 @@ class Reasoner:
         types = (ColumnType.ANY,) * arity
         predicate = Predicate(name, arity, (None,) * arity, types, name)
         predicates = {**self.program.predicates, name: predicate}
-        self.program = _with_predicates(self.program, predicates)
+        self.program = replace(self.program, predicates=predicates)
         self._engine.define(name, arity)
         return predicate
 
@@ -266,12 +268,6 @@ def prepare() -> None:
 def column_names(predicate: Predicate) -> tuple[str, ...]:
     """The names of a predicate's columns; `c1`, `c2`… where the program gives none."""
     return tuple(name or f"c{place}" for place, name in enumerate(predicate.columns, 1))
-
-
-def _with_predicates(program: Program, predicates: Mapping[str, Predicate]) -> Program:
-    from dataclasses import replace
-
-    return replace(program, predicates=predicates)
 
 
 def _with_arity(data: object) -> tuple[object, int]:
