@@ -31,7 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Messages().diagnose(error.diagnostics)
         return error.exit_code
     except BrokenPipeError:
-        return _close_output()
+        return _close_output(0)
+    except OSError as error:  # a full disk, most likely
+        print(f"tidelog: error: {error.strerror or error}", file=sys.stderr)
+        return _close_output(1)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -67,14 +70,14 @@ def _command(name: str) -> Callable[[Namespace], int]:
             return repl
 
 
-def _close_output() -> int:
-    """Nothing more is written to a standard output that nobody reads."""
+def _close_output(code: int) -> int:
+    """The exit code; nothing more is written to a standard output that takes nothing more."""
     import os
     from contextlib import suppress
 
     with suppress(OSError, ValueError):  # standard output may be no file, as under test
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 0
+    return code
 
 
 if __name__ == "__main__":

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidelog import __version__
+from tidelog.errors import suggest
 
 ENGINES: Final = ("columnar",)
 FORMATS: Final = ("table", "csv", "tsv", "json", "jsonl", "parquet", "arrow", "nt", "ttl")
@@ -39,11 +40,33 @@ class UsageError(Exception):
 
 def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
     """The options of a command line; `command` says which one."""
-    parser = _parser()
+    parser, commands = _parser()
     if not arguments:
         parser.print_help(sys.stderr)
         raise SystemExit(2)
-    return parser.parse_args(_programs_first(arguments))
+    _check_command(arguments[0], commands)
+    options, unknown = parser.parse_known_args(_programs_first(arguments))
+    if unknown:
+        known = [name for action in commands[options.command]._actions for name in action.option_strings]
+        help = suggest(unknown[0], known) or f"`tidelog {options.command} --help` lists the options"
+        raise UsageError(f"`{unknown[0]}` makes no sense after `tidelog {options.command}`", help)
+    return options
+
+
+def _check_command(word: str, commands: Mapping[str, object]) -> None:
+    """Nothing, if the first argument is an option or a command; else a usage error."""
+    if word.startswith("-") or word in commands:
+        return
+    near = f"did you mean `tidelog run {word}`?" if word.endswith(".rls") else suggest(word, commands)
+    raise UsageError(f"there is no command `{word}`", near or f"the commands are {', '.join(commands)}")
+
+
+class _Parser(argparse.ArgumentParser):
+    """A parser whose errors are short."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong and where help is."""
+        raise UsageError(message.removeprefix("argument "), f"`{self.prog} --help` lists the options")
 
 
 def _programs_first(arguments: Sequence[str]) -> list[str]:
@@ -65,9 +88,11 @@ def _programs_first(arguments: Sequence[str]) -> list[str]:
     return [*kept[:1], *programs, *kept[1:]]
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _parser() -> tuple[_Parser, dict[str, _Parser]]:
+    """The parser, and those of the commands by their names."""
+    parser = _Parser(
         prog="tidelog",
+        allow_abbrev=False,
         description="Derive what follows from rules and facts.",
         epilog=_EXIT_CODES,
     )
@@ -79,21 +104,21 @@ def _parser() -> argparse.ArgumentParser:
     _add_format(commands)
     _add_plan(commands)
     _add_repl(commands)
-    return parser
+    return parser, commands.choices
 
 
 if TYPE_CHECKING:
-    Commands = argparse._SubParsersAction[argparse.ArgumentParser]
+    Commands = argparse._SubParsersAction[_Parser]
 
 
-def _command(commands: Commands, name: str, summary: str, example: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = commands.add_parser(
+def _command(commands: Commands, name: str, summary: str, example: str) -> _Parser:
+    return commands.add_parser(
         name,
+        allow_abbrev=False,
         help=summary,
         description=summary[:1].upper() + summary[1:] + ".",
         epilog=f"example: {example}",
     )
-    return parser
 
 
 def _add_run(commands: Commands) -> None:
@@ -105,9 +130,8 @@ def _add_run(commands: Commands) -> None:
     written.add_argument(
         "-o", "--output", metavar="DIR", type=Path, help="write one file per output predicate here"
     )
-    _add_form(written, "format of what is put out: table by default, csv with --output")
-    _add_limits(run)
-    _add_statistics(run)
+    _add_form(written, "how (default table, with --output csv)")
+    _add_statistics(_add_limits(run))
 
 
 def _add_query(commands: Commands) -> None:
@@ -116,9 +140,8 @@ def _add_query(commands: Commands) -> None:
     query.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
     query.add_argument("query", metavar="QUERY", help="literals, such as 'ancestor(alice, ?x), ?x != bob'")
     _add_data(query)
-    _add_form(query.add_argument_group("output"), "format of the answers (default table)")
-    _add_limits(query)
-    _add_statistics(query)
+    _add_form(query.add_argument_group("output"), "how (default table)")
+    _add_statistics(_add_limits(query))
 
 
 def _add_check(commands: Commands) -> None:
@@ -233,7 +256,13 @@ _ROWS_HELP: Final = "rows of a table to show, 0 for all (default 100 on a termin
 
 
 def _add_form(group: argparse._ArgumentGroup, format_help: str) -> None:
-    group.add_argument("-f", "--format", choices=FORMATS, help=format_help)
+    group.add_argument(
+        "-f",
+        "--format",
+        choices=FORMATS,
+        metavar="FORMAT",
+        help=f"{format_help}; one of {', '.join(FORMATS)}",
+    )
     group.add_argument(
         "--terms",
         choices=("plain", "exact"),
@@ -244,17 +273,18 @@ def _add_form(group: argparse._ArgumentGroup, format_help: str) -> None:
     group.add_argument("--rows", metavar="N", type=_rows, help=_ROWS_HELP)
 
 
-def _add_limits(parser: argparse.ArgumentParser) -> None:
+def _add_limits(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group = parser.add_argument_group("running")
     group.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="the engine (default columnar)")
     group.add_argument("--threads", metavar="N", type=_positive, help="threads (default: all cores)")
     group.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="stop after so many seconds")
     group.add_argument("--max-facts", metavar="N", type=_positive, help="stop at more than so many facts")
     group.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+    return group
 
 
-def _add_statistics(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
+def _add_statistics(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
         "--stats",
         metavar="FILE.json",
         nargs="?",

@@ -13,12 +13,15 @@ from tidelog.errors import DataError, Diagnostic
 class Staging:
     """Files written under other names, and the places they are for. Mutable while they are written."""
 
-    def __init__(self) -> None:
+    def __init__(self, inputs: frozenset[Path]) -> None:
         self.places: dict[Path, Path] = {}
+        self._inputs = inputs
         self._folders: list[Path] = []
 
     def file(self, path: Path) -> Path:
-        """Where to write what will be the file `path`."""
+        """Where to write what will be the file `path`, which must be none of the inputs."""
+        if path.resolve() in self._inputs:
+            raise _cannot_write(path, "its facts were read from there")
         self._make_folder(path.parent)
         if path.is_dir():
             raise _cannot_write(path, "it is a folder")
@@ -56,9 +59,9 @@ class Staging:
 
 
 @contextmanager
-def staging() -> Iterator[Staging]:
+def staging(inputs: frozenset[Path] = frozenset()) -> Iterator[Staging]:
     """Files that get their names when the block ends well; else nothing of them is left."""
-    staged = Staging()
+    staged = Staging(inputs)
     try:
         yield staged
         staged.settle()

@@ -12,7 +12,7 @@ from typing import Final
 from tidelog import __version__
 from tidelog.cli.programs import SUFFIX, existing_data, read_source
 from tidelog.cli.reasoning import Work
-from tidelog.cli.results import Form, Result, print_result
+from tidelog.cli.results import Form, Result, print_result, query_name
 from tidelog.cli.statistics import print_statistics
 from tidelog.errors import Diagnostic, Source, TidelogError, suggest
 from tidelog.logic.codes import EMPTY_PREDICATE
@@ -125,7 +125,7 @@ class Session:
     def _ask(self, text: str) -> None:
         with self.work.showing_progress():
             answers = self.work.reasoner.query(text)
-        print_result(Result(text, lambda: answers, "query"), self.form)
+        print_result(Result(query_name(text), len(answers.columns), lambda: answers, "query"), self.form)
 
     # ---- commands
 

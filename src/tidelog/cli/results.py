@@ -6,7 +6,7 @@ import io
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Final
 
@@ -15,9 +15,12 @@ import pyarrow as pa
 from tidelog.cli.arguments import UsageError
 from tidelog.cli.messages import is_coloured
 from tidelog.cli.tables import table_lines
+from tidelog.errors import Source
 from tidelog.io.formats import RDF, canonical_format
 from tidelog.io.write import WriteOptions, write
 from tidelog.relation import Relation
+from tidelog.syntax.parser import parse_literals
+from tidelog.syntax.printer import print_node
 
 ROWS_ON_TERMINAL: Final = 100
 _ONE_TABLE: Final = frozenset({"csv", "tsv", "parquet", "arrow"})  # formats that hold one table
@@ -44,6 +47,7 @@ class Result:
     """The facts of a predicate, or the answers to a query, and a name for them."""
 
     name: str
+    arity: int
     make: Callable[[], Relation]
     label: str = "predicate"  # or `query`
 
@@ -51,6 +55,28 @@ class Result:
     def relation(self) -> Relation:
         """The rows, in the total order of values."""
         return self.make().sorted()
+
+
+def query_name(text: str) -> str:
+    """A query on one line, without comments, to stand above its answers.
+
+    >>> query_name("ancestor(alice,?x)")
+    '?- ancestor(alice, ?x) .'
+    """
+    literals = parse_literals(Source("<query>", text))
+    return f"?- {', '.join(map(print_node, literals))} ."
+
+
+def check_statements(arities: Mapping[str, int], form: Form) -> None:
+    """Nothing, if all results can be written in this format; RDF takes statements only."""
+    if canonical_format(form.format) not in RDF:
+        return
+    for name, arity in arities.items():
+        if arity not in (3, 4):
+            raise UsageError(
+                f"{form.format} takes statements of 3 columns, or 4 with the graph: `{name}` has {arity}",
+                "name the predicates to put out with @output, or choose another --format",
+            )
 
 
 def check_printable(count: int, form: Form) -> None:
@@ -116,8 +142,12 @@ def _print_tables(stream: IO[bytes], results: Iterable[Result], form: Form) -> N
     is_terminal = sys.stdout.isatty()
     most = form.rows if form.rows is not None else ROWS_ON_TERMINAL if is_terminal else 0
     for place, result in enumerate(results):
-        lines: Iterator[str] = table_lines(
-            result.relation, most=most or None, terms=form.terms, coloured=is_coloured(sys.stdout)
+        lines = table_lines(
+            result.name,
+            result.relation,
+            most=most or None,
+            terms=form.terms,
+            coloured=is_coloured(sys.stdout),
         )
         if place:
             stream.write(b"\n")

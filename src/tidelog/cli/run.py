@@ -12,10 +12,20 @@ from typing import Final
 from tidelog.cli.arguments import ON_SCREEN, UsageError
 from tidelog.cli.files import Staging, staging
 from tidelog.cli.reasoning import Work
-from tidelog.cli.results import Form, Result, check_printable, data, print_result, print_results
+from tidelog.cli.results import (
+    Form,
+    Result,
+    check_printable,
+    check_statements,
+    data,
+    print_result,
+    print_results,
+    query_name,
+)
 from tidelog.cli.statistics import print_statistics, write_statistics
 from tidelog.io.export import Export, export_file
 from tidelog.io.formats import file_name, is_compressed
+from tidelog.io.source import import_file
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Query, Transfer
 
@@ -31,8 +41,11 @@ def run(options: Namespace) -> int:
     exports = _exports(work)
     outputs = _outputs(work, exports)
     queries = [_answers(work, query) for query in work.program.queries]
+    arities = {result.name: result.arity for result in outputs}
     if options.output is None:
         check_printable(len(outputs) + len(queries), form)
+        arities |= {result.name: result.arity for result in queries}
+    check_statements(arities, form)
     work.derive()
     written = _write_files(work, outputs if options.output else [], exports, form)
     if options.output is None:
@@ -56,7 +69,7 @@ def query(options: Namespace) -> int:
         work.read()
         answers = work.reasoner.query(options.query)
     work.report_rejects()
-    print_result(Result(options.query, lambda: answers, "query"), form)
+    print_result(Result(query_name(options.query), len(answers.columns), lambda: answers, "query"), form)
     _report(work)
     return 0
 
@@ -81,12 +94,13 @@ def _outputs(work: Work, exports: Iterable[tuple[Transfer, Export]]) -> list[Res
 
 
 def _facts(work: Work, name: str) -> Result:
-    written = work.program.predicates[name].written
-    return Result(written, lambda: work.reasoner[name])
+    predicate = work.program.predicates[name]
+    return Result(predicate.written, predicate.arity, lambda: work.reasoner[name])
 
 
 def _answers(work: Work, query: Query) -> Result:
-    return Result(query.text, lambda: work.reasoner.query(query.text), "query")
+    name = query_name(query.text)
+    return Result(name, len(query.variables), lambda: work.reasoner.query(query.text), "query")
 
 
 # ---- files
@@ -106,7 +120,7 @@ def _write_files(
 ) -> dict[Path, int]:
     """The number of rows of each file written: all of them, or none and an error."""
     written: dict[Path, int] = {}
-    with staging() as staged:
+    with staging(_inputs(work)) as staged:
         for transfer, export in exports:
             _write_export(work, transfer, export, staged, written)
         for result in outputs:
@@ -117,6 +131,15 @@ def _write_files(
                 options = WriteOptions(header=form.header, compressed=False)
                 written[path] = write(staged.file(path), form.format, table.column_names, [table], options)
     return written
+
+
+def _inputs(work: Work) -> frozenset[Path]:
+    """The files that were read, which must not be written."""
+    imported = (
+        import_file(transfer, work.program.predicates[transfer.predicate]).path
+        for transfer in work.program.imports
+    )
+    return frozenset(path.resolve() for path in (*work.files, *imported) if path is not None)
 
 
 def _write_export(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from shutil import get_terminal_size
 from time import perf_counter
 from typing import Final
 
@@ -14,8 +15,8 @@ from tidelog.engine.events import RuleStatistics
 from tidelog.io.atomic import replacing
 from tidelog.plan.rule_text import Writing, shortened
 
-_RULE_WIDTH: Final = 60
 _WIDTH: Final = 130  # of the table where there is no terminal to ask
+_COUNTS_WIDTH: Final = 66  # of the columns beside the rules
 _NOTHING: Final = RuleStatistics()
 
 
@@ -110,17 +111,18 @@ def print_statistics(work: Work) -> None:
 
     found = statistics(work)
     rows = _rules(work)
+    width = get_terminal_size().columns if sys.stderr.isatty() else _WIDTH
     table = Table(box=None, pad_edge=False, header_style="bold", show_footer=True, footer_style="bold")
     table.add_column("rule", f"{len(rows)} rule{'' if len(rows) == 1 else 's'}", no_wrap=True)
     for name in ("rounds", "matches", "new", "duplicates", "no value"):
         total = "" if name == "rounds" else f"{sum(_number(row, name) for row in rows):,.0f}"
-        table.add_column(name, total, justify="right")
-    table.add_column("seconds", f"{sum(_number(row, 'seconds') for row in rows):.3f}", justify="right")
+        table.add_column(name, total, justify="right", no_wrap=True)
+    seconds = sum(_number(row, "seconds") for row in rows)
+    table.add_column("seconds", f"{seconds:.3f}", justify="right", no_wrap=True)
     for row in sorted(rows, key=lambda row: -_number(row, "seconds")):
-        text = shortened(str(row["name"] or row["text"]), _RULE_WIDTH)
+        text = shortened(str(row["name"] or row["text"]), max(20, width - _COUNTS_WIDTH))
         counts = (f"{row[name]:,}" for name in ("rounds", "matches", "new", "duplicates", "no_value"))
         table.add_row(f"{row['rule']:>3}  {_escaped(text)}", *counts, f"{_number(row, 'seconds'):.3f}")
-    width = None if sys.stderr.isatty() else _WIDTH
     console = Console(stderr=True, highlight=False, width=width, no_color=not is_coloured(sys.stderr))
     sys.stdout.flush()
     if rows:

@@ -17,12 +17,12 @@ _BOLD, _DIM, _NORMAL = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
 def table_lines(
-    relation: Relation, *, most: int | None = None, terms: str = "plain", coloured: bool = False
+    name: str, relation: Relation, *, most: int | None = None, terms: str = "plain", coloured: bool = False
 ) -> Iterator[str]:
     """The lines of a table: its name and size, its columns, its rows, and how many more there are."""
     bold, dim, normal = (_BOLD, _DIM, _NORMAL) if coloured else ("", "", "")
     count = len(relation)
-    yield f"{bold}{relation.name}{normal}  {dim}{count:,} row{'' if count == 1 else 's'}{normal}"
+    yield f"{bold}{name}{normal}  {dim}{count:,} row{'' if count == 1 else 's'}{normal}"
     shown = relation if most is None else relation.head(most)
     table = shown.to_texts(terms).table
     right = [_is_number(field.type) for field in shown.to_arrow().schema]

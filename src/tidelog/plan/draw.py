@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Final
@@ -25,7 +26,7 @@ _COLOURS: Final = {
 }
 _OTHER: Final = "#64748b"
 _DOT_ARROWS: Final = {"~": ' [style=dashed, color="#dc2626", label="~"]', "#": ' [style=dotted, label="#"]'}
-_MERMAID_ARROWS: Final = {"~": ' -. "~" .-> ', "#": ' -. "#" .-> '}
+_MERMAID_ARROWS: Final = {"~": ' -. "~" .-> ', "#": ' -. "#35;" .-> '}
 
 
 def dot_text(picture: Picture) -> str:
@@ -75,7 +76,7 @@ def mermaid_text(picture: Picture) -> str:
 
 def _mermaid_lines(picture: Picture) -> Iterator[str]:
     yield "---"
-    yield f"title: {_mermaid_quoted(picture.title)}"
+    yield f"title: {json.dumps(picture.title, ensure_ascii=False)}"
     yield "---"
     yield "flowchart BT"
     for number, (title, figure) in enumerate(picture.figures, 1):
