@@ -20,7 +20,7 @@ from benchmarks.workloads import Prepared
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-BEST = {"W1": "rounds", "W2": "rounds", "W3": "recursive", "W4": "packed", "W5": "staged", "W6": "staged"}
+BEST = {"W1": "rounds", "W2": "rounds", "W3": "packed", "W4": "packed", "W5": "staged", "W6": "staged"}
 REPEAT = "-- repeat\n"
 OPTIONS = "delim = '\t', quote = '', escape = '', header = false, auto_detect = false"
 
