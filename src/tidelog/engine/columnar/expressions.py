@@ -124,7 +124,8 @@ def evaluate_batch(D: Any, words: Any, first: Any, length: Any, level: Any, rows
             left = kind[top]
             right = kind[top + 1]
             if left <= 0 or right <= 0:
-                kind[top] = min(left, right)
+                # Python before no value: what it computes may leave 64 bits, which is an error.
+                kind[top] = 0 if left == 0 or right == 0 else -1
                 identity[top] = -1
                 continue
             if operation >= X_EQUAL:
