@@ -19,7 +19,7 @@ SHOWN = 20  # rows of a representation
 
 
 class Relation:
-    """A set of rows with named columns; the order of the rows is the same in every run.
+    """A set of rows with named columns; `sorted()` has an order that is the same in every run.
 
     >>> import tidelog as tl
     >>> reasoner = tl.Reasoner(tl.parse("parent(alice, bob). parent(bob, carol)."))
@@ -43,7 +43,7 @@ class Relation:
 
     @cached_property
     def _ids(self) -> tuple[Ids, ...]:
-        """The rows in the order of their ids, which does not depend on the number of threads."""
+        """The rows in the order of their ids: of several threads, new values may get theirs in any order."""
         if not self._columns:
             return ()
         places = np.lexsort(self._columns[::-1])
