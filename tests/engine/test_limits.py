@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,9 @@ def test_a_timeout_stops_endless_recursion_and_says_how_far_it_got() -> None:
 
 @pytest.mark.parametrize("threads", [1, 2])
 def test_a_timeout_stops_a_single_long_plan(threads: int) -> None:
-    text = "@declare n(x: any) . @declare m(a: any, b: any) . hit(?x, ?y) :- n(?x), n(?y), n(?z), ~m(?x, ?z) ."
+    text = (
+        "@declare n(x: any) . @declare m(a: any, b: any) . hit(?x, ?y) :- n(?x), n(?y), n(?z), ~m(?x, ?z) ."
+    )
     reasoner = tl.Reasoner(tl.parse(text), timeout=0.5, threads=threads)
     reasoner.insert("n", [(number,) for number in range(9000)])
     start = time.monotonic()
@@ -231,7 +234,7 @@ MIXED = f"""{CLOSURE}
 @pytest.mark.parametrize("threads", [1, 2])
 def test_whichever_array_cannot_be_had_nothing_is_lost(scarce: pytest.MonkeyPatch, threads: int) -> None:
     scarce.setattr(runner, "PARALLEL_FROM", 64)
-    expected: dict[str, set[object]] = {}
+    expected: dict[str, set[tuple[Any, ...]]] = {}
     failures = 0
     for fails_at in [0, *range(1, 60)]:
         reasoner = tl.Reasoner(tl.parse(MIXED), threads=threads)

@@ -1,0 +1,211 @@
+"""The columnar engine against the reference engine and clingo: random programs, odd conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from unittest.mock import patch
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+from tests.engine.test_reference import clingo_facts_of
+from tests.strategies import Case, Features, Row, cases
+
+import tidelog as tl
+from tidelog.engine import reference
+from tidelog.engine.columnar import dictionary, evaluate, runner, table
+from tidelog.logic.program import Program
+from tidelog.logic.terms import exact, read_exact
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+Facts = dict[str, frozenset[Row]]
+EVERYTHING = Features(names=True, arithmetic=True, aggregates=True, local_variables=True)
+
+
+# ---- odd conditions
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Sizes at which the engine does something else, made so small that small programs reach them."""
+
+    threads: int = 1
+    batch: int = 4096
+    parallel_from: int = 8192
+    block: int = 256
+    capacity: int = 64  # of a new table
+    constants: int = 1024  # of a new dictionary
+    dense_bytes: int = 64 << 20  # of the largest set that is a direct array
+    unrelated: int = 0  # values that no rule reads: with many of them indexes are hashed
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """Let the engine work under these conditions."""
+        with ExitStack() as stack:
+            for module, name, value in (
+                (runner, "BATCH", self.batch),
+                (runner, "EMITTED_ROWS", max(self.batch, 16)),
+                (runner, "PARALLEL_FROM", self.parallel_from),
+                (runner, "BLOCK", self.block),
+                (table, "FIRST_CAPACITY", self.capacity),
+                (dictionary, "FIRST_CAPACITY", self.constants),
+                (evaluate, "DENSE_BYTES", self.dense_bytes),
+            ):
+                stack.enter_context(patch.object(module, name, value))
+            yield
+
+
+PLAIN = Conditions()
+HASHED = 4  # bytes: only the set of a predicate without columns is a direct array
+SMALL = 4 * 60**2  # bytes: sets of pairs are outgrown by some sixty values
+
+
+def conditions() -> SearchStrategy[Conditions]:
+    """Conditions of every combination."""
+    return st.builds(
+        Conditions,
+        threads=st.sampled_from([1, 1, 2, 3]),
+        batch=st.sampled_from([1, 2, 3, 7, 64, 4096]),
+        parallel_from=st.sampled_from([1, 1, 4, 8192]),
+        block=st.sampled_from([1, 2, 256]),
+        capacity=st.sampled_from([1, 2, 64]),
+        constants=st.sampled_from([1, 4, 1024]),
+        dense_bytes=st.sampled_from([HASHED, SMALL, 64 << 20]),
+        unrelated=st.sampled_from([0, 0, 3, 300]),
+    )
+
+
+# ---- engines
+
+
+def columnar(program: Program, conditions: Conditions = PLAIN) -> Facts:
+    """The facts of a program by predicate, each value as it is written exactly."""
+    with conditions.holding():
+        reasoner = tl.Reasoner(program, threads=conditions.threads)
+        add_unrelated(reasoner, conditions)
+        return facts_of(reasoner, program)
+
+
+def add_unrelated(reasoner: tl.Reasoner, conditions: Conditions) -> None:
+    if conditions.unrelated:
+        reasoner.insert("unrelated", [(f"unrelated {number}",) for number in range(conditions.unrelated)])
+
+
+def facts_of(reasoner: tl.Reasoner, program: Program) -> Facts:
+    return {name: exactly(reasoner[name], predicate.arity) for name, predicate in program.predicates.items()}
+
+
+def exactly(relation: tl.Relation, arity: int) -> frozenset[Row]:
+    """The rows, each value as it is written exactly."""
+    return frozenset(relation.to_texts("exact").rows() if arity else [()] * len(relation))
+
+
+def naive(program: Program) -> Facts:
+    """The same by the reference engine."""
+    found = reference.evaluate(program, max_facts=200_000)
+    return {name: frozenset(tuple(map(exact, row)) for row in rows) for name, rows in found.items()}
+
+
+# ---- programs
+
+
+@given(cases(EVERYTHING), conditions())
+def test_programs_of_everything_give_the_facts_of_the_reference(case: Case, conditions: Conditions) -> None:
+    program = tl.parse(case.text)
+    assert columnar(program, conditions) == naive(program)
+
+
+@given(cases(Features(arithmetic=True, aggregates=True)), conditions())
+def test_programs_of_integers_give_the_facts_of_the_reference(case: Case, conditions: Conditions) -> None:
+    program = tl.parse(case.text)
+    assert columnar(program, conditions) == naive(program)
+
+
+@given(cases(Features(names=True)), conditions())
+def test_programs_of_names_give_the_facts_of_clingo(case: Case, conditions: Conditions) -> None:
+    assert columnar(tl.parse(case.text), conditions) == clingo_facts_of(case)
+
+
+@given(cases(Features(arithmetic=True)), conditions())
+def test_programs_with_arithmetic_give_the_facts_of_clingo(case: Case, conditions: Conditions) -> None:
+    assert columnar(tl.parse(case.text), conditions) == clingo_facts_of(case)
+
+
+# ---- facts in any order and portion
+
+
+@st.composite
+def portions(draw: st.DrawFn) -> tuple[Case, list[list[tuple[str, Row]]]]:
+    """A program without its facts, and the facts in any order and in several portions."""
+    case = draw(cases(EVERYTHING))
+    facts = draw(st.permutations([(name, row) for name, rows in case.facts.items() for row in rows]))
+    ends = sorted(draw(st.lists(st.integers(0, len(facts)), max_size=3)))
+    bounds = [0, *ends, len(facts)]
+    return case, [facts[start:end] for start, end in pairwise(bounds)]
+
+
+def python_value(text: str) -> object:
+    value = read_exact(text)
+    return value.content if text.lstrip("-").isdigit() else text
+
+
+@given(portions(), conditions())
+def test_facts_may_come_in_any_order_and_portion(
+    drawn: tuple[Case, list[list[tuple[str, Row]]]], conditions: Conditions
+) -> None:
+    case, parts = drawn
+    program = tl.parse(Case(case.rules, {}, case.arities).text)
+    expected = naive(tl.parse(case.text))
+    with conditions.holding():
+        reasoner = tl.Reasoner(program, threads=conditions.threads)
+        for part in parts:
+            for name, row in part:
+                reasoner.insert(name, [tuple(map(python_value, row))])
+            add_unrelated(reasoner, conditions)
+            reasoner.materialise()
+        assert facts_of(reasoner, program) == expected
+
+
+@given(cases(EVERYTHING), st.data(), conditions())
+def test_rules_may_be_added_later(case: Case, data: st.DataObject, conditions: Conditions) -> None:
+    whole = tl.parse(case.text)
+    kept = data.draw(st.integers(0, len(case.rules)))
+    with conditions.holding():
+        reasoner = tl.Reasoner(
+            tl.parse(Case(case.rules[:kept], case.facts, case.arities).text), threads=conditions.threads
+        )
+        reasoner.materialise()
+        for rule in case.rules[kept:]:
+            reasoner.add(rule)
+        assert facts_of(reasoner, whole) == naive(whole)
+
+
+@given(cases(EVERYTHING), st.sampled_from([1, 2, 7]), st.sampled_from([HASHED, SMALL, 64 << 20]))
+def test_results_do_not_depend_on_the_number_of_threads(case: Case, batch: int, dense_bytes: int) -> None:
+    program = tl.parse(case.text)
+    found = [
+        columnar(program, Conditions(threads, batch=batch, parallel_from=1, block=2, dense_bytes=dense_bytes))
+        for threads in (1, 2, 3)
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+@given(cases(EVERYTHING), conditions())
+def test_queries_give_the_answers_of_the_reference(case: Case, conditions: Conditions) -> None:
+    """The body of every rule without an aggregate, asked as a query of the finished facts."""
+    program = tl.parse(case.text)
+    stored = reference.evaluate(program, max_facts=200_000)
+    bodies = [rule.partition(":-")[2].strip().removesuffix(".") for rule in case.rules]
+    asked = tl.parse(case.text + "".join(f"?- {body} .\n" for body in bodies))
+    with conditions.holding():
+        reasoner = tl.Reasoner(program, threads=conditions.threads)
+        for body, query in zip(bodies, asked.queries, strict=True):
+            expected = frozenset(tuple(map(exact, row)) for row in reference.answer(query, stored))
+            answers = reasoner.query(body)
+            assert answers.columns == query.variables
+            assert exactly(answers, len(query.variables)) == expected
