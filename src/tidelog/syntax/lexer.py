@@ -110,6 +110,7 @@ _SIGNED_NUMBER: Final = re.compile(
 )
 _SIGNED_KINDS: Final = ("", DURATION, DOUBLE, DECIMAL, INTEGER)
 _SPACE: Final = re.compile(r"\s*")
+_FOREIGN_COMMENT: Final = re.compile(r"//(?!\*)")
 _REMARK: Final = re.compile(r"[^\S\n]*(%[^\n]*|/\*(?:(?!\*/).)*\*/)")
 # An interval after a metric word, behind which an IRI may stand although its `)` looks like a value's end.
 _METRIC_INTERVAL: Final = re.compile(rf"{METRIC}[\[(][^\[\]()]*\)\Z")
@@ -169,7 +170,7 @@ class Lexer:
         elif kind == LANGUAGE:
             is_directive = previous != STRING and self.text[start:end] in DIRECTIVES
             return (DIRECTIVE if is_directive or not tokens.kinds else LANGUAGE), end
-        elif kind == "/" and self.text.startswith("//", start):
+        elif kind == "/" and _FOREIGN_COMMENT.match(self.text, start):
             return self._skip(tokens, foreign_comment(self.source, start, self.end))
         elif kind == ".":
             fault = full_stop_fault(self.source, previous, start)
