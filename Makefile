@@ -6,7 +6,7 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
 PYTHON ?=
 WORKERS ?= 2
-COMPILE_KERNELS := $(RUN) -c 'from tidelog.engine.columnar.warm import compile_kernels; compile_kernels()'
+COMPILE_KERNELS := $(RUN) -c 'from tidelog.reasoner import prepare; prepare()'
 
 .PHONY: help install demo test lint types layers pytest test-slow bench docs format clean
 
@@ -79,7 +79,7 @@ pytest: $(VENV)/.installed-test
 
 test-slow: $(VENV)/.installed-test
 	@$(COMPILE_KERNELS)
-	HYPOTHESIS_PROFILE=thorough $(RUN) -m pytest -q -n $(WORKERS)
+	HYPOTHESIS_PROFILE=slow $(RUN) -m pytest -q -n $(WORKERS)
 	@TIDELOG_DEBUG=1 $(COMPILE_KERNELS)
 	TIDELOG_DEBUG=1 $(RUN) -m pytest -q -n $(WORKERS) -m 'not slow' tests/engine tests/test_corpus.py
 
