@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from time import perf_counter
 
 from tidelog.engine.events import Listener, RoundEnded, RuleRan, StratumEnded, StratumStarted
-from tidelog.engine.protocol import Engine, Outcome, Runnable
+from tidelog.engine.protocol import NOTHING, Engine, Outcome, Runnable
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.builtins import Overflow
 from tidelog.logic.program import Rule
@@ -75,9 +75,15 @@ def _close(
 
 def _first_step(rule: Rule, number: int, engine: Engine) -> Step:
     """The plan of a rule over all facts."""
+    if any(engine.size(atom.predicate) == 0 for atom in rule.positive):
+        return rule, number, _nothing  # planning on empty relations would only make indexes that nobody needs
     if rule.aggregations:
         return rule, number, _aggregating(rule, number, engine)
     return rule, number, engine.prepare(full_plan(rule, number, engine))
+
+
+def _nothing() -> Outcome:
+    return NOTHING
 
 
 def _aggregating(rule: Rule, number: int, engine: Engine) -> Runnable:

@@ -41,6 +41,7 @@ OPERATIONS = {
     ">": layout.X_GREATER,
     ">=": layout.X_GREATER_EQUAL,
 }
+INDEXED = (layout.PROBE, layout.ABSENT_INDEX)
 LIMITS = {Part.ALL: layout.CURRENT_ROWS, Part.OLD: layout.OLD_ROWS}
 
 
@@ -76,6 +77,7 @@ class Assembled:
     steps: int
     pivot: int | None  # the table that is scanned, None for a body without atoms
     part: Part
+    indexes: tuple[int, ...] = ()
     python: dict[int, PythonStep] = field(default_factory=dict)
 
 
@@ -104,14 +106,14 @@ def assemble(relation: str, root: Project, store: Store) -> Assembled:
         offset += len(step)
     words = [store.table_number(relation), len(steps), *offsets, *(word for step in steps for word in step)]
     first = chain[0]
-    scanned = isinstance(first, Scan)
     return Assembled(
         tuple(words),
         relation,
         max(1, len(root.terms), *(len(names) for names in needed)) if needed else max(1, len(root.terms)),
         len(steps),
         store.table_number(first.relation) if isinstance(first, Scan) else None,
-        first.part if scanned and isinstance(first, Scan) else Part.ALL,
+        first.part if isinstance(first, Scan) else Part.ALL,
+        tuple({step[layout.S_INDEX] for step in steps if step[layout.S_KIND] in INDEXED}),
         python,
     )
 

@@ -221,7 +221,7 @@ class ColumnarEngine:
         for relation in relations:
             table = self.table(relation)
             table.words[layout.OLD_END] = len(table)
-            self._show_rows(table)
+            table.words[layout.CURRENT_END] = len(table)
 
     def advance(self, relations: Collection[str]) -> int:
         """End a round: returns how many facts are now NEW."""
@@ -231,17 +231,9 @@ class ColumnarEngine:
             words = table.words
             before = int(words[layout.CURRENT_END])
             words[layout.OLD_END] = before
+            words[layout.CURRENT_END] = len(table)
             new += len(table) - before
-            if len(table) > before:
-                self._show_rows(table)
         return new
-
-    def _show_rows(self, table: Table) -> None:
-        """Let scans and indexes see all rows of a table."""
-        end = len(table)
-        table.words[layout.CURRENT_END] = end
-        for index in self._indexes_of.get(table.number, ()):
-            index.update(end, len(self.dictionary))
 
     # ---- plans
 
@@ -262,6 +254,10 @@ class ColumnarEngine:
     def identity(self, value: Value) -> int:
         """The id of a value."""
         return self.dictionary.encode(value)
+
+    def index(self, number: int) -> Index:
+        """The index that a row of X describes."""
+        return next(index for index in self._indexes.values() if index.number == number)
 
     def index_number(self, key: IndexKey) -> int:
         """The row of X that describes an index, made now if it is not there."""

@@ -18,7 +18,7 @@ from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.assemble import Assembled, PythonStep
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.interpreter import close_gaps, insert_emitted, run_plan
-from tidelog.engine.columnar.table import Table
+from tidelog.engine.columnar.table import Index, Table
 from tidelog.engine.protocol import NOTHING, Outcome
 from tidelog.logic.evaluate import evaluate, holds
 from tidelog.logic.program import Comparison, Condition, Variable
@@ -45,6 +45,9 @@ class Store(Protocol):
     indexes: Words
     check: Callable[[], None]
     workspaces: list[Workspace]
+
+    def index(self, number: int) -> Index:
+        """The index that a row of X describes."""
 
 
 class Workspace:
@@ -110,12 +113,16 @@ class Runner:
         self.store = store
         self.head = head
         self.words = np.array(plan.words, np.int64)
+        self.indexes = [store.index(number) for number in plan.indexes]
         self.python = {level: PythonFunction(step, store.dictionary) for level, step in plan.python.items()}
 
     def __call__(self) -> Outcome:
         first, count = self._scanned()
         if count == 0:
             return NOTHING
+        # Indexes follow their tables when they are used: one that no plan uses any more costs nothing.
+        for index in self.indexes:
+            index.update(len(self.store.dictionary))
         threads = min(self.store.threads, MOST_THREADS)
         if threads > 1 and count >= PARALLEL_FROM and not self.python and self.head.arity:
             return ParallelRun(self, threads).run(first, count)

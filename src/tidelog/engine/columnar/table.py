@@ -120,7 +120,8 @@ class Table:
         needed = len(self) + more
         words = self.words
         if needed > len(self.flags):
-            size = max(needed, len(self.flags) + len(self.flags) // 2)
+            # Memory that is not written to costs nothing; copying does.
+            size = max(needed, len(self.flags) * (4 if needed < 1 << 20 else 2))
             used = len(self)
             # All or none: after a lack of memory the table is as it was.
             columns = [memory.grown(column, used, size) for column in self.columns]
@@ -285,8 +286,11 @@ class Index:
         words[layout.X_POOL] = self.pool.ctypes.data
         words[layout.X_POOL_CAPACITY] = len(self.pool)
 
-    def update(self, end: int, constants: int) -> None:
-        """Index the table's rows up to `end`."""
+    def update(self, constants: int) -> None:
+        """Index the rows that have become visible since the last time."""
+        end = int(self.table.words[layout.CURRENT_END])
+        if end == self.done:
+            return
         listed = self._filtered(end)
         if listed is None:
             self._index(None, self.done, end, constants)
