@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
 from tidelog.errors import ProgramError, Source, Span
@@ -10,6 +12,7 @@ from tidelog.syntax.ast import Clause, Comparison, NumberKind, Operation
 from tidelog.syntax.expressions import DEEPEST
 from tidelog.syntax.facts import read_fact
 from tidelog.syntax.parser import parse, parse_literals, parse_text
+from tidelog.syntax.printer import print_node
 
 
 def clause(text: str) -> Clause:
@@ -318,11 +321,20 @@ def test_deep_nesting_is_a_fault(text: str) -> None:
     assert codes(text) == ["E118"]
 
 
-def test_nesting_up_to_the_limit_is_fine() -> None:
-    depth = DEEPEST - 2
-    tree = expression("f(" * depth + "1" + ")" * depth)
-    assert tree == expression("f(" * depth + "1" + ")" * depth)
-    assert repr(tree).count("Call") == depth
+@pytest.mark.parametrize(
+    ("opening", "closing", "levels"), [("f(", ")", 1), ("-", "", 1), ("1 + ", "", 1), ("2 * (1 + ", ")", 2)]
+)
+def test_nesting_up_to_the_limit_is_fine(opening: str, closing: str, levels: int) -> None:
+    depth = DEEPEST // levels - 1
+    text = opening * depth + "?x" + closing * depth
+    assert expression(print_node(expression(text))) == expression(text)
+
+
+def test_a_stack_that_is_nearly_used_up_is_a_fault() -> None:
+    def deep(frames: int) -> list[str]:
+        return deep(frames - 1) if frames else codes(f"p({'f(' * 90}1{')' * 90}) .\nq(a b) .")
+
+    assert deep(sys.getrecursionlimit() - 300) == ["E118", "E109"]
 
 
 def test_texts_without_full_stops_are_not_read_over_and_over() -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeVar
 
 from tidelog.errors import Diagnostic, ProgramError, Source, suggest
 from tidelog.syntax import codes
@@ -62,6 +62,7 @@ from tidelog.syntax.tokens import (
     Tokens,
 )
 
+Result = TypeVar("Result")
 _MOST_READ_AGAIN: Final = 200_000
 """How many tokens may be read a second time: a text without any full stops is not read over and over."""
 
@@ -121,14 +122,20 @@ class Parser(LiteralParser):
     def query_literals(self) -> tuple[Literal, ...]:
         """The literals of a text that is one query."""
         self.begin(self.lexer.read())
-        literals: tuple[Literal, ...] = ()
-        if not self.tokens.broken:
-            try:
-                literals = self._only_literals()
-            except SyntaxFault as fault:
-                self.diagnostics.append(fault.diagnostic)
+        literals = None if self.tokens.broken else self._attempt(self._only_literals)
         self._raise_faults()
-        return literals
+        return literals or ()
+
+    def _attempt(self, read: Callable[[], Result]) -> Result | None:
+        """What `read` gives, or None if it finds a fault, which is kept for later."""
+        try:
+            return read()
+        except SyntaxFault as fault:
+            self.diagnostics.append(fault.diagnostic)
+        except RecursionError:
+            # Nesting is limited, but the caller may have used up most of the stack already.
+            self.diagnostics.append(self.too_deep().diagnostic)
+        return None
 
     def _read_facts(self, statements: list[Statement]) -> None:
         """Read the plain facts that stand next."""
@@ -143,14 +150,13 @@ class Parser(LiteralParser):
     def _try_statement(self, tokens: Tokens, statements: list[Statement]) -> None:
         self.begin(tokens)
         self.literals = []
-        try:
-            statements.append(self.statement())
-        except SyntaxFault as fault:
-            self.diagnostics.append(fault.diagnostic)
+        statement = self._attempt(self.statement)
+        if statement is not None:
+            statements.append(statement)
+        elif self.diagnostics[-1].code == codes.MISSING_FULL_STOP and self._read_again < _MOST_READ_AGAIN:
             # Where only the full stop is missing, the next statement begins at the token that was found.
-            if fault.diagnostic.code == codes.MISSING_FULL_STOP and self._read_again < _MOST_READ_AGAIN:
-                self._read_again += len(self.kinds) - self.index
-                self.lexer.restart(self.starts[self.index])
+            self._read_again += len(self.kinds) - self.index
+            self.lexer.restart(self.starts[self.index])
 
     def _raise_faults(self) -> None:
         diagnostics = self.lexer.diagnostics + self.diagnostics
