@@ -1,0 +1,81 @@
+"""Debug mode: every address that a kernel reaches is checked.
+
+The whole suite can run in it, `TIDELOG_DEBUG=1 pytest tests/engine tests/test_corpus.py`, and does so in
+`make test-slow`. Here one compact program runs in it, in a process of its own; compiling the kernels for it
+takes half a minute, once.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+CHECK = '''
+import numpy as np
+
+import tidelog as tl
+from tidelog import compiled
+from tidelog.engine.columnar import evaluate, runner
+
+assert compiled.DEBUG
+
+
+@compiled.inlined
+def read(address, length, place):
+    return compiled.int32_at(address, length)[place]
+
+
+numbers = np.arange(5, dtype=np.int32)
+assert read(numbers.ctypes.data, 5, 4) == 4
+try:
+    read(numbers.ctypes.data, 5, 5)
+except IndexError:
+    pass
+else:
+    raise AssertionError("an address beyond the end went unnoticed")
+
+PROGRAM = """
+    path(?x, ?y) :- edge(?x, ?y) .
+    path(?x, ?z) :- path(?x, ?y), path(?y, ?z) .
+    loop(?x, ?y) :- path(?x, ?x), edge(?x, ?y) .
+    apart(?x, ?y) :- edge(?x, _), edge(_, ?y), ~path(?x, ?y), ~wide(?x, _, ?y, 7) .
+    wide(?x, ?y, ?z, 7) :- edge(?x, ?y), edge(?y, ?z), ?z != 3 .
+    wide(?x, ?x, ?x, ?s) :- edge(?x, ?y), ?s = ?x * 100 + ?y .
+    text(?x, CONCAT("n", STR(?x))) :- edge(?x, _) .
+    early(?t) :- text(_, ?t), ?t < "n3" .
+    all(?x, #count(?y), #sum(?y), #min(?y)) :- path(?x, ?y) .
+    few(?x) :- all(?x, ?n, _, _), ?n < 40 .
+    done() :- few(_) .
+"""
+random = np.random.default_rng(0)
+edges = [(int(x), int(y)) for x, y in random.integers(0, 90, (130, 2))]
+runner.PARALLEL_FROM = 1
+runner.EMITTED_ROWS = runner.BATCH = 64
+
+
+def facts(threads, dense_bytes):
+    evaluate.DENSE_BYTES = dense_bytes
+    reasoner = tl.Reasoner(tl.parse(PROGRAM), threads=threads)
+    reasoner.insert("edge", edges)
+    first = {name: set(reasoner[name]) for name in reasoner}
+    reasoner.insert("edge", [(200, 201), (201, 200)])
+    assert (200, 200) in reasoner["path"]
+    assert len(reasoner.query("path(?x, ?y), ?x < 9, ~edge(?x, ?y)")) > 0
+    return first
+
+
+expected = facts(1, 64 << 20)
+assert len(expected["path"]) > 500 and len(expected["apart"]) > 500
+for threads, dense_bytes in ((1, 4), (2, 4), (3, 64 << 20)):
+    assert facts(threads, dense_bytes) == expected
+print("all is well")
+'''
+
+
+def test_every_address_is_checked() -> None:
+    environment = {**os.environ, "TIDELOG_DEBUG": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", CHECK], env=environment, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "all is well\n"), done.stderr
