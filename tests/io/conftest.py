@@ -44,8 +44,6 @@ def column_values(column: Column) -> list[Value]:
             return [python.from_python(item) for item in items]
         case ColumnType.STRING | ColumnType.IRI | ColumnType.TERM:
             return [terms.read_typed(item, column.type) for item in items]
-        case ColumnType.DECIMAL:
-            return [terms.read_typed(str(item), column.type) for item in items]
         case _:
             return [python.from_python(item, column.type) for item in items]
 

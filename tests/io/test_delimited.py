@@ -56,7 +56,7 @@ def test_strings_are_taken_as_they_are(read_rows: ReadRows) -> None:
             "1 2.5 -0.0 1e3 INF",
             '1.0E0 2.5E0 0.0E0 1.0E3 "INF"^^<http://www.w3.org/2001/XMLSchema#double>',
         ),
-        (T.DECIMAL, "1 2.50 .5 123456789012345678901.5", "1 2.5 0.5 123456789012345678901.5"),
+        (T.DECIMAL, "1 2.50 .5 123456789012345678901.5", "1.0 2.5 0.5 123456789012345678901.5"),
         (T.BOOLEAN, "true false 1 0 True", "true false true false true"),
         (
             T.IRI,

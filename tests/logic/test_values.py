@@ -61,19 +61,34 @@ def test_integers_beyond_64_bits_are_big() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("1.0", Value(Kind.INTEGER, 1)),
-        ("-0", Value(Kind.INTEGER, 0)),
-        ("-0.0", Value(Kind.INTEGER, 0)),
+        ("1.0", Value(Kind.DECIMAL, 1, 0)),
+        ("10", Value(Kind.DECIMAL, 10, 0)),
+        ("-0", Value(Kind.DECIMAL, 0, 0)),
+        ("-0.0", Value(Kind.DECIMAL, 0, 0)),
         ("1.50", Value(Kind.DECIMAL, 15, 1)),
         ("-0.001", Value(Kind.DECIMAL, -1, 3)),
-        ("1E+3", Value(Kind.INTEGER, 1000)),
-        ("9223372036854775808.0", Value(Kind.BIG, "9223372036854775808")),
+        ("1E+3", Value(Kind.DECIMAL, 1000, 0)),
+        ("9223372036854775808", Value(Kind.BIG, "9223372036854775808.0")),
+        ("9223372036854775808.0", Value(Kind.BIG, "9223372036854775808.0")),
         ("-0.9223372036854775809", Value(Kind.BIG, "-0.9223372036854775809")),
         ("-0.9223372036854775808", Value(Kind.DECIMAL, -(2**63), 19)),
     ],
 )
 def test_decimals_are_canonical(text: str, expected: Value) -> None:
     assert decimal(Decimal(text)) == expected
+
+
+@pytest.mark.parametrize("number", [0, 2, -100, 2**63, -(10**30)])
+def test_whole_decimals_are_not_integers(number: int) -> None:
+    whole, other = decimal(Decimal(number)), integer(number)
+    assert whole != other
+    assert whole != double(float(number))
+    assert compare(whole, other) == 0
+    assert order_key(other) < order_key(whole)
+    assert values.is_decimal(whole) and not values.is_integer(whole)
+    assert values.is_integer(other) and not values.is_decimal(other)
+    assert values.number_of_text(f"{number}") == other
+    assert values.number_of_text(f"{number}.") == values.number_of_text(f"{number}.0") == whole
 
 
 def test_doubles_have_no_nan_and_one_zero() -> None:
@@ -113,7 +128,10 @@ def test_iris_hold_no_white_space_brackets_or_quotes() -> None:
         ("18446744073709551615", "unsignedLong", integer(2**64 - 1)),
         ("1.50", "decimal", decimal(Decimal("1.5"))),
         (".5", "decimal", decimal(Decimal("0.5"))),
-        ("5.", "decimal", integer(5)),
+        ("5.", "decimal", decimal(Decimal(5))),
+        ("2.0", "decimal", decimal(Decimal(2))),
+        ("2", "decimal", decimal(Decimal(2))),
+        ("99999999999999999999", "decimal", Value(Kind.BIG, "99999999999999999999.0")),
         ("1", "double", double(1.0)),
         ("1e3", "float", double(1000.0)),
         ("-INF", "double", double(float("-inf"))),
@@ -217,6 +235,7 @@ def test_ranks_of_the_total_order() -> None:
         double(float("-inf")),
         integer(-(10**30)),
         integer(1),
+        decimal(Decimal(1)),
         double(1.0),
         decimal(Decimal("1.5")),
         double(1.5),
@@ -224,6 +243,7 @@ def test_ranks_of_the_total_order() -> None:
         double(2.0**53),
         integer(2**53 + 1),
         integer(10**30),
+        decimal(Decimal(10**30)),
         double(1e30),  # a little more than 10**30
         double(float("inf")),
         values.date(0),
@@ -304,7 +324,15 @@ def test_what_can_be_compared(left: Value, right: Value, expected: int | None) -
 def test_columns_hold_their_kinds() -> None:
     assert fits(integer(10**30), ColumnType.INTEGER)
     assert not fits(decimal(Decimal(f"{10**30}.5")), ColumnType.INTEGER)
-    assert fits(integer(1), ColumnType.DECIMAL)
+    assert not fits(decimal(Decimal(10**30)), ColumnType.INTEGER)
+    assert fits(decimal(Decimal(10**30)), ColumnType.DECIMAL)
+    assert not fits(decimal(Decimal(2)), ColumnType.INTEGER)
+    for number in (1, 10**30):
+        assert not fits(integer(number), ColumnType.DECIMAL)
+        assert conform(integer(number), ColumnType.DECIMAL) == decimal(Decimal(number))
+        assert conform(decimal(Decimal(number)), ColumnType.DECIMAL) == decimal(Decimal(number))
+        assert conform(decimal(Decimal(number)), ColumnType.INTEGER) is None
+    assert conform(Value(Kind.DOUBLE, 1.0), ColumnType.DECIMAL) is None
     assert fits(values.blank("b"), ColumnType.IRI)
     assert not fits(iri("a"), ColumnType.STRING)
     assert fits(iri("a"), ColumnType.ANY)
@@ -335,7 +363,11 @@ UTC_PLUS_ONE = datetime.timezone(datetime.timedelta(hours=1))
         ('"a"@en', ColumnType.TERM, language_string("a", "en")),
         (12, ColumnType.DOUBLE, double(12.0)),
         (True, ColumnType.ANY, TRUE),
-        (Decimal("2.0"), ColumnType.ANY, integer(2)),
+        (Decimal("2.0"), ColumnType.ANY, decimal(Decimal(2))),
+        (Decimal("2"), ColumnType.ANY, decimal(Decimal(2))),
+        (2, ColumnType.DECIMAL, decimal(Decimal(2))),
+        ("2", ColumnType.DECIMAL, decimal(Decimal(2))),
+        (10**30, ColumnType.DECIMAL, decimal(Decimal(10**30))),
         (datetime.date(1970, 1, 2), ColumnType.ANY, values.date(1)),
         (datetime.datetime(1970, 1, 1, 0, 0, 1), ColumnType.ANY, values.date_time(10**6, None)),
         (datetime.datetime(1970, 1, 1, 1, tzinfo=UTC_PLUS_ONE), ColumnType.ANY, values.date_time(0, 60)),
@@ -364,6 +396,8 @@ def test_numbers_of_numpy_are_values() -> None:
         ([1], ColumnType.ANY, "list"),
         ("abc", ColumnType.INTEGER, "not an integer"),
         (1.5, ColumnType.INTEGER, "of type int"),
+        (Decimal("2.0"), ColumnType.INTEGER, "of type int"),
+        ("2.0", ColumnType.INTEGER, "not an integer"),
         (1, ColumnType.STRING, "of type string"),
         ("a b", ColumnType.IRI, "cannot hold"),
     ],

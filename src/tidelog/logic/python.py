@@ -22,6 +22,7 @@ from tidelog.logic.values import (
     exact_number,
     integer,
     iri,
+    is_decimal,
     string,
 )
 
@@ -106,7 +107,7 @@ def to_python(value: Value) -> PythonValue:
             return exact_number(value)
         case Kind.BIG:
             number = Decimal(value.content)
-            return number if "." in str(value.content) else int(number)
+            return number if is_decimal(value) else int(number)
         case Kind.DATE | Kind.DATETIME:
             return _to_datetime(value)
         case Kind.BLANK:

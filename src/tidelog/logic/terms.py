@@ -12,7 +12,8 @@ Three ways to read one: `read_exact` for the last two, `read_typed` for a field 
 | the field, white space around it gone                 | is read as                                    |
 |-------------------------------------------------------|-----------------------------------------------|
 | empty                                                 | the empty string                              |
-| `12`, `+07`, `1.50`, `5.`: digits, at most one point  | a number; `2.0` is the integer 2              |
+| `12`, `+07`: digits                                   | an integer                                    |
+| `1.50`, `2.0`, `5.`: digits with a point among them   | a decimal                                     |
 | `"a"`, `"a"@en`, `"1"^^<datatype>`, no escapes        | a string, with a language, with a datatype    |
 | `<https://example.org/>`                              | an IRI                                        |
 | `_:b`, `<_:b>`                                        | a blank node                                  |
@@ -20,7 +21,8 @@ Three ways to read one: `read_exact` for the last two, `read_typed` for a field 
 | all other                                             | a name or IRI: `alice`, `a-b`, `http://x/y`   |
 
 So `true`, `1e3` and `2020-01-01` are names there, as in Nemo: a column with a type reads them as what they
-are. Nemo makes IRIs of fields with `{ } | ^`, a backquote or a backslash too; here no IRI holds them.
+are. Two things differ from Nemo: it makes integers of decimals without a fraction (`2.0`), and IRIs of fields
+with `{ } | ^`, a backquote or a backslash, which no IRI holds here.
 """
 
 from __future__ import annotations
@@ -163,7 +165,7 @@ def datatype(value: Value) -> str | None:
     """The IRI of the value's datatype; None for IRIs and blank nodes."""
     match value.kind:
         case Kind.BIG:
-            return XSD + ("decimal" if "." in str(value.content) else "integer")
+            return XSD + ("decimal" if values.is_decimal(value) else "integer")
         case Kind.LITERAL:
             return str(value.extra)
     return _DATATYPES.get(value.kind)
@@ -179,7 +181,7 @@ def exact(value: Value) -> str:
     """The term of the rule language that reads back as the value."""
     match value.kind:
         case Kind.INTEGER | Kind.DECIMAL | Kind.BIG | Kind.BOOLEAN:
-            return plain(value)
+            return _lexical(value)
         case Kind.DOUBLE:
             written = _lexical(value)
             return _with_datatype(value) if "INF" in written else written
@@ -210,8 +212,14 @@ def _with_datatype(value: Value) -> str:
 
 def _lexical(value: Value) -> str:
     """The text of the value as its datatype writes it."""
-    if value.kind is Kind.DOUBLE:
-        return lexical.write_double(float(value.content))
+    match value.kind:
+        case Kind.DOUBLE:
+            return lexical.write_double(float(value.content))
+        case Kind.DECIMAL:
+            written = _write_decimal(value)
+            return written if value.extra else written + ".0"
+        case Kind.BIG:
+            return str(value.content)
     return plain(value)
 
 
@@ -225,8 +233,14 @@ def _write_boolean(value: Value) -> str:
 
 def _write_decimal(value: Value) -> str:
     assert isinstance(value.content, int) and isinstance(value.extra, int)
+    if value.extra == 0:
+        return str(value.content)
     digits = str(abs(value.content)).rjust(value.extra + 1, "0")
     return f"{'-' if value.content < 0 else ''}{digits[: -value.extra]}.{digits[-value.extra :]}"
+
+
+def _write_big(value: Value) -> str:
+    return str(value.content).removesuffix(".0")
 
 
 def _write_double(value: Value) -> str:
@@ -250,6 +264,7 @@ _PLAIN: dict[Kind, Callable[[Value], str]] = {
     Kind.BOOLEAN: _write_boolean,
     Kind.DECIMAL: _write_decimal,
     Kind.DOUBLE: _write_double,
+    Kind.BIG: _write_big,
     Kind.DATE: _write_date,
     Kind.DATETIME: _write_date_time,
     Kind.BLANK: _write_blank,

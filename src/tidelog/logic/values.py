@@ -1,7 +1,8 @@
 """Values: what a constant means, apart from how it is written.
 
-A `Value` is a small tuple that compares by kind and content, so that the integer 1, the double 1.0 and
-`true` are three values. The columnar engine stores the same three fields in arrays (kind, payload, extra).
+A `Value` is a small tuple that compares by kind and content, so that the integer 1, the decimal 1.0, the
+double 1E0 and `true` are four values. The columnar engine stores the same three fields in arrays (kind,
+payload, extra).
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ class Kind(IntEnum):
 
     BOOLEAN = 1  # content 0 or 1
     INTEGER = 2  # content an int of 64 bits
-    DECIMAL = 3  # content the int of 64 bits m, extra the scale s > 0: m / 10**s, m not a multiple of 10
+    DECIMAL = 3  # content the int of 64 bits m, extra the least scale s >= 0 that will do: m / 10**s
     DOUBLE = 4  # content a float, never NaN, never -0.0
-    BIG = 5  # content the canonical text of an integer or decimal that 64 bits cannot hold
+    BIG = 5  # content the canonical text of an integer or decimal beyond 64 bits; only decimals have a point
     DATE = 6  # content days since 1970-01-01
     DATETIME = 7  # content microseconds since 1970-01-01T00:00 UTC, extra minutes east of UTC or None
     STRING = 8  # content the text
@@ -108,27 +109,54 @@ def integer(number: int) -> Value:
 
 
 def decimal(number: Decimal) -> Value:
-    """The decimal number; a whole one is an INTEGER, one that 64 bits cannot hold is BIG."""
+    """The decimal number, BIG if 64 bits cannot hold its digits."""
     if not number.is_finite():
         raise ValueError(f"{number} is not a decimal number")
-    return number_of_text(format(number, "f"))
+    return decimal_of_text(format(number, "f"))
 
 
 def number_of_text(text: str) -> Value:
-    """The integer or decimal written as `[+-]digits[.digits]`.
+    """The integer written as `[+-]digits`, or the decimal written with a point.
 
-    >>> number_of_text("2.50")
+    >>> number_of_text("2"), number_of_text("2.0")  # doctest: +NORMALIZE_WHITESPACE
+    (Value(kind=<Kind.INTEGER: 2>, content=2, extra=None),
+     Value(kind=<Kind.DECIMAL: 3>, content=2, extra=0))
+    """
+    return decimal_of_text(text) if "." in text else _integer_of_text(text)
+
+
+def decimal_of_text(text: str) -> Value:
+    """The decimal written as `[+-]digits`, with or without a point.
+
+    >>> decimal_of_text("2.50")
     Value(kind=<Kind.DECIMAL: 3>, content=25, extra=1)
     """
-    sign = "-" if text[0] == "-" else ""
-    whole, _, fraction = text.lstrip("+-").partition(".")
-    whole, fraction = whole.lstrip("0"), fraction.rstrip("0")
-    digits = (whole + fraction).lstrip("0")
-    if len(digits) <= 19:
-        content = int(sign + (digits or "0"))
-        if _SMALLEST <= content <= _LARGEST:
-            return Value(Kind.DECIMAL, content, len(fraction)) if fraction else Value(Kind.INTEGER, content)
-    return Value(Kind.BIG, f"{sign}{whole or '0'}{'.' if fraction else ''}{fraction}")
+    sign, digits = _sign_and_digits(text)
+    whole, _, fraction = digits.partition(".")
+    fraction = fraction.rstrip("0")
+    content = _of_64_bits(sign, (whole + fraction).lstrip("0"))
+    if content is not None:
+        return Value(Kind.DECIMAL, content, len(fraction))
+    return Value(Kind.BIG, f"{sign}{whole or '0'}.{fraction or '0'}")
+
+
+def _integer_of_text(text: str) -> Value:
+    sign, digits = _sign_and_digits(text)
+    content = _of_64_bits(sign, digits)
+    return Value(Kind.BIG, sign + digits) if content is None else Value(Kind.INTEGER, content)
+
+
+def _sign_and_digits(text: str) -> tuple[str, str]:
+    """The sign if it is negative, and what follows it without zeros in front."""
+    return "-" if text[0] == "-" else "", text.lstrip("+-").lstrip("0")
+
+
+def _of_64_bits(sign: str, digits: str) -> int | None:
+    """The integer of this sign and these digits, if 64 bits hold it."""
+    if len(digits) > 19:
+        return None
+    content = int(sign + (digits or "0"))
+    return content if _SMALLEST <= content <= _LARGEST else None
 
 
 def double(number: float) -> Value | None:
@@ -207,7 +235,7 @@ def _read_boolean(text: str) -> Value | None:
 
 
 def _read_decimal(text: str) -> Value | None:
-    return number_of_text(text) if lexical.DECIMAL.fullmatch(text) else None
+    return decimal_of_text(text) if lexical.DECIMAL.fullmatch(text) else None
 
 
 def _read_double(text: str) -> Value | None:
@@ -231,7 +259,7 @@ def _integer_reader(least: int | None, most: int | None) -> Callable[[str], Valu
     def read(text: str) -> Value | None:
         if not lexical.INTEGER.fullmatch(text):
             return None
-        value = number_of_text(text)
+        value = _integer_of_text(text)
         number = exact_number(value)
         fits = (least is None or least <= number) and (most is None or number <= most)
         return value if fits else None
@@ -269,6 +297,16 @@ _RANKS = {
 }
 
 
+def is_integer(value: Value) -> bool:
+    """Whether the value is an integer, of whatever size; the decimal 2.0 is not."""
+    return value.kind is Kind.INTEGER or (value.kind is Kind.BIG and "." not in str(value.content))
+
+
+def is_decimal(value: Value) -> bool:
+    """Whether the value is a decimal, of whatever size."""
+    return value.kind is Kind.DECIMAL or (value.kind is Kind.BIG and "." in str(value.content))
+
+
 def exact_number(value: Value) -> Number:
     """The number that a numeric value is; Python compares the three types exactly."""
     match value.kind:
@@ -291,7 +329,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
     """
     rank = _RANKS[value.kind]
     if rank == 1:
-        return rank, exact_number(value), value.kind
+        return rank, exact_number(value), value.kind, is_decimal(value)  # the last for those that are BIG
     if value.kind is Kind.DATETIME:
         return rank, value.content, lexical.INVALID if value.extra is None else value.extra
     return rank, value.content, value.extra or ""
@@ -321,7 +359,7 @@ _KINDS_OF_COLUMN: dict[ColumnType, frozenset[Kind]] = {
     ColumnType.STRING: frozenset({Kind.STRING}),
     ColumnType.IRI: frozenset({Kind.IRI, Kind.BLANK}),
     ColumnType.INTEGER: frozenset({Kind.INTEGER, Kind.BIG}),
-    ColumnType.DECIMAL: frozenset({Kind.INTEGER, Kind.DECIMAL, Kind.BIG}),
+    ColumnType.DECIMAL: frozenset({Kind.DECIMAL, Kind.BIG}),
     ColumnType.DOUBLE: frozenset({Kind.DOUBLE}),
     ColumnType.BOOLEAN: frozenset({Kind.BOOLEAN}),
     ColumnType.DATE: frozenset({Kind.DATE}),
@@ -331,15 +369,20 @@ _KINDS_OF_COLUMN: dict[ColumnType, frozenset[Kind]] = {
 
 def fits(value: Value, column: ColumnType) -> bool:
     """Whether a column of this type may hold the value as it is."""
-    if column is ColumnType.INTEGER and value.kind is Kind.BIG:
-        return "." not in str(value.content)
+    if value.kind is Kind.BIG and column in (ColumnType.INTEGER, ColumnType.DECIMAL):
+        return is_decimal(value) == (column is ColumnType.DECIMAL)
     kinds = _KINDS_OF_COLUMN.get(column)
     return kinds is None or value.kind in kinds
 
 
 def conform(value: Value, column: ColumnType) -> Value | None:
-    """The value as a column of this type holds it: numbers become doubles in one of doubles."""
+    """The value as a column of this type holds it.
+
+    Numbers become doubles in a column of doubles, and integers become decimals in one of decimals.
+    """
     if column is ColumnType.DOUBLE and value.kind in NUMBERS:
         number = float(exact_number(value))
         return None if value.kind is Kind.BIG and math.isinf(number) else double(number)
+    if column is ColumnType.DECIMAL and is_integer(value):
+        return decimal(Decimal(value.content))
     return value if fits(value, column) else None

@@ -42,7 +42,7 @@ def greatest(rows: Rows) -> Result:
 
 
 def average(rows: Rows) -> Result:
-    """The mean of the numbers, of 18 significant digits if none is a double; no value if there are none."""
+    """The mean of the numbers, a decimal, or a double if one is a double; no value if there are none."""
     operands = _numbers(rows)
     if not operands:
         return None

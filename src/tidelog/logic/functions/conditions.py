@@ -19,7 +19,7 @@ from tidelog.logic.values import FALSE, TRUE, Kind, Value, compare
     boolean=True,
 )
 def is_same(left: Value, right: Value) -> Result:
-    """Whether both are the same value: the integer 1 and the double 1.0 are not."""
+    """Whether both are the same value: the integer 1, the decimal 1.0 and the double 1E0 are three."""
     return values.boolean(left == right)
 
 

@@ -46,9 +46,9 @@ _define_part("HOURS", "The hour of a dateTime, 0 to 23.", lambda clock: clock.ho
 _define_part("MINUTES", "The minute, 0 to 59.", lambda clock: clock.minute, of_dates=False)
 
 
-@function("SECONDS(dateTime)", "The seconds of the minute, with their fraction.")
+@function("SECONDS(dateTime)", "The seconds of the minute with their fraction, a decimal.")
 def seconds(value: Value) -> Result:
-    """The seconds of the minute: an integer, or a decimal if they have a fraction."""
+    """The seconds of the minute, a decimal as in SPARQL."""
     clock = _clock(value) if value.kind is Kind.DATETIME else None
     return None if clock is None else of_scaled(clock.microsecond, 6)
 

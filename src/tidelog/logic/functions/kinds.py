@@ -1,6 +1,6 @@
 """What a value is: tests of its kind, its text, language and datatype; and casts from one kind to another.
 
-A cast has a value only where nothing is lost, as in Nemo: `INT(2.5)` has none, `INT(FLOOR(2.5))` has. Text
+A cast has a value only where nothing is lost, as in Nemo: `INT(2.5)` has none, `INT(2.0)` is 2. Text
 is cast by how XSD writes the type. Names and IRIs are cast to nothing but text.
 """
 
@@ -29,16 +29,12 @@ def _define_test(name: str, article: str, holds: Callable[[Value], bool], *alias
     function(f"{name}(value)", summary, aliases=aliases, boolean=True)(implementation)
 
 
-def _is_integer(value: Value) -> bool:
-    return value.kind in (Kind.INTEGER, Kind.BIG) and values.fits(value, values.ColumnType.INTEGER)
-
-
 _define_test("ISIRI", "a name or an IRI", lambda value: value.kind is Kind.IRI, "ISURI")
 _define_test("ISBLANK", "a blank node", lambda value: value.kind is Kind.BLANK, "ISNULL")
 _define_test("ISLITERAL", "neither an IRI nor a blank node", lambda value: value.kind not in _NOT_LITERALS)
 _define_test("ISSTRING", "a string without a language", lambda value: value.kind is Kind.STRING)
 _define_test("ISNUMERIC", "a number", lambda value: value.kind in NUMBERS)
-_define_test("ISINTEGER", "an integer", _is_integer)
+_define_test("ISINTEGER", "an integer", values.is_integer)
 _define_test("ISDOUBLE", "a double", lambda value: value.kind is Kind.DOUBLE)
 _define_test("ISFLOAT", "a float of 32 bits, which none is here", lambda value: False)
 _define_test("ISBOOLEAN", "a Boolean", lambda value: value.kind is Kind.BOOLEAN)
@@ -139,8 +135,8 @@ def to_integer(value: Value) -> Result:
     match value.kind:
         case Kind.INTEGER:
             return value
-        case Kind.BIG if _is_integer(value):
-            return value
+        case Kind.DECIMAL | Kind.BIG:  # plain text has a point only before a fraction
+            return read_as(values.string(terms.plain(value)), "integer")
         case Kind.BOOLEAN:
             return values.integer(int(value.content))
         case Kind.DOUBLE if float(value.content).is_integer():
@@ -153,9 +149,9 @@ def to_decimal(value: Value) -> Result:
     """The decimal number; a double's is the shortest that reads back as the same double."""
     match value.kind:
         case Kind.INTEGER | Kind.DECIMAL | Kind.BIG:
-            return value
+            return values.conform(value, values.ColumnType.DECIMAL)
         case Kind.BOOLEAN:
-            return values.integer(int(value.content))
+            return values.decimal(Decimal(value.content))
         case Kind.DOUBLE if math.isfinite(float(value.content)):
             return values.decimal(Decimal(repr(value.content)))
     return read_as(value, "decimal")

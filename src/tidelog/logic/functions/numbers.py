@@ -1,5 +1,8 @@
 """Arithmetic: exact over integers and decimals of 64 bits, IEEE 754 as soon as one operand is a double.
 
+The kind of a result follows from the kinds of the operands, never from their size: with a decimal among them
+it is a decimal, even if it is whole, so that 3.00 / 2 is 1.5 as 2.50 / 2 is 1.25.
+
 A result that leaves 64 bits, and any operand that does (BIG), raises `Overflow`: never a wrong number. A
 double that is not finite, out of finite operands, is no value, as in Nemo; so is NaN. What is not a number
 makes no value.
@@ -53,12 +56,17 @@ def _scaled(value: Value) -> tuple[int, int]:
 
 
 def of_scaled(mantissa: int, scale: int) -> Result:
-    """The integer or decimal mantissa / 10**scale; None if it leaves 64 bits."""
+    """The decimal mantissa / 10**scale; None if it leaves 64 bits."""
     while scale > 0 and mantissa % 10 == 0:
         mantissa, scale = mantissa // 10, scale - 1
-    if not _LEAST <= mantissa <= _MOST:
-        return None
-    return Value(Kind.DECIMAL, mantissa, scale) if scale else Value(Kind.INTEGER, mantissa)
+    return Value(Kind.DECIMAL, mantissa, scale) if _LEAST <= mantissa <= _MOST else None
+
+
+def _exactly(operands: Sequence[Value], mantissa: int, scale: int) -> Result:
+    """What exact arithmetic makes of integers and decimals: a decimal if one is, else an integer."""
+    if any(operand.kind is Kind.DECIMAL for operand in operands):
+        return of_scaled(mantissa, scale)
+    return Value(Kind.INTEGER, mantissa) if _LEAST <= mantissa <= _MOST else None
 
 
 def of_double(result: float, operands: Sequence[Value]) -> Result:
@@ -69,7 +77,7 @@ def of_double(result: float, operands: Sequence[Value]) -> Result:
 
 
 def of_quotient(dividend: Fraction, divisor: Fraction | int) -> Result:
-    """The quotient, exact if 64 bits hold it, else to 18 significant digits; None if it leaves 64 bits."""
+    """The decimal quotient, exact if 64 bits hold it, else to 18 significant digits; None beyond 64 bits."""
     quotient = dividend / divisor
     return _exact_quotient(quotient) or _rounded_quotient(quotient)
 
@@ -88,6 +96,7 @@ def _rounded_quotient(quotient: Fraction) -> Result:
 
 
 def _checked(operation: str, operands: Sequence[Value], result: Result) -> Value:
+    """The result; raises Overflow if there is none."""
     if result is None:
         raise Overflow(operation, operands)
     return result
@@ -108,7 +117,8 @@ def _arithmetic(
         return None
     if Kind.DOUBLE in (left.kind, right.kind):
         return of_double(of_doubles(number(left), number(right)), (left, right))
-    return _checked(operation, (left, right), of_scaled(*of_pairs(*_scaled(left), *_scaled(right))))
+    operands = (left, right)
+    return _checked(operation, operands, _exactly(operands, *of_pairs(*_scaled(left), *_scaled(right))))
 
 
 def _add_pairs(left: int, left_scale: int, right: int, right_scale: int) -> tuple[int, int]:
@@ -144,34 +154,29 @@ def multiply(left: Value, right: Value) -> Result:
 
 @function(
     "left / right",
-    "The quotient: of two integers without its fraction; no value if `right` is 0.",
+    "The quotient: of two integers without its fraction, `7 / 2.0` is 3.5; no value if `right` is 0.",
     name="/",
     aliases=["DIVISION"],
 )
 def divide(left: Value, right: Value) -> Result:
-    """The quotient, of integers cut towards zero."""
+    """The quotient, of integers cut towards zero, of decimals with its fraction."""
     if left.kind is not Kind.INTEGER or right.kind is not Kind.INTEGER:
-        return divide_exactly(left, right, operation="/")
+        return _divide_exactly(left, right)
     (dividend, _), (divisor, _) = _scaled(left), _scaled(right)
     if divisor == 0:
         return None
     size = abs(dividend) // abs(divisor)
     quotient = size if (dividend < 0) == (divisor < 0) else -size
-    return _checked("/", (left, right), of_scaled(quotient, 0))
+    return _checked("/", (left, right), _exactly((left, right), quotient, 0))
 
 
-def divide_exactly(left: Value, right: Value, operation: str = "DIVIDE") -> Result:
+def _divide_exactly(left: Value, right: Value) -> Result:
     """The quotient with its fraction, to 18 significant digits if it has no end and none is a double."""
-    if not are_numbers(operation, (left, right)) or number(right) == 0:
+    if not are_numbers("/", (left, right)) or number(right) == 0:
         return None
     if Kind.DOUBLE in (left.kind, right.kind):
         return of_double(number(left) / number(right), (left, right))
-    return _checked(operation, (left, right), of_quotient(fraction(left), fraction(right)))
-
-
-@function("DIVIDE(left, right)", "The quotient with its fraction, of integers too: `DIVIDE(7, 2)` is 3.5.")
-def _divide(left: Value, right: Value) -> Result:
-    return divide_exactly(left, right)
+    return _checked("/", (left, right), of_quotient(fraction(left), fraction(right)))
 
 
 @function("REM(left, right)", "What is left of division, with the sign of `left`.", aliases=["MOD"])
@@ -186,7 +191,8 @@ def remainder(left: Value, right: Value) -> Result:
     scale = max(left_scale, right_scale)
     dividend, divisor = dividend * 10 ** (scale - left_scale), divisor * 10 ** (scale - right_scale)
     size = abs(dividend) % abs(divisor)
-    return _checked("REM", (left, right), of_scaled(-size if dividend < 0 else size, scale))
+    rest = -size if dividend < 0 else size
+    return _checked("REM", (left, right), _exactly((left, right), rest, scale))
 
 
 @function("-number", "The number with the other sign.", name="NEG", aliases=["NEGATE", "INVERTSIGN"])
@@ -203,7 +209,7 @@ def absolute(operand: Value) -> Result:
     if operand.kind is Kind.DOUBLE:
         return values.double(abs(number(operand)))
     mantissa, scale = _scaled(operand)
-    return _checked("ABS", (operand,), of_scaled(abs(mantissa), scale))
+    return _checked("ABS", (operand,), _exactly((operand,), abs(mantissa), scale))
 
 
 # ---- rounding
@@ -216,7 +222,7 @@ def _round_with(operation: str, operand: Value, rounding: Callable[[Fraction], i
     if operand.kind is Kind.INTEGER or math.isinf(number(operand)):
         return operand
     whole = rounding(fraction(operand))
-    return values.double(float(whole)) if operand.kind is Kind.DOUBLE else values.integer(whole)
+    return values.double(float(whole)) if operand.kind is Kind.DOUBLE else of_scaled(whole, 0)
 
 
 @function("ROUND(number)", "The nearest whole number; of two, the greater.")
@@ -250,20 +256,20 @@ def power(base: Value, exponent: Value) -> Result:
     if not are_numbers("POW", operands):
         return None
     if base.kind is not Kind.DOUBLE and exponent.kind is Kind.INTEGER:
-        mantissa, scale = _scaled(base)
         times, _ = _scaled(exponent)
         if times >= 0:
-            return _checked("POW", operands, _exact_power(mantissa, scale, times))
+            return _checked("POW", operands, _exact_power(base, times))
         if base.kind is Kind.INTEGER:
             return None
     return of_double_function(math.pow, operands)
 
 
-def _exact_power(mantissa: int, scale: int, times: int) -> Result:
-    """The power of mantissa / 10**scale; None if it leaves 64 bits, which is known before it is computed."""
+def _exact_power(base: Value, times: int) -> Result:
+    """The power of an integer or decimal; None if it leaves 64 bits, which is known before it is computed."""
+    mantissa, scale = _scaled(base)
     if scale == 0 and abs(mantissa) <= 1:
-        return of_scaled(mantissa ** (times % 2) if mantissa < 0 else mantissa ** min(times, 1), 0)
-    return of_scaled(mantissa**times, scale * times) if times <= 64 else None
+        return _exactly((base,), mantissa ** (times % 2) if mantissa < 0 else mantissa ** min(times, 1), 0)
+    return _exactly((base,), mantissa**times, scale * times) if times <= 64 else None
 
 
 def of_double_function(compute: Callable[..., float], operands: Sequence[Value]) -> Result:
@@ -323,7 +329,7 @@ def total(operation: str, operands: Sequence[Value]) -> Result:
         return of_double_function(lambda *numbers: math.fsum(numbers), operands)
     scale = max(_scaled(operand)[1] for operand in operands)
     mantissa = sum(_scaled(operand)[0] * 10 ** (scale - _scaled(operand)[1]) for operand in operands)
-    return _checked(operation, operands, of_scaled(mantissa, scale))
+    return _checked(operation, operands, _exactly(operands, mantissa, scale))
 
 
 @function("SUM(number, …)", "The sum of all; no value of none.")
@@ -341,7 +347,7 @@ def multiply_all(*operands: Value) -> Result:
         return of_double(math.prod(map(number, operands)), operands)
     mantissa = math.prod(_scaled(operand)[0] for operand in operands)
     scale = sum(_scaled(operand)[1] for operand in operands)
-    return _checked("PRODUCT", operands, of_scaled(mantissa, scale))
+    return _checked("PRODUCT", operands, _exactly(operands, mantissa, scale))
 
 
 @function("LUKA(number, …)", "The Łukasiewicz t-norm: the sum less the count, plus 1, but at least 0.")
@@ -351,7 +357,7 @@ def lukasiewicz(*operands: Value) -> Result:
     norm = None if amount is None else subtract(amount, Value(Kind.INTEGER, len(operands) - 1))
     if norm is None or number(norm) >= 0:
         return norm
-    return values.double(0.0) if norm.kind is Kind.DOUBLE else Value(Kind.INTEGER, 0)
+    return values.double(0.0) if norm.kind is Kind.DOUBLE else _exactly((norm,), 0, 0)
 
 
 # ---- bits
