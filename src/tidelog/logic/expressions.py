@@ -149,9 +149,19 @@ class Expressions:
             case ast.Boolean(value):
                 return Constant(values.boolean(value))
             case ast.Number():
-                return Constant(number(node))
+                return self._number(node)
             case ast.Duration(lexical):
                 return Constant(duration(lexical))
+
+    def _number(self, node: ast.Number) -> Constant:
+        value = number(node)
+        if value is not None:
+            return Constant(value)
+        sign = "-" if node.lexical.startswith("-") else ""
+        message = f"`{node.lexical}` is beyond the range of doubles"
+        help = f'they end at {sign}1.7976931348623157e308; infinity is `"{sign}INF"^^xsd:double`'
+        self.report.error(codes.BAD_LITERAL, message, node.span, help)
+        return UNRESOLVED
 
     def _text(self, node: ast.Text) -> Constant:
         if node.language is not None:
@@ -268,7 +278,7 @@ class Expressions:
 
 
 def plain_value(node: ast.Expression, scope: Scope) -> Value | None:
-    """The value of a name, a number or a string, which always has one; None for what is not so plain."""
+    """The value of a name, a number or a string; None for what is not so plain, or is at fault."""
     match node:
         case ast.Name(text):
             return Value(Kind.IRI, text if scope.base is None else scope.base + text)
@@ -279,8 +289,8 @@ def plain_value(node: ast.Expression, scope: Scope) -> Value | None:
     return None
 
 
-def number(node: ast.Number) -> Value:
-    """The value of a number as written.
+def number(node: ast.Number) -> Value | None:
+    """The value of a number as written; None for what is beyond the range of doubles.
 
     >>> number(ast.Number("0xff", ast.NumberKind.BASED)).content
     255
@@ -290,17 +300,20 @@ def number(node: ast.Number) -> Value:
             return values.number_of_text(node.lexical)
         case ast.NumberKind.BASED:
             return values.integer(int(node.lexical, 0))
-    return values.literal(node.lexical, XSD + "double")
+    value = values.literal(node.lexical, XSD + "double")
+    return None if value.kind is Kind.LITERAL else value
 
 
 def duration(lexical: str) -> Value:
-    """The seconds that a duration lasts.
+    """The seconds that a duration lasts: an integer if they are whole, however the duration is written.
 
-    >>> duration("1.5h").content
-    5400
+    >>> duration("1.5h"), duration("20ms")  # doctest: +NORMALIZE_WHITESPACE
+    (Value(kind=<Kind.INTEGER: 2>, content=5400, extra=None),
+     Value(kind=<Kind.DECIMAL: 3>, content=2, extra=2))
     """
     digits = lexical.rstrip("mshdw")
-    return values.decimal(Decimal(digits) * Decimal(_SECONDS[lexical[len(digits) :]]))
+    seconds = Decimal(digits) * Decimal(_SECONDS[lexical[len(digits) :]])
+    return values.integer(int(seconds)) if seconds == int(seconds) else values.decimal(seconds)
 
 
 def is_known_datatype(datatype: str) -> bool:
