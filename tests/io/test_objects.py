@@ -102,6 +102,7 @@ def test_types_of_python(rows_of: RowsOf) -> None:
         (-0.0, "0.0E0"),
         (float("inf"), f'"INF"^^<{xsd}double>'),
         (Decimal("1.50"), "1.5"),
+        (Decimal("2"), "2.0"),
         (np.int8(3), "3"),
         (np.float32(0.5), "5.0E-1"),
         (datetime.date(2020, 1, 2), f'"2020-01-02"^^<{xsd}date>'),
@@ -121,6 +122,9 @@ def test_types_of_python(rows_of: RowsOf) -> None:
         (pa.array([1.5], pa.float32()), "1.5E0"),
         (pa.array([Decimal("1.50")], pa.decimal128(5, 2)), "1.5"),
         (pa.array([Decimal("1.50")], pa.decimal256(50, 2)), "1.5"),
+        (pa.array([Decimal("2")], pa.decimal128(38, 0)), "2.0"),
+        (pa.array([Decimal("1E-8")], pa.decimal128(38, 8)), "0.00000001"),
+        (pa.array([Decimal("1E-8")], pa.decimal256(50, 8)), "0.00000001"),
         (pa.array([True]), "true"),
         (pa.array([1], pa.date32()), '"1970-01-02"^^<http://www.w3.org/2001/XMLSchema#date>'),
         (pa.array([86_400_000], pa.date64()), '"1970-01-02"^^<http://www.w3.org/2001/XMLSchema#date>'),
@@ -146,6 +150,26 @@ def test_declared_types(rows_of: RowsOf) -> None:
         ("2.0E0", "99999999999999999999"),
     ]
     assert rows_of(from_python([("<x:y>", "z")], (T.TERM, T.IRI))) == [("<x:y>", "z")]
+
+
+def test_integers_are_decimals_in_a_column_of_decimals(rows_of: RowsOf) -> None:
+    numbers = [(2,), (3,)]
+    rows = [("2.0",), ("3.0",)]
+    assert rows_of(from_python(numbers, (T.DECIMAL,))) == rows
+    assert rows_of(from_python([("2",), ("3.0",)], (T.DECIMAL,))) == rows
+    assert rows_of(from_python([(2,), (Decimal(3),)], (T.DECIMAL,))) == rows
+    assert rows_of(from_python(pa.table({"x": [2, 3]}), (T.DECIMAL,))) == rows
+    assert rows_of(from_python(pa.table({"x": ["2", "3"]}), (T.DECIMAL,))) == rows
+
+
+def test_integers_beyond_63_bits(rows_of: RowsOf) -> None:
+    table = pa.table({"x": pa.array([1, 2**64 - 1], pa.uint64())})
+    assert rows_of(from_python(table, (T.INTEGER,))) == [("1",), ("18446744073709551615",)]
+    assert rows_of(from_python(table, (T.TERM,))) == [("1",), ("18446744073709551615",)]
+    assert rows_of(from_python(table, (T.DECIMAL,))) == [("1.0",), ("18446744073709551615.0",)]
+    assert rows_of(from_python(table, (T.DOUBLE,))) == [("1.0E0",), ("1.8446744073709552E19",)]
+    with pytest.raises(DataError, match="column `x` is of type int, not string"):
+        list(from_python(table, (T.STRING,)))
 
 
 @pytest.mark.parametrize(
@@ -175,6 +199,11 @@ def test_declared_types(rows_of: RowsOf) -> None:
         ),
         (pa.table({"x": ["1", "b"]}), (T.INTEGER,), ["E504 <data>:2:1: 'b' is not an integer (column `x`)"]),
         (pa.table({"x": [1.5]}), (T.INTEGER,), ["E504 <data>: column `x` is of type double, not int"]),
+        (
+            pa.table({"x": [Decimal(2)]}),
+            (T.INTEGER,),
+            ["E504 <data>: column `x` is of type decimal, not int"],
+        ),
         (
             pa.table({"x": [[1]]}),
             (T.ANY,),

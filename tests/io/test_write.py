@@ -7,6 +7,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,18 @@ def test_typed_columns() -> None:
         "z": "2020-01-02T03:04:05Z",
         "i": "-INF",
     }
+
+
+def test_decimals(rows_of: RowsOf, folder: Path) -> None:
+    small = pa.table({"x": pa.array([Decimal("2"), Decimal("-2.50"), Decimal("1E-8")], pa.decimal128(38, 8))})
+    whole = pa.table({"x": pa.array([Decimal("2"), Decimal("100"), Decimal("0")], pa.decimal128(38, 0))})
+    assert written("csv", small, header=False) == "2\n-2.5\n0.00000001\n"
+    assert written("csv", whole, header=False) == "2\n100\n0\n"
+    assert written("jsonl", small) == '{"x": 2.0}\n{"x": -2.5}\n{"x": 0.00000001}\n'
+    for extension in ("json", "jsonl", "parquet", "arrow"):
+        path = folder / f"x.{extension}"
+        write(path, extension, ("x",), [whole])
+        assert rows_of(read(DataFile(path, extension, (T.ANY,)))) == [("2.0",), ("100.0",), ("0.0",)]
 
 
 def test_nullary(rows_of: RowsOf, folder: Path) -> None:

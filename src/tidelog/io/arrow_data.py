@@ -132,14 +132,16 @@ def _column(
     if natural is None:
         message = f"column `{wanted.names[place]}` is of Arrow's type {array.type}, which has no values here"
         raise DataError(Diagnostic(codes.NO_SUCH_VALUES, message, place=wanted.shown))
-    if column_type in (ColumnType.ANY, natural.type):
+    # Integers beyond 63 bits are a column of terms.
+    type_of_data = ColumnType.INTEGER if pa.types.is_integer(array.type) else natural.type
+    if column_type in (ColumnType.ANY, type_of_data):
         return natural, {}
     if natural.type is ColumnType.ANY:
         return column_with_faults(array, column_type)
     if column_type is ColumnType.TERM:
         return natural, {}
-    if natural.type not in _ACCEPTED.get(column_type, ()):
-        message = f"column `{wanted.names[place]}` is of type {natural.type.value}, not {column_type.value}"
+    if type_of_data not in _ACCEPTED.get(column_type, ()):
+        message = f"column `{wanted.names[place]}` is of type {type_of_data.value}, not {column_type.value}"
         raise DataError(Diagnostic(codes.NOT_OF_TYPE, message, place=wanted.shown))
     if column_type is ColumnType.DOUBLE:
         return Column(column_type, pc.cast(natural.values, pa.float64(), safe=False)), {}
@@ -176,7 +178,7 @@ def _natural_column(array: Array) -> Column | None:
         # The moment stays; the name of a zone other than UTC is lost.
         return Column(ColumnType.DATETIME, array.cast(pa.timestamp("us", kind.tz and "UTC")))
     if pa.types.is_decimal(kind):
-        return Column(ColumnType.DECIMAL, array if pa.types.is_decimal128(kind) else array.cast(pa.string()))
+        return Column(ColumnType.DECIMAL, array)
     return None
 
 
@@ -184,4 +186,4 @@ def _unsigned_column(array: Array) -> Column:
     try:
         return Column(ColumnType.INTEGER, array.cast(pa.int64()))
     except pa.ArrowInvalid:  # a number beyond 63 bits, kept as its digits
-        return Column(ColumnType.DECIMAL, array.cast(pa.string()))
+        return Column(ColumnType.TERM, array.cast(pa.string()))

@@ -27,8 +27,8 @@ class Column:
     `values` holds text (string, large_string or string_view) for STRING and IRI (the text itself), ANY (each
     text is read as the term it looks like) and TERM (terms written exactly); int64 for INTEGER, float64 for
     DOUBLE (no NaN, no -0.0), bool for BOOLEAN, date32 for DATE, timestamp[us] for DATETIME (time zone UTC or
-    none), decimal128 or text for DECIMAL. Without `parse_numbers` a text of an ANY column may be a name, but
-    never a number.
+    none), an Arrow decimal or text for DECIMAL. Without `parse_numbers` a text of an ANY column may be a
+    name, but never a number.
     """
 
     type: ColumnType

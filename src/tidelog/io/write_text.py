@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import IO, Any
 
 import pyarrow as pa
@@ -77,12 +78,10 @@ def _json_rows(names: Sequence[str], columns: Sequence[Array]) -> Array:
 def _json_values(column: Array) -> Array:
     """The values as JSON: numbers and Booleans as such, infinite numbers and all else as text."""
     text = as_text(column)
-    if (
-        pa.types.is_integer(column.type)
-        or pa.types.is_boolean(column.type)
-        or pa.types.is_decimal(column.type)
-    ):
+    if pa.types.is_integer(column.type) or pa.types.is_boolean(column.type):
         return text
+    if pa.types.is_decimal(column.type):  # with a point, by which a decimal is known
+        return pc.if_else(pc.match_substring(text, "."), text, joined(text, ".0"))
     if pa.types.is_floating(column.type):
         return pc.if_else(pc.is_finite(column), text, joined('"', text, '"'))
     special = pc.match_substring_regex(text, _IN_JSON_ESCAPED)
@@ -101,7 +100,19 @@ def as_text(column: Array) -> Array:
         return pc.replace_substring_regex(written, r"(\.[0-9]*[1-9])0*(Z?)$|\.0+(Z?)$", r"\1\2\3")
     if pa.types.is_floating(column.type):
         return pc.replace_substring(column.cast(pa.string()), "inf", "INF")
+    if pa.types.is_decimal(column.type):
+        return _decimals_as_text(column)
     return column if column.type == pa.string() else column.cast(pa.string())
+
+
+def _decimals_as_text(column: Array) -> Array:
+    """The decimals without needless zeros, and without the exponents that Arrow gives to small ones."""
+    text = column.cast(pa.string())
+    small = pc.match_substring(text, "E")
+    if pc.any(small, min_count=0).as_py():
+        digits = [format(Decimal(item), "f") for item in text.filter(small).to_pylist()]
+        text = pc.replace_with_mask(text, small, text_array(digits))
+    return pc.replace_substring_regex(text, r"(\.[0-9]*[1-9])0+$|\.0+$", r"\1")
 
 
 def write_texts(stream: IO[bytes], texts: Array, skip: int = 0, before: bytes = b"") -> None:
