@@ -46,7 +46,9 @@ Texts = Iterator[str]
 def repl(options: Namespace) -> int:
     """The exit code of `tidelog repl`: 0 from a terminal, else that of the worst that happened."""
     is_terminal = sys.stdin.isatty()
-    session = Session(Work(options), is_terminal)
+    work = Work(options)
+    work.reasoner.started = None  # the timeout is for each question, not for the session
+    session = Session(work, is_terminal)
     session.begin()
     for text in _texts(session, is_terminal):
         if not session.take(text):
@@ -160,6 +162,9 @@ class Session:
         print_statistics(self.work)
 
     def _load(self, name: str) -> None:
+        if not name:
+            message = "`:load` needs the name of a file"
+            raise TidelogError(Diagnostic(UNKNOWN_COMMAND, message, help="such as `:load family.rls`"))
         path = Path(name).expanduser()
         if path.suffix == SUFFIX:
             self._statements(read_source(str(path)), path.parent)
@@ -213,10 +218,10 @@ def is_complete(text: str) -> bool:
     tokens = Tokens(kinds=["."])
     while tokens.kinds[-1] != END:
         tokens = lexer.read()
-    open_texts = (codes.UNTERMINATED_COMMENT, codes.UNTERMINATED_STRING)
-    if any(item.code in open_texts and text.count('"""') % 2 for item in lexer.diagnostics):
-        return False
-    return bool(lexer.diagnostics) or len(tokens.kinds) == 1
+    found = {item.code for item in lexer.diagnostics}
+    is_open = codes.UNTERMINATED_COMMENT in found
+    is_open |= codes.UNTERMINATED_STRING in found and text.count('"""') % 2 == 1
+    return not is_open and (bool(found) or len(tokens.kinds) == 1)
 
 
 def _texts(session: Session, is_terminal: bool) -> Texts:

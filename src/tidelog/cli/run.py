@@ -69,7 +69,9 @@ def query(options: Namespace) -> int:
         work.read()
         answers = work.reasoner.query(options.query)
     work.report_rejects()
-    print_result(Result(query_name(options.query), len(answers.columns), lambda: answers, "query"), form)
+    print_result(
+        Result(" ".join(options.query.split()), len(answers.columns), lambda: answers, "query"), form
+    )
     _report(work)
     return 0
 

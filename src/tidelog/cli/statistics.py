@@ -16,6 +16,7 @@ from tidelog.io.atomic import replacing
 from tidelog.plan.rule_text import Writing, shortened
 
 _WIDTH: Final = 130  # of the table where there is no terminal to ask
+_RULE_WIDTH: Final = 60  # of the text of a rule, at most
 _COUNTS_WIDTH: Final = 66  # of the columns beside the rules
 _NOTHING: Final = RuleStatistics()
 
@@ -120,7 +121,7 @@ def print_statistics(work: Work) -> None:
     seconds = sum(_number(row, "seconds") for row in rows)
     table.add_column("seconds", f"{seconds:.3f}", justify="right", no_wrap=True)
     for row in sorted(rows, key=lambda row: -_number(row, "seconds")):
-        text = shortened(str(row["name"] or row["text"]), max(20, width - _COUNTS_WIDTH))
+        text = shortened(str(row["name"] or row["text"]), _rule_width(width))
         counts = (f"{row[name]:,}" for name in ("rounds", "matches", "new", "duplicates", "no_value"))
         table.add_row(f"{row['rule']:>3}  {_escaped(text)}", *counts, f"{_number(row, 'seconds'):.3f}")
     console = Console(stderr=True, highlight=False, width=width, no_color=not is_coloured(sys.stderr))
@@ -128,6 +129,11 @@ def print_statistics(work: Work) -> None:
     if rows:
         console.print(table)
     console.print(_escaped(_summary(found)), soft_wrap=True)
+
+
+def _rule_width(width: int) -> int:
+    """How much of a rule there is room for on so wide a screen."""
+    return min(_RULE_WIDTH, max(20, width - _COUNTS_WIDTH))
 
 
 def _summary(found: dict[str, object]) -> str:

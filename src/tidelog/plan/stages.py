@@ -139,9 +139,13 @@ def _predicate_lines(program: Program) -> Iterator[str]:
         sources = [
             *(["stated"] if predicate.name in stated else []),
             *(["imported"] if predicate.name in imported else []),
-            *([f"rules {', '.join(derived[predicate.name])}"] if predicate.name in derived else []),
+            *([_rules(derived[predicate.name])] if predicate.name in derived else []),
         ]
         yield f"%   {_signature(predicate).ljust(width)}  {'; '.join(sources) or 'given'}"
+
+
+def _rules(numbers: Sequence[str]) -> str:
+    return f"rule{'' if len(numbers) == 1 else 's'} {', '.join(numbers)}"
 
 
 def _signature(predicate: Predicate) -> str:
