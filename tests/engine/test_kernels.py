@@ -257,7 +257,7 @@ def test_an_index_finds_the_rows_with_a_key(
         if index is None:
             index = Index(words, 0, key, table, constants)
         else:
-            index.update(len(table), constants)
+            index.update(constants)
         stored = list(zip(*(table.column(place).tolist() for place in range(arity)), strict=True))
         assert_index_is_right(index, table, stored)
 
