@@ -30,6 +30,7 @@ def _main(arguments: Sequence[str]) -> int:
     from tidelog.cli.arguments import UsageError, parse_arguments
     from tidelog.errors import TidelogError
 
+    _use_utf8()
     try:
         options = parse_arguments(arguments)
         code = _command(options.command)(options)
@@ -52,6 +53,14 @@ def _main(arguments: Sequence[str]) -> int:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
     return code
+
+
+def _use_utf8() -> None:
+    """Programs, data and messages are UTF-8, whatever the terminal's language is."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8")
 
 
 def _command(name: str) -> Callable[[Namespace], int]:

@@ -59,6 +59,18 @@ def test_a_reader_that_stops_reading_is_no_error(write: Write) -> None:
         assert process.wait(60) == 0
 
 
+def test_everything_is_utf8_whatever_the_language() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    command = [*COMMAND, "format", "-"]
+    given = 'p("é…日") .\n'.encode()
+    done = subprocess.run(command, input=given, env=environment, capture_output=True, check=False)
+    assert (done.returncode, done.stdout) == (0, given)
+    bad = 'p("é") .'.encode("latin-1")
+    done = subprocess.run(command, input=bad, env=environment, capture_output=True, check=False)
+    assert done.returncode == 1
+    assert b"cannot read the program: it is not UTF-8" in done.stderr
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")
 def test_a_full_disk_is_an_error(write: Write) -> None:
     write("p.rls", PAIRS)

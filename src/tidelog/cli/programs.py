@@ -34,10 +34,10 @@ def program_files(names: Sequence[str]) -> list[str]:
 
 def read_source(name: str) -> Source:
     """The text of a program; raises `DataError` if it cannot be read."""
-    if name == STANDARD_INPUT:
-        return Source("<stdin>", sys.stdin.read())
     path = Path(name)
     try:
+        if name == STANDARD_INPUT:
+            return Source("<stdin>", sys.stdin.read())
         return Source(name, path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as fault:
         reason, help = f"it is not UTF-8 (byte {fault.start + 1})", None
