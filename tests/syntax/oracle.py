@@ -6,6 +6,7 @@ the grammar does not say, so there it asks the parser.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def grammar() -> Lark:
 def accepts(text: str) -> bool:
     """Whether the grammar accepts the text."""
     try:
-        grammar().parse(text)
+        grammar().parse(_spaced(text))
     except LarkError:
         return False
     return True
@@ -43,8 +44,13 @@ def accepts(text: str) -> bool:
 
 def read(text: str) -> ast.Document:
     """The program as the grammar reads it; raises `LarkError`."""
-    document: ast.Document = ToTree().transform(grammar().parse(text))
+    document: ast.Document = ToTree().transform(grammar().parse(_spaced(text)))
     return document
+
+
+def _spaced(text: str) -> str:
+    """The text with a space where the grammar would take `_:-` and `true:-` for names, which nobody means."""
+    return re.sub(r"(?<![\w:?$-])(_|true|false)(?=:-)", r"\1 ", text)
 
 
 def unquoted(token: str) -> str:

@@ -96,6 +96,7 @@ def test_changed_examples_read_the_same(seed: int) -> None:
         "@prefix ex <a> .",
         "@include <a> .",
         "p(a), .",
+        "?x = _:-p(?x) . ?x = true:-p(?x) . ?x = not_true:-p(?x) .",
     ],
 )
 def test_awkward_texts_read_the_same(text: str) -> None:

@@ -69,6 +69,8 @@ def test_expressions(text: str, printed: str) -> None:
         ("p(?x),q( ):-r(?x)@[0,1),~s(?x),?x>1.", "p(?x), q() :- r(?x)@[0, 1), ~s(?x), ?x > 1 ."),
         ("-p(?x)=1.", "-p(?x) = 1 ."),
         ("-\np(?x).", "- p(?x) ."),
+        ("?x=_:-p(?x).", "?x = _ :- p(?x) ."),
+        ("?x=true:-p(?x).", "?x = true :- p(?x) ."),
         ("?-p(?x)since(-inf,1/3]q(?x).", "?- p(?x) since(-inf, 1/3] q(?x) ."),
         ("#[a()]#[b(1)]p().", "#[a()]\n#[b(1)]\np() ."),
         ("@prefix ex:<a>.", "@prefix ex: <a> ."),

@@ -10,8 +10,8 @@ lexer looks one token back to tell them apart:
 A full stop ends a statement wherever it stands outside numbers, strings, IRIs and comments, so a fault never
 spreads further than its statement.
 
-Beyond the grammar: `-0xff` is read as `-` and `0xff`, and strings may stand in the braces of a format string
-in single quotes, as in Nemo.
+Beyond the grammar: `-0xff` is read as `-` and `0xff`, strings may stand in the braces of a format string in
+single quotes, as in Nemo, and `_` and the Booleans are what they are before `:-` too, not names.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ _PATTERNS: Final = (
     (METRIC, r"(?:(?:box|diamond)(?:minus|plus)|since|until)(?=\s*[\[(])"),
     (FORMAT, rf"f(?:{_TRIPLE}|{_FORMATTED}|{_QUOTED})"),
     (PREFIXED, rf"(?:{_WORD})?:[A-Za-z_0-9][A-Za-z0-9_-]*"),
-    (BOOLEAN, r"(?:true|false)(?![A-Za-z0-9_:(])"),
-    (ANONYMOUS, r"_(?![A-Za-z0-9_:])"),
+    (BOOLEAN, r"(?:true|false)(?:(?![A-Za-z0-9_:(])|(?=:-))"),
+    (ANONYMOUS, r"_(?:(?![A-Za-z0-9_:])|(?=:-))"),
     (NAMESPACE, rf"(?:{_WORD})?:(?=\s)"),
     (NAME, r"[A-Za-z_][A-Za-z0-9_-]*"),
     (VARIABLE, r"\?[A-Za-z_][A-Za-z0-9_]*"),
