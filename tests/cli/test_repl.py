@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import sys
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,38 @@ def test_talkative_sessions_say_what_they_did(session: Session, capsys: pytest.C
     said = capsys.readouterr().err
     assert "`:help` for help" in said
     assert "added 1 fact and 1 rule" in said
+
+
+def test_a_terminal_without_prompt_toolkit_has_a_plain_prompt(
+    tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    typed = iter(["p(1)", KeyboardInterrupt, "p(2)", ".", "?- p(?x) .", "p(", EOFError])
+    prompts: list[str] = []
+
+    def typing(prompt: str) -> str:
+        prompts.append(prompt)
+        word = next(typed)
+        if isinstance(word, str):
+            return word
+        raise word
+
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("builtins.input", typing)
+    monkeypatch.setitem(sys.modules, "tidelog.cli.prompt", None)
+    done = tidelog("repl")
+    assert done.code == 0
+    assert done.output == "?- p(?x) .  1 row\n  x\n  ─\n  2\n"
+    assert "added 1 fact" in done.error
+    assert [prompt.strip() for prompt in prompts] == [
+        "tidelog>",
+        "...",
+        "tidelog>",
+        "...",
+        "tidelog>",
+        "tidelog>",
+        "...",
+    ]

@@ -55,15 +55,13 @@ def lay_out(graph: Graph, size: Callable[[Box], Point]) -> Layout:
     edges = [_edge(arrow.source, arrow.target, graph.is_tree) for arrow in graph.arrows]
     layered = _Layered(list(sizes), [edge for edge in edges if edge[0] != edge[1]], sizes)
     boxes, tops = layered.rectangles()
-    width = max(rectangle.x + rectangle.width for rectangle in boxes.values())
-    for source, target in edges:
-        if source == target:
-            width = max(width, boxes[source].x + boxes[source].width + ACROSS)
     ports = _Ports(layered)
     curves = []
     for arrow, edge in zip(graph.arrows, edges, strict=True):
         points = _loop(boxes[edge[0]]) if edge[0] == edge[1] else layered.route(edge, boxes, tops, ports)
         curves.append(points if (arrow.source, arrow.target) == edge else points[::-1])
+    sides = [rectangle.x + rectangle.width for rectangle in boxes.values()]
+    width = max(sides + [x for points in curves for x, _ in points])
     height = max(rectangle.y + rectangle.height for rectangle in boxes.values())
     return Layout(boxes, tuple(curves), width + MARGIN, height + MARGIN)
 
