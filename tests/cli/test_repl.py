@@ -185,7 +185,8 @@ def test_a_terminal_without_prompt_toolkit_has_a_plain_prompt(
         def isatty(self) -> bool:
             return True
 
-    typed = iter(["p(1)", KeyboardInterrupt, "p(2)", ".", "?- p(?x) .", "p(", EOFError])
+    words: list[str | type[BaseException]] = ["p(1)", KeyboardInterrupt, "p(2)", ".", "?- p(?x) .", "p("]
+    typed = iter([*words, EOFError])
     prompts: list[str] = []
 
     def typing(prompt: str) -> str:
