@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 
 import pytest
 
 from tests.corpus import Case, Outcome, cases, run_columnar, run_reference
+from tidelog.__main__ import main
 from tidelog.engine.columnar import runner
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Program
@@ -59,6 +61,28 @@ def test_case_with_an_error(case: Case, engine: str) -> None:
     with pytest.raises(TidelogError) as caught:
         RUNS[engine](case.program())
     assert caught.value.diagnostics[0].code == case.error
+
+
+@by_name
+def test_case_through_the_command_line(case: Case, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The files are what is expected byte by byte, and the answers to queries are printed."""
+    given = [part for name, value in case.parameters.items() for part in ("--param", f"{name}={value}")]
+    code = main(["run", str(case.path), "--output", str(tmp_path), "--format", "csv", *given])
+    printed = capfd.readouterr()
+    assert code == 0, printed.err
+    written = {path.name: path.read_bytes().decode() for path in tmp_path.iterdir()}
+    assert written == case.expected
+    assert printed.out.count("?- ") == len(case.answers)
+
+
+@pytest.mark.parametrize("case", BAD, ids=lambda case: case.name)
+def test_case_with_an_error_through_the_command_line(
+    case: Case, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["run", str(case.path), "--output", str(tmp_path / "out")])
+    assert code == (3 if case.error == "E601" else 1)
+    assert f"error[{case.error}]" in capfd.readouterr().err
+    assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 
 
 def test_the_corpus_is_large_and_every_case_asks_something() -> None:
