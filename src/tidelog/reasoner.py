@@ -31,7 +31,7 @@ from tidelog.relation import Relation
 from tidelog.syntax.parser import parse, parse_literals
 
 ENGINES = ("columnar",)
-ANSWER = "?-"
+ANSWER = "?- answers"  # a name with a space is no predicate's
 
 
 class Reasoner:

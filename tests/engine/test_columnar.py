@@ -400,3 +400,13 @@ def test_rows_are_asked_for_by_value() -> None:
     assert (1.0, "a") not in reasoner["p"]
     assert (1,) not in reasoner["p"]
     assert reasoner["p"] == tl.Reasoner(tl.parse('p(2.5, "b c") . p(1, a) .'))["p"]
+
+
+def test_no_predicate_has_the_name_of_what_the_engine_keeps_for_itself() -> None:
+    """Rows to aggregate and answers are kept as relations beside those of the program."""
+    program = tl.parse("<p#0>(1, 2) . <p#0>(1, 3) . <?->(5) . <p>(?x, #count(?y)) :- <p#0>(?x, ?y) .")
+    reasoner = tl.Reasoner(program)
+    assert set(reasoner["p"]) == {(1, 2)}
+    assert set(reasoner["p#0"]) == {(1, 2), (1, 3)}
+    assert set(reasoner.query("<?->(?x)")) == {(5,)}
+    assert set(reasoner["?-"]) == {(5,)}

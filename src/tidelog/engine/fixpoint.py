@@ -88,7 +88,7 @@ def _nothing() -> Outcome:
 
 def _aggregating(rule: Rule, number: int, engine: Engine) -> Runnable:
     """The two plans of an aggregate rule, one after the other; what is collected is forgotten in any case."""
-    collected = f"{rule.head.predicate}#{number}"
+    collected = f"{rule.head.predicate} #{number}"  # a name with a space is no predicate's
 
     def run() -> Outcome:
         engine.define(collected, len(collected_variables(rule)))
