@@ -93,6 +93,8 @@ class Reasoner:
         known = self._find(predicate)
         if known is None:
             data, arity = _with_arity(data)
+            if arity is None:
+                return 0
             known = self._define(predicate, arity)
         # All rows are read before the first is added: a bad one leaves everything as it was.
         batches = list(from_python(data, known.types, known.columns, self.faults))
@@ -270,8 +272,8 @@ def column_names(predicate: Predicate) -> tuple[str, ...]:
     return tuple(name or f"c{place}" for place, name in enumerate(predicate.columns, 1))
 
 
-def _with_arity(data: object) -> tuple[object, int]:
-    """The data, and how many columns it has."""
+def _with_arity(data: object) -> tuple[object, int | None]:
+    """The data, and how many columns it has; None if it has no rows to tell."""
     columns = getattr(data, "columns", None)
     if columns is not None:
         return data, len(columns)
@@ -283,7 +285,7 @@ def _with_arity(data: object) -> tuple[object, int]:
     if isinstance(data, Mapping):
         return data, len(data)
     rows = list(data) if isinstance(data, Iterable) else []
-    return rows, len(rows[0]) if rows else 0
+    return rows, len(rows[0]) if rows else None
 
 
 def _fact_batches(facts: Iterable[Fact]) -> Iterator[tuple[str, Batch]]:

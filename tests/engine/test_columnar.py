@@ -410,3 +410,10 @@ def test_no_predicate_has_the_name_of_what_the_engine_keeps_for_itself() -> None
     assert set(reasoner["p#0"]) == {(1, 2), (1, 3)}
     assert set(reasoner.query("<?->(?x)")) == {(5,)}
     assert set(reasoner["?-"]) == {(5,)}
+
+
+def test_no_rows_tell_nothing_of_a_predicate() -> None:
+    reasoner = tl.Reasoner()
+    assert reasoner.insert("t", []) == 0
+    assert reasoner.insert("t", [(1, 2)]) == 1
+    assert set(reasoner["t"]) == {(1, 2)}
