@@ -49,6 +49,7 @@ KERNEL_FILES = (
     "engine/columnar/dictionary_kernels.py",
     "engine/columnar/table_kernels.py",
     "engine/columnar/expressions.py",
+    "engine/columnar/heads.py",
     "engine/columnar/interpreter.py",
 )
 

@@ -12,30 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix
+from tidelog.compiled import inlined, int32_at, int64_at, kernel, mix
 from tidelog.engine.columnar.dictionary_kernels import FULL
 from tidelog.engine.columnar.expressions import evaluate_batch
+from tidelog.engine.columnar.heads import column_address, emit_heads, insert_heads
 from tidelog.engine.columnar.layout import (
     ABSENT,
     ABSENT_INDEX,
-    ALIVE,
-    ARITY,
     CAPACITY,
     COLUMNS,
-    COMPUTE,
     CURRENT_END,
     CURRENT_ROWS,
-    DENSE,
     DONE,
     EVALUATE,
-    FLAGS,
-    FLUSH,
     FROM_CONSTANT,
     FROM_INPUT,
     FROM_RESULT,
     FROM_ROW,
     GROW_DICTIONARY,
-    GROW_TABLE,
     MEMBER,
     NO_VALUE,
     OLD_END,
@@ -45,7 +39,6 @@ from tidelog.engine.columnar.layout import (
     P_STEPS,
     PAUSE,
     PROBE,
-    ROWS,
     S_EXPRESSION,
     S_INDEX,
     S_KEYS,
@@ -56,10 +49,6 @@ from tidelog.engine.columnar.layout import (
     S_TABLE,
     SCAN,
     SELECT,
-    SIDE,
-    SLOT_COUNT,
-    SLOT_LIMIT,
-    SLOTS,
     UNIT,
     X_DIRECT,
     X_ENTRY_CAPACITY,
@@ -75,44 +64,28 @@ from tidelog.engine.columnar.layout import (
     X_TABLE,
     Z_BATCH,
     Z_BUDGET,
-    Z_BUFFER,
     Z_COUNT,
-    Z_EMIT,
-    Z_EMIT_CAPACITY,
-    Z_EMITTED,
     Z_ENTRY,
     Z_EVALUATED,
     Z_FIRST,
     Z_LEFT,
     Z_LEVEL,
-    Z_MATCHES,
-    Z_NEW,
     Z_NO_VALUE,
-    Z_PARTS,
     Z_POSITION,
     Z_RESULT,
     Z_RIGHT,
     Z_ROWS,
     Z_RUNNING,
     Z_SINK,
-    Z_WIDTH,
 )
 from tidelog.engine.columnar.table_kernels import (
     COLUMN_SEED,
     LOWER,
     UPPER,
     find_row,
-    insert_hashed,
-    key_hash,
 )
 
 ENDLESS = np.int64(1 << 60)
-
-
-@inlined
-def column_address(Z: Any, level: Any, column: Any) -> Any:
-    """The address of a column of a level's batch."""
-    return Z[Z_BUFFER] + 4 * (level * Z[Z_WIDTH] + column) * Z[Z_BATCH]
 
 
 @inlined
@@ -361,225 +334,6 @@ def write_outputs(T: Any, words: Any, step: Any, level: Any, filled: Any, Z: Any
 
 
 @kernel
-def insert_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
-    """Insert a batch of head rows; returns DONE or GROW_TABLE, in which case nothing was inserted."""
-    rows = T[table, ROWS]
-    capacity = T[table, CAPACITY]
-    if rows + count > capacity or rows + count > T[table, SLOT_LIMIT]:
-        return GROW_TABLE
-    arity = T[table, ARITY]
-    batch = Z[Z_BATCH]
-    flags = bytes_at(T[table, FLAGS], capacity)
-    before = rows
-    if arity <= 2 and arity > 0 and T[table, DENSE] == 1:
-        side = T[table, SIDE]
-        first = int32_at(column_address(Z, level, 0), batch)
-        second = int32_at(column_address(Z, level, arity - 1), batch)
-        for offset in range(count):
-            if first[offset] >= side or second[offset] >= side:
-                return GROW_TABLE
-        column0 = int32_at(T[table, COLUMNS], capacity)
-        column1 = int32_at(T[table, COLUMNS + arity - 1], capacity)
-        dense = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
-        wide = np.int64(side if arity == 2 else 0)
-        for offset in range(count):
-            position = np.int64(first[offset]) * wide + np.int64(second[offset])
-            if dense[position] == 0:
-                dense[position] = rows + 1
-                column0[rows] = first[offset]
-                column1[rows] = second[offset]
-                flags[rows] = ALIVE
-                rows += 1
-        T[table, ROWS] = rows
-    elif arity <= 3 and arity > 0:
-        insert_hashed(
-            T,
-            table,
-            column_address(Z, level, 0),
-            column_address(Z, level, 1 if arity > 1 else 0),
-            column_address(Z, level, 2 if arity > 2 else 0),
-            count,
-            np.int64(0),
-            np.int64(0),
-        )
-        rows = T[table, ROWS]
-    else:
-        key = np.empty(max(arity, 2), np.int64)
-        if T[table, DENSE] == 1:
-            for column in range(arity):
-                ids = int32_at(column_address(Z, level, column), batch)
-                for offset in range(count):
-                    if ids[offset] >= T[table, SIDE]:
-                        return GROW_TABLE
-        for offset in range(count):
-            for column in range(arity):
-                key[column] = int32_at(column_address(Z, level, column), batch)[offset]
-            row, position = find_row(T, table, key)
-            if row < 0:
-                if T[table, DENSE] == 1:
-                    int32_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = rows + 1
-                else:
-                    int64_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = np.int64(
-                        key_hash(key, arity) << np.uint64(32)
-                    ) | (rows + 1)
-                for column in range(arity):
-                    int32_at(T[table, COLUMNS + column], capacity)[rows] = key[column]
-                flags[rows] = ALIVE
-                rows += 1
-    T[table, ROWS] = rows
-    Z[Z_MATCHES] += count
-    Z[Z_NEW] += rows - before
-    return DONE
-
-
-@inlined
-def owner(T: Any, table: Any, key: Any, arity: Any, parts: Any) -> Any:
-    """The partition that owns a row: by segments of the hash slots, or by the first id of a dense set."""
-    if T[table, DENSE] == 1:
-        return key[0] % parts
-    return np.int64((key_hash(key, arity) * np.uint64(16)) >> np.uint64(32)) % parts
-
-
-@kernel
-def emit_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
-    """Hand a batch of head rows to the threads that own them; FLUSH when a partition's buffer is full."""
-    arity = T[table, ARITY]
-    batch = Z[Z_BATCH]
-    parts = Z[Z_PARTS]
-    capacity = Z[Z_EMIT_CAPACITY]
-    emitted = int64_at(Z[Z_EMITTED], parts)
-    for part in range(parts):
-        if emitted[part] + count > capacity:
-            return FLUSH
-    rows = int32_at(Z[Z_EMIT], parts * capacity * arity)
-    if arity == 2 and T[table, DENSE] == 1:
-        first = int32_at(column_address(Z, level, 0), batch)
-        second = int32_at(column_address(Z, level, 1), batch)
-        for offset in range(count):
-            part = first[offset] % parts
-            place = (part * capacity + emitted[part]) * 2
-            rows[place] = first[offset]
-            rows[place + 1] = second[offset]
-            emitted[part] += 1
-    else:
-        key = np.empty(max(arity, 2), np.int64)
-        for offset in range(count):
-            for column in range(arity):
-                key[column] = int32_at(column_address(Z, level, column), batch)[offset]
-            part = owner(T, table, key, arity, parts)
-            place = (part * capacity + emitted[part]) * arity
-            for column in range(arity):
-                rows[place + column] = key[column]
-            emitted[part] += 1
-    Z[Z_MATCHES] += count
-    return DONE
-
-
-@kernel
-def insert_emitted(
-    T: Any, table: Any, address: Any, count: Any, base: Any, row: Any, block: Any, parts: Any
-) -> Any:
-    """Insert the rows that one thread owns; returns the next row it may write.
-
-    A thread writes into its own blocks of rows, every `parts`-th, so that threads never meet.
-    """
-    arity = T[table, ARITY]
-    capacity = T[table, CAPACITY]
-    source = int32_at(address, count * arity)
-    flags = bytes_at(T[table, FLAGS], capacity)
-    jump = (parts - 1) * block
-    if arity == 2 and T[table, DENSE] == 1:
-        side = T[table, SIDE]
-        dense = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
-        column0 = int32_at(T[table, COLUMNS], capacity)
-        column1 = int32_at(T[table, COLUMNS + 1], capacity)
-        left_in_block = block - (row - base) % block
-        for offset in range(count):
-            position = np.int64(source[2 * offset]) * side + np.int64(source[2 * offset + 1])
-            if dense[position] == 0:
-                dense[position] = row + 1
-                column0[row] = source[2 * offset]
-                column1[row] = source[2 * offset + 1]
-                flags[row] = ALIVE
-                row += 1
-                left_in_block -= 1
-                if left_in_block == 0:
-                    row += jump
-                    left_in_block = block
-        return row
-    key = np.empty(max(arity, 2), np.int64)
-    for offset in range(count):
-        for column in range(arity):
-            key[column] = source[arity * offset + column]
-        found, position = find_row(T, table, key)
-        if found < 0:
-            if T[table, DENSE] == 1:
-                int32_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = row + 1
-            else:
-                int64_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = np.int64(
-                    key_hash(key, arity) << np.uint64(32)
-                ) | (row + 1)
-            for column in range(arity):
-                int32_at(T[table, COLUMNS + column], capacity)[row] = key[column]
-            flags[row] = ALIVE
-            row += 1
-            if (row - base) % block == 0:
-                row += jump
-    return row
-
-
-@kernel
-def move_row(T: Any, table: Any, origin: Any, target: Any) -> None:
-    """Move a row into a free place and let its slot point there."""
-    arity = T[table, ARITY]
-    capacity = T[table, CAPACITY]
-    key = np.empty(max(arity, 2), np.int64)
-    for column in range(arity):
-        ids = int32_at(T[table, COLUMNS + column], capacity)
-        key[column] = ids[origin]
-        ids[target] = ids[origin]
-    flags = bytes_at(T[table, FLAGS], capacity)
-    flags[target] = flags[origin]
-    position = find_row(T, table, key)[1]
-    if T[table, DENSE] == 1:
-        int32_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = target + 1
-    else:
-        slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
-        slots[position] = (slots[position] & UPPER) | (target + 1)
-
-
-@kernel
-def close_gaps(T: Any, table: Any, base: Any, nexts: Any, block: Any) -> None:
-    """Make the rows dense again after threads have written into their own blocks.
-
-    `nexts` holds each thread's next row. Rows beyond the true end move into the gaps below it.
-    """
-    parts = len(nexts)
-    total = base
-    for part in range(parts):
-        written = nexts[part] - base
-        total += (written // block - part) // parts * block + written % block
-    taker = np.int64(0)  # the thread whose gap is filled next
-    gap = nexts[0]
-    for part in range(parts):
-        # This thread's rows at or beyond the end: walk its blocks from the one that holds the end.
-        row = base + part * block
-        while row < nexts[part]:
-            last = min(row + block, nexts[part])
-            for origin in range(max(row, total), last):
-                while taker < parts and gap >= total:
-                    taker += 1
-                    if taker < parts:
-                        gap = nexts[taker]
-                move_row(T, table, origin, gap)
-                gap += 1
-                if (gap - base) % block == 0:
-                    gap += (parts - 1) * block
-            row += parts * block
-    T[table, ROWS] = total
-
-
-@kernel
 def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
     """Run a plan until it is DONE or Python must act; call again with the same arguments to go on."""
     steps = words[plan + P_STEPS]
@@ -648,6 +402,3 @@ def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
             Z[Z_ENTRY + level] = 0
     Z[Z_RUNNING] = 0
     return DONE
-
-
-__all__ = ["COMPUTE", "close_gaps", "insert_emitted", "run_plan"]

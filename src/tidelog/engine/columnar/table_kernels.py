@@ -117,18 +117,30 @@ def find_row(T: Any, table: Any, key: Any) -> Any:
 
 
 @kernel
+def write_row(T: Any, table: Any, key: Any, position: Any, row: Any, flags: Any) -> None:
+    """Write a new row, and let the free slot at this position point to it."""
+    arity = T[table, ARITY]
+    capacity = T[table, CAPACITY]
+    if T[table, DENSE] == 1:
+        int32_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = row + 1
+    else:
+        tag = np.int64(key_hash(key, arity) << np.uint64(32))
+        int64_at(T[table, SLOTS], T[table, SLOT_COUNT])[position] = tag | (row + 1)
+    for column in range(arity):
+        int32_at(T[table, COLUMNS + column], capacity)[row] = key[column]
+    bytes_at(T[table, FLAGS], capacity)[row] = flags
+
+
+@kernel
 def insert_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, done: Any, flags: Any) -> Any:
     """Insert the rows `done`… of `source` (row after row, or column after column `stride` apart).
 
     Returns how many rows were taken; less than `count` means that the table must grow first.
     """
     arity = T[table, ARITY]
-    dense = T[table, DENSE] == 1
     capacity = T[table, CAPACITY]
     limit = T[table, SLOT_LIMIT]
     flag = bytes_at(T[table, FLAGS], capacity)
-    short = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
-    slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
     key = np.empty(max(arity, 2), np.int64)
     rows = T[table, ROWS]
     for index in range(done, count):
@@ -144,13 +156,7 @@ def insert_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, done: 
         if position < 0:
             T[table, ROWS] = rows
             return index
-        if dense:
-            short[position] = rows + 1
-        else:
-            slots[position] = np.int64(key_hash(key, arity) << np.uint64(32)) | (rows + 1)
-        for column in range(arity):
-            int32_at(T[table, COLUMNS + column], capacity)[rows] = key[column]
-        flag[rows] = flags | ALIVE
+        write_row(T, table, key, position, rows, flags | ALIVE)
         rows += 1
     T[table, ROWS] = rows
     return count
