@@ -9,7 +9,7 @@ from itertools import pairwise
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from tests.engine.test_reference import clingo_facts_of
@@ -216,3 +216,26 @@ def test_queries_give_the_answers_of_the_reference(case: Case, conditions: Condi
             answers = reasoner.query(body)
             assert answers.columns == query.variables
             assert exactly(answers, len(query.variables)) == expected
+
+
+# ---- more facts
+
+
+@st.composite
+def larger_cases(draw: st.DrawFn) -> Case:
+    """Programs over more facts and constants than the reference engine could take."""
+    case = draw(cases(Features(arithmetic=True)))
+    random = draw(st.randoms(use_true_random=False))
+    most = draw(st.sampled_from([5, 20, 60]))
+    facts = {
+        name: tuple({tuple(str(random.randint(0, most)) for _ in range(arity)) for _ in range(40)})
+        for name, arity in case.arities.items()
+        if name in case.facts
+    }
+    return Case(case.rules, facts, case.arities)
+
+
+@settings(max_examples=max(settings().max_examples // 2, 1))
+@given(larger_cases(), conditions())
+def test_programs_over_more_facts_give_the_facts_of_clingo(case: Case, conditions: Conditions) -> None:
+    assert columnar(tl.parse(case.text), conditions) == clingo_facts_of(case)
