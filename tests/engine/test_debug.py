@@ -47,6 +47,7 @@ PROGRAM = """
     all(?x, #count(?y), #sum(?y), #min(?y)) :- path(?x, ?y) .
     few(?x) :- all(?x, ?n, _, _), ?n < 40 .
     done() :- few(_) .
+    both() :- done(), done(), few(_) .
 """
 random = np.random.default_rng(0)
 edges = [(int(x), int(y)) for x, y in random.integers(0, 90, (130, 2))]

@@ -214,7 +214,7 @@ def probe(T: Any, X: Any, words: Any, step: Any, level: Any, Z: Any) -> Any:
     row = Z[Z_POSITION + level]
     place = Z[Z_ENTRY + level]
     filled = np.int64(0)
-    source = words[step + S_LISTS]
+    source = words[step + S_LISTS] if words[step + S_KEYS] > 0 else np.int64(0)
     simple = X[index, X_DIRECT] == 1 and words[step + S_KEYS] == 1 and source >= 0
     column = int32_at(column_address(Z, level - 1, max(source, 0)), batch)
     while row < rows and filled < batch:
