@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
 
@@ -50,6 +51,7 @@ class ColumnarEngine:
         self.descriptors = np.zeros((8, layout.COLUMNS + 3), np.int64)
         self.indexes = np.zeros((8, layout.X_LISTS + 3), np.int64)
         self.workspaces = [Workspace() for _ in range(self.threads)]
+        self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # starts no thread before it has work
         self.check: Callable[[], None] = _proceed
         self.dense_bytes = min(DENSE_BYTES, DENSE_BYTES_ALL // max(relations, 1))
         self._numbers: dict[str, int] = {}

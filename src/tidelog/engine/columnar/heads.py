@@ -113,8 +113,8 @@ def insert_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
 def owner(T: Any, table: Any, key: Any, arity: Any, parts: Any) -> Any:
     """The partition that owns a row: by segments of the hash slots, or by the first id of a dense set."""
     if T[table, DENSE] == 1:
-        return key[0] % parts
-    return np.int64((key_hash(key, arity) * np.uint64(16)) >> np.uint64(32)) % parts
+        return ((key[0] & 15) * parts) >> 4
+    return (np.int64(key_hash(key, arity) >> np.uint64(28)) * parts) >> 4
 
 
 @kernel
@@ -133,7 +133,7 @@ def emit_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
         first = int32_at(column_address(Z, level, 0), batch)
         second = int32_at(column_address(Z, level, 1), batch)
         for offset in range(count):
-            part = first[offset] % parts
+            part = ((np.int64(first[offset]) & 15) * parts) >> 4
             place = (part * capacity + emitted[part]) * 2
             rows[place] = first[offset]
             rows[place + 1] = second[offset]

@@ -8,7 +8,7 @@ a place they write to, and the outcome does not depend on their number.
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,7 +29,9 @@ from tidelog.plan.algebra import Part
 BATCH = 4096
 BUDGET = 1 << 24  # matches between two looks at the clock: a tenth of a second
 PARALLEL_FROM = 8192  # scanned rows that are worth waking other threads for
-EMITTED_ROWS = 1 << 17  # rows that a thread holds back for each owner before they are inserted
+EMITTED_ROWS = (
+    1 << 20
+)  # rows that two threads hold back for each owner; longer turns wait less for each other
 BLOCK = 256  # rows that a thread writes next to each other
 MOST_THREADS = 16
 
@@ -46,6 +48,7 @@ class Store(Protocol):
     indexes: Words
     check: Callable[[], None]
     workspaces: list[Workspace]
+    pool: ThreadPoolExecutor
 
     def index(self, number: int) -> Index:
         """The index that a row of X describes."""
@@ -85,14 +88,16 @@ class Workspace:
 
     def emit_to(self, owners: int, arity: int) -> None:
         """Hand head rows to the threads that own them instead of inserting them."""
-        size = owners * EMITTED_ROWS * max(arity, 1)
+        # Buffers for every pair of threads: the more threads, the smaller each.
+        capacity = max(EMITTED_ROWS * 4 // owners**2, BATCH)
+        size = owners * capacity * max(arity, 1)
         if len(self.rows) < size:
             self.rows = np.empty(size, np.int32)
         state = self.state
         state[layout.Z_SINK] = 1
         state[layout.Z_PARTS] = owners
         state[layout.Z_EMIT] = self.rows.ctypes.data
-        state[layout.Z_EMIT_CAPACITY] = EMITTED_ROWS
+        state[layout.Z_EMIT_CAPACITY] = capacity
         self.emitted[:] = 0
 
     def scan(self, first: int, count: int) -> None:
@@ -232,19 +237,25 @@ class ParallelRun:
             workspace.emit_to(self.threads, head.arity)
         base = len(head)
         nexts = base + BLOCK * np.arange(self.threads, dtype=np.int64)
-        with ThreadPoolExecutor(self.threads) as pool:
-            while self.waiting or any(self.suspended):
-                list(pool.map(self._match, range(self.threads)))
-                self._reserve(base, nexts)
-                nexts[:] = list(
-                    pool.map(lambda owner: self._insert(owner, base, int(nexts[owner])), range(self.threads))
-                )
-                for workspace in self.workspaces:
-                    workspace.emitted[:] = 0
-                self.runner.store.check()
+        while self.waiting or any(self.suspended):
+            self._together(self._match)
+            self._reserve(base, nexts)
+            nexts[:] = self._together(lambda owner: self._insert(owner, base, int(nexts[owner])))
+            for workspace in self.workspaces:
+                workspace.emitted[:] = 0
+            self.runner.store.check()
         close_gaps(head.descriptors, head.number, base, nexts, BLOCK)
         matches = sum(int(workspace.state[layout.Z_MATCHES]) for workspace in self.workspaces)
         return Outcome(matches, len(head) - base)
+
+    def _together(self, work: Callable[[int], Any]) -> list[Any]:
+        """What each thread's work gives; this thread does its share."""
+        others = [self.runner.store.pool.submit(work, thread) for thread in range(1, self.threads)]
+        try:
+            first = work(0)
+        finally:
+            wait(others)  # whatever happens, nobody works on when this returns
+        return [first, *(other.result() for other in others)]
 
     def _match(self, thread: int) -> None:
         """Match until a buffer is full or no rows are left."""
@@ -281,7 +292,8 @@ class ParallelRun:
         head = self.head
         for workspace in self.workspaces:
             count = int(workspace.emitted[owner])
-            address = workspace.rows.ctypes.data + 4 * owner * EMITTED_ROWS * head.arity
+            capacity = int(workspace.state[layout.Z_EMIT_CAPACITY])
+            address = workspace.rows.ctypes.data + 4 * owner * capacity * head.arity
             if count:
                 row = int(
                     insert_emitted(

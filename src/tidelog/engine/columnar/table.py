@@ -121,7 +121,8 @@ class Table:
         words = self.words
         if needed > len(self.flags):
             # Memory that is not written to costs nothing; copying does.
-            size = max(needed, len(self.flags) * (4 if needed < 1 << 20 else 2))
+            factor = 2 if needed > 4 << 20 else 16 if needed > 1 << 16 else 4
+            size = max(needed, len(self.flags) * factor)
             used = len(self)
             # All or none: after a lack of memory the table is as it was.
             columns = [memory.grown(column, used, size) for column in self.columns]
