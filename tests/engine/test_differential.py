@@ -239,3 +239,16 @@ def larger_cases(draw: st.DrawFn) -> Case:
 @given(larger_cases(), conditions())
 def test_programs_over_more_facts_give_the_facts_of_clingo(case: Case, conditions: Conditions) -> None:
     assert columnar(tl.parse(case.text), conditions) == clingo_facts_of(case)
+
+
+@given(cases(Features(names=True, arithmetic=True, local_variables=True)), conditions())
+def test_each_instance_of_a_rule_is_considered_exactly_once(case: Case, conditions: Conditions) -> None:
+    """Semi-naive evaluation matches what naive evaluation finds in the end, and nothing twice."""
+    program = tl.parse(case.text)
+    store = {name: set(rows) for name, rows in reference.evaluate(program, max_facts=200_000).items()}
+    expected = [sum(1 for _ in reference._matches(rule.body, {}, store)) for rule in program.rules]
+    with conditions.holding():
+        reasoner = tl.Reasoner(program, threads=conditions.threads)
+        reasoner.materialise()
+    done = reasoner.statistics.rules
+    assert [done[number].matches if number in done else 0 for number in range(len(expected))] == expected
