@@ -3,7 +3,7 @@
 
 VENV := .venv
 RUN := $(VENV)/bin/python
-PIP := $(RUN) -m pip install --quiet --disable-pip-version-check
+PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check
 PYTHON ?=
 WORKERS ?= 2
 COMPILE_KERNELS := $(RUN) -c 'from tidelog.reasoner import prepare; prepare()'
