@@ -118,8 +118,10 @@ def watch(process: psutil.Popen, limits: Limits) -> Stopped | None:
 
 
 def limit_reached(cpu: float, wall: float, memory: int, limits: Limits) -> str | None:
-    if cpu > limits.seconds or wall > 2 * limits.seconds:
-        return f"{limits.seconds:g} seconds"
+    if cpu > limits.seconds:
+        return f"{limits.seconds:g} s CPU"
+    if wall > 2 * limits.seconds:
+        return f"{2 * limits.seconds:g} s wall"
     if memory > limits.gibibytes * 2**30:
         return f"{limits.gibibytes:g} GiB"
     return None
