@@ -9,7 +9,7 @@ from itertools import pairwise
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from tests.engine.test_reference import clingo_facts_of
@@ -241,7 +241,16 @@ def test_programs_over_more_facts_give_the_facts_of_clingo(case: Case, condition
     assert columnar(tl.parse(case.text), conditions) == clingo_facts_of(case)
 
 
+DOUBLING = Case(
+    ("p0(?x, ?y) :- e0(?x, ?y) .", "p0(?x, ?z) :- p0(?x, ?y), p0(?y, ?z) ."),
+    {"e0": (("0", "1"), ("1", "2"), ("2", "3"), ("3", "1"))},
+    {"e0": 2, "p0": 2},
+)
+
+
 @given(cases(Features(names=True, arithmetic=True, local_variables=True)), conditions())
+@example(DOUBLING, PLAIN)
+@example(DOUBLING, Conditions(threads=2, batch=2, parallel_from=1, block=1, dense_bytes=HASHED))
 def test_each_instance_of_a_rule_is_considered_exactly_once(case: Case, conditions: Conditions) -> None:
     """Semi-naive evaluation matches what naive evaluation finds in the end, and nothing twice."""
     program = tl.parse(case.text)

@@ -228,6 +228,8 @@ MIXED = f"""{CLOSURE}
     name(?x, CONCAT("node ", STR(?x))) :- edge(?x, _) .
     count(?x, #count(?y)) :- path(?x, ?y) .
     odd(?x) :- edge(?x, _), ~count(?x, 3) .
+    free(?x, #count(?y)) :- path(?x, ?y), ~blocked(?x, ?y) .
+    @declare blocked(x: any, y: any) .
 """
 
 
@@ -248,6 +250,7 @@ def test_whichever_array_cannot_be_had_nothing_is_lost(scarce: pytest.MonkeyPatc
                 assert stopped.diagnostics[0].code == "E613"
                 failures += 1
         reasoner.insert("edge", chain(61))
+        reasoner.insert("blocked", [(number, number + 2) for number in range(50)])
         found = {name: set(reasoner[name]) for name in reasoner}
         expected = expected or found
         assert found == expected, f"after the failure of allocation {fails_at}"
