@@ -26,13 +26,17 @@ from tidelog.engine.columnar.layout import (
     SLOT_COUNT,
     SLOT_LIMIT,
     SLOTS,
+    Z_BASE,
     Z_BATCH,
+    Z_BLOCK,
     Z_BUFFER,
     Z_EMIT,
     Z_EMIT_CAPACITY,
     Z_EMITTED,
     Z_MATCHES,
     Z_NEW,
+    Z_NEXT,
+    Z_OWN,
     Z_PARTS,
     Z_WIDTH,
 )
@@ -119,35 +123,75 @@ def owner(T: Any, table: Any, key: Any, arity: Any, parts: Any) -> Any:
 
 @kernel
 def emit_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
-    """Hand a batch of head rows to the threads that own them; FLUSH when a partition's buffer is full."""
+    """Insert the head rows of a batch that this thread owns, and keep the others for their owners.
+
+    FLUSH, with nothing done, when a buffer may be full or the table has no room for so many rows. Nobody
+    sees the new rows before the round ends: plans only look at rows below its beginning.
+    """
     arity = T[table, ARITY]
     batch = Z[Z_BATCH]
     parts = Z[Z_PARTS]
     capacity = Z[Z_EMIT_CAPACITY]
     emitted = int64_at(Z[Z_EMITTED], parts)
+    block = Z[Z_BLOCK]
+    row = Z[Z_NEXT]
+    if row + (count // block + 2) * block * parts > min(T[table, CAPACITY], T[table, SLOT_LIMIT]):
+        return FLUSH
     for part in range(parts):
         if emitted[part] + count > capacity:
             return FLUSH
+    own = Z[Z_OWN]
+    jump = (parts - 1) * block
+    left_in_block = block - (row - Z[Z_BASE]) % block
     rows = int32_at(Z[Z_EMIT], parts * capacity * arity)
     if arity == 2 and T[table, DENSE] == 1:
         first = int32_at(column_address(Z, level, 0), batch)
         second = int32_at(column_address(Z, level, 1), batch)
+        side = T[table, SIDE]
+        dense = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
+        column0 = int32_at(T[table, COLUMNS], T[table, CAPACITY])
+        column1 = int32_at(T[table, COLUMNS + 1], T[table, CAPACITY])
+        flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
         for offset in range(count):
             part = ((np.int64(first[offset]) & 15) * parts) >> 4
-            place = (part * capacity + emitted[part]) * 2
-            rows[place] = first[offset]
-            rows[place + 1] = second[offset]
-            emitted[part] += 1
+            if part != own:
+                place = (part * capacity + emitted[part]) * 2
+                rows[place] = first[offset]
+                rows[place + 1] = second[offset]
+                emitted[part] += 1
+                continue
+            position = np.int64(first[offset]) * side + np.int64(second[offset])
+            if dense[position] == 0:
+                dense[position] = row + 1
+                column0[row] = first[offset]
+                column1[row] = second[offset]
+                flags[row] = ALIVE
+                row += 1
+                left_in_block -= 1
+                if left_in_block == 0:
+                    row += jump
+                    left_in_block = block
     else:
         key = np.empty(max(arity, 2), np.int64)
         for offset in range(count):
             for column in range(arity):
                 key[column] = int32_at(column_address(Z, level, column), batch)[offset]
             part = owner(T, table, key, arity, parts)
-            place = (part * capacity + emitted[part]) * arity
-            for column in range(arity):
-                rows[place + column] = key[column]
-            emitted[part] += 1
+            if part != own:
+                place = (part * capacity + emitted[part]) * arity
+                for column in range(arity):
+                    rows[place + column] = key[column]
+                emitted[part] += 1
+                continue
+            found, position = find_row(T, table, key)
+            if found < 0:
+                write_row(T, table, key, position, row, ALIVE)
+                row += 1
+                left_in_block -= 1
+                if left_in_block == 0:
+                    row += jump
+                    left_in_block = block
+    Z[Z_NEXT] = row
     Z[Z_MATCHES] += count
     return DONE
 

@@ -122,8 +122,12 @@ MOST_STEPS = 510
     Z_EMIT,  # address of the emitted rows, by partition
     Z_EMIT_CAPACITY,  # rows per partition
     Z_EMITTED,  # address of the count per partition
+    Z_OWN,  # the partition that this thread owns and inserts into at once
+    Z_BASE,  # the row at which all threads began
+    Z_NEXT,  # the next row that this thread may write
+    Z_BLOCK,  # rows that a thread writes next to each other
     Z_POSITION,
-) = range(21)
+) = range(25)
 Z_ENTRY = Z_POSITION + MOST_STEPS + 2
 Z_ROWS = Z_ENTRY + MOST_STEPS + 2
 Z_SIZE = Z_ROWS + MOST_STEPS + 2

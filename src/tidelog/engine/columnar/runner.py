@@ -100,6 +100,14 @@ class Workspace:
         state[layout.Z_EMIT_CAPACITY] = capacity
         self.emitted[:] = 0
 
+    def own(self, part: int, base: int) -> None:
+        """Insert rows of this partition at once, into the thread's own blocks from `base` on."""
+        state = self.state
+        state[layout.Z_OWN] = part
+        state[layout.Z_BASE] = base
+        state[layout.Z_NEXT] = base + BLOCK * part
+        state[layout.Z_BLOCK] = BLOCK
+
     def scan(self, first: int, count: int) -> None:
         """Let the plan's first step read these rows."""
         self.state[layout.Z_FIRST] = first
@@ -232,21 +240,25 @@ class ParallelRun:
         self.waiting = [
             (start, min(size, first + count - start)) for start in range(first, first + count, size)
         ]
-        for workspace in self.workspaces:
+        base = len(head)
+        for thread, workspace in enumerate(self.workspaces):
             workspace.fit(self.runner.plan)
             workspace.emit_to(self.threads, head.arity)
-        base = len(head)
-        nexts = base + BLOCK * np.arange(self.threads, dtype=np.int64)
+            workspace.own(thread, base)
         while self.waiting or any(self.suspended):
             self._together(self._match)
-            self._reserve(base, nexts)
-            nexts[:] = self._together(lambda owner: self._insert(owner, base, int(nexts[owner])))
+            self._reserve(base)
+            self._together(lambda owner: self._insert(owner, base))
             for workspace in self.workspaces:
                 workspace.emitted[:] = 0
             self.runner.store.check()
-        close_gaps(head.descriptors, head.number, base, nexts, BLOCK)
+        close_gaps(head.descriptors, head.number, base, self._nexts(), BLOCK)
         matches = sum(int(workspace.state[layout.Z_MATCHES]) for workspace in self.workspaces)
         return Outcome(matches, len(head) - base)
+
+    def _nexts(self) -> Words:
+        """The next row that each thread may write."""
+        return np.array([workspace.state[layout.Z_NEXT] for workspace in self.workspaces])
 
     def _together(self, work: Callable[[int], Any]) -> list[Any]:
         """What each thread's work gives; this thread does its share."""
@@ -273,11 +285,12 @@ class ParallelRun:
             if self.suspended[thread]:
                 return
 
-    def _reserve(self, base: int, nexts: Words) -> None:
-        """Make room for all emitted rows, whoever owns them."""
+    def _reserve(self, base: int) -> None:
+        """Make room for all emitted rows, whoever owns them, and for some batches of the next turn."""
+        nexts = self._nexts()
         most = max(
             int(nexts[owner])
-            + self.threads * (sum(int(w.emitted[owner]) for w in self.workspaces) + 2 * BLOCK)
+            + self.threads * (sum(int(w.emitted[owner]) for w in self.workspaces) + 4 * (BATCH + BLOCK))
             for owner in range(self.threads)
         )
         words = self.head.words
@@ -287,17 +300,22 @@ class ParallelRun:
         finally:
             words[layout.ROWS] = base
 
-    def _insert(self, owner: int, base: int, row: int) -> int:
-        """Insert the rows that a thread owns, whichever thread matched them."""
+    def _insert(self, owner: int, base: int) -> None:
+        """Insert the rows that a thread owns and others have matched."""
         head = self.head
+        state = self.workspaces[owner].state
         for workspace in self.workspaces:
             count = int(workspace.emitted[owner])
             capacity = int(workspace.state[layout.Z_EMIT_CAPACITY])
             address = workspace.rows.ctypes.data + 4 * owner * capacity * head.arity
             if count:
-                row = int(
-                    insert_emitted(
-                        head.descriptors, head.number, address, count, base, row, BLOCK, self.threads
-                    )
+                state[layout.Z_NEXT] = insert_emitted(
+                    head.descriptors,
+                    head.number,
+                    address,
+                    count,
+                    base,
+                    int(state[layout.Z_NEXT]),
+                    BLOCK,
+                    self.threads,
                 )
-        return row
