@@ -24,7 +24,7 @@ from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.interpreter import find_entry
 from tidelog.engine.columnar.table import Index, IndexKey, Table
 from tidelog.io.columns import Batch, column_of_values
-from tidelog.logic.builtins import AGGREGATES, Overflow
+from tidelog.logic.builtins import AGGREGATES, Overflow, lookup
 from tidelog.logic.program import Aggregation, Variable
 from tidelog.logic.python import to_python
 from tidelog.logic.terms import exact, ntriples, plain, read_any, read_exact
@@ -333,6 +333,40 @@ def both(rows: list[tuple[Value, Value]], rule: str) -> tuple[object, object]:
     return found, expected
 
 
+EDGES = [
+    -(2**63),
+    -(2**63) + 1,
+    -(2**32),
+    -3,
+    -1,
+    0,
+    1,
+    2,
+    3037000499,
+    3037000500,
+    2**62,
+    2**63 - 2,
+    2**63 - 1,
+]
+
+
+@pytest.mark.parametrize("operator", ["+", "-", "*", "/"])
+def test_every_pair_of_integers_at_the_edges_of_64_bits(operator: str) -> None:
+    """Pair by pair, since one that leaves 64 bits hides the others."""
+    rule = f"r(?x, ?y, ?x {operator} ?y) :- v(?x, ?y) ."
+    fitting = []
+    for left in EDGES:
+        for right in EDGES:
+            pair = (integer(left), integer(right))
+            try:
+                lookup(operator).call(pair)  # type: ignore[union-attr]
+                fitting.append(pair)
+            except Overflow:
+                assert both([pair], rule) == ("E603", "E603")
+    found, expected = both(fitting, rule)
+    assert found == expected
+
+
 def is_constant_fault(rule: str) -> bool:
     """Whether the rule is refused because what is constant in it leaves 64 bits."""
     try:
@@ -383,6 +417,7 @@ def test_all_values_compare_as_the_functions_say(drawn: list[Value], operator: s
         ("?x + 1", 2**63 - 1),
         ("?x - 2", -(2**63)),
         ("-2 - ?x", 2**63 - 1),
+        ("5 - ?x", -(2**63)),
         ("?x * 2", 2**62),
         ("?x * ?x", 3037000500),
         ("-?x", -(2**63)),
