@@ -21,6 +21,7 @@ Ids = npt.NDArray[np.int32]
 
 FIRST_CAPACITY = 1024
 LOAD = 0.6
+GROWTH = 4  # memory that is not written to costs nothing; copying does
 TEXT_KINDS = frozenset({Kind.BIG, Kind.STRING, Kind.LANGUAGE_STRING, Kind.LITERAL, Kind.IRI, Kind.BLANK})
 NO_TIME_ZONE = 1 << 20  # `extra` of a dateTime without a time zone
 
@@ -62,7 +63,7 @@ class Dictionary:
         """Make room for this many more values and bytes, by at least half of what there is."""
         count = len(self)
         if count + rows > len(self.kind):
-            size = max(count + rows, len(self.kind) * 2)
+            size = max(count + rows, len(self.kind) * GROWTH)
             columns = (self.kind, self.payload, self.extent, self.extra)
             # All or none, and published at once: after a lack of memory the dictionary is as it was.
             self.kind, self.payload, self.extent, self.extra = (
@@ -71,7 +72,7 @@ class Dictionary:
             self._publish()
         top = int(self.words[layout.D_HEAP_TOP])
         if top + text > len(self.heap):
-            self.heap = memory.grown(self.heap, top, max(top + text, len(self.heap) * 2))
+            self.heap = memory.grown(self.heap, top, max(top + text, len(self.heap) * GROWTH))
             self._publish()
         if count + rows > self.words[layout.D_LIMIT]:
             self._grow_slots(count + rows)
