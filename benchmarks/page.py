@@ -91,11 +91,13 @@ def cells(record: Record) -> tuple[str, ...]:
 
 
 def caption(records: Sequence[Record]) -> str:
-    """The machines and the dates of the records."""
+    """The machines and the dates of the records, and how busy the machines were."""
     machines = dict.fromkeys(str(record.counts["machine"]) for record in records)
     dates = sorted({str(record.counts["date"]) for record in records})
     days = dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
-    return f"{'; '.join(machines)}. {days}."
+    loads = [float(record.counts["load_average"]) for record in records]
+    load = f"load average {min(loads):.1f} to {max(loads):.1f} while measuring"
+    return f"{'; '.join(machines)}. {days}, {load}."
 
 
 def threads_text(records: Sequence[Record]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ COLUMNS = 2
 WIDTH = 12.0
 MARGIN_TOP, MARGIN_BOTTOM, PANEL_TITLE, PANEL_GAP = 0.95, 0.4, 0.5, 0.55
 BAR, LINES = 0.3, 2.6
+POINTS, NAME_HEIGHT = 72, 13
 NAME_WIDTH = 0.095
 
 
@@ -210,21 +212,13 @@ def draw_lines(axes: Axes, panel: Panel) -> None:
     """One line per engine and variant over the sizes, named at its right end."""
     axes.set_xscale("log")
     axes.set_yscale("log")
+    ends: dict[str, Record] = {}
     for name in dict.fromkeys(map(name_of, panel.records)):
         line = [record for record in panel.records if name_of(record) == name and record.is_done]
-        if not line:
-            continue
-        sizes, seconds = [record.size for record in line], [record.cpu_s for record in line]
-        axes.plot(sizes, seconds, marker="o", markersize=5, linewidth=2, color=colour_of(line[0]))
-        axes.annotate(
-            f"{name}, {seconds_text(seconds[-1])}",
-            (sizes[-1], seconds[-1]),
-            xytext=(8, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=9,
-            color=INK,
-        )
+        if line:
+            sizes, seconds = [record.size for record in line], [record.cpu_s for record in line]
+            axes.plot(sizes, seconds, marker="o", markersize=5, linewidth=2, color=colour_of(line[0]))
+            ends[name] = line[-1]
     smallest, largest = max(panel.sizes[0], 1), panel.sizes[-1]
     axes.set_xlim(smallest / 1.3, largest * (largest / smallest) ** 0.5)
     axes.set_xticks(panel.sizes, [f"{size:,}" for size in panel.sizes])
@@ -233,6 +227,25 @@ def draw_lines(axes: Axes, panel: Panel) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g} s"))
     axes.grid(axis="both")
+    name_lines(axes, ends)
+
+
+def name_lines(axes: Axes, ends: dict[str, Record]) -> None:
+    """Every line is named beside its end, or as near to it as the name below leaves room."""
+    low, high = axes.get_ylim()
+    below = -math.inf
+    for name, end in sorted(ends.items(), key=lambda item: item[1].cpu_s):
+        height = LINES * POINTS * math.log(end.cpu_s / low) / math.log(high / low)
+        below = max(height, below + NAME_HEIGHT)
+        axes.annotate(
+            f"{name}, {seconds_text(end.cpu_s)}",
+            (end.size, end.cpu_s),
+            xytext=(8, below - height),
+            textcoords="offset points",
+            va="center",
+            fontsize=9,
+            color=INK,
+        )
 
 
 def seconds_text(seconds: float) -> str:
