@@ -91,7 +91,11 @@ def test_rows_are_handed_over_whenever_a_buffer_is_full(block: int) -> None:
 def test_large_plans_run_in_parallel_as_they_are(alone: tl.Reasoner) -> None:
     """Nothing is forced: the closure has more rows than one thread takes alone."""
     assert len(alone["path"]) > 2 * runner.PARALLEL_FROM
-    assert facts_of(reasoner_of(threads=2)) == facts_of(alone)
+    with patch.object(
+        runner.ParallelRun, "run", autospec=True, side_effect=runner.ParallelRun.run
+    ) as parallel:
+        assert facts_of(reasoner_of(threads=2)) == facts_of(alone)
+    assert parallel.called
 
 
 def test_pauses_of_one_thread_do_not_lose_rows(alone: tl.Reasoner) -> None:
