@@ -64,7 +64,6 @@ class PythonStep:
 
     expression: Expression | Comparison | Condition
     slots: tuple[tuple[Variable, int], ...]  # the input column of each variable
-    is_test: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +291,7 @@ def _expression_step(
     )
     slots = tuple((variable, given.index(variable)) for variable in dict.fromkeys(variables))
     step = _words(kind, outputs=_outputs(outputs, given, (), computed, store), expression=words)
-    return step, PythonStep(expression, slots, kind == layout.SELECT)
+    return step, PythonStep(expression, slots)
 
 
 def _compiled(

@@ -140,14 +140,6 @@ class Table:
         if not self.words[layout.DENSE] and self.words[layout.SLOT_COUNT] < SEGMENTED_FROM:
             self._make_hashed(int(SEGMENTED_FROM * LOAD))
 
-    def shrink_to_fit(self) -> None:
-        """Give back the room that growing left over."""
-        used = max(len(self), 1)
-        if used < len(self.flags):
-            self.columns = [column[:used].copy() for column in self.columns]
-            self.flags = self.flags[:used].copy()
-            self._publish_columns()
-
     # ---- rows in and out
 
     def insert(self, columns: Sequence[Ids], count: int, flags: int, constants: int) -> int:
