@@ -158,6 +158,7 @@ class Reasoner:
             if self._was_materialised:
                 self._engine.forget_derived(self.program.derived)
             self._load_program()
+            self._engine.check = limits.check  # loading has had limits of its own
             self._was_materialised = True
             self._engine.begin(self._engine.relations())
             numbers = {id(rule): place for place, rule in enumerate(self.program.rules)}

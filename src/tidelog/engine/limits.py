@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from time import monotonic
+from types import FrameType
 
 from tidelog.engine.events import Tally
 from tidelog.errors import Diagnostic, Stopped
@@ -28,9 +31,12 @@ class Limits:
         self.max_facts = max_facts
         begun = monotonic() if started is None else started
         self.deadline = None if timeout is None else begun + timeout
+        self.interrupted = False
 
     def check(self) -> None:
-        """Raise `Stopped` if a limit has been reached."""
+        """Raise `Stopped` if a limit has been reached, KeyboardInterrupt if Ctrl-C has been pressed."""
+        if self.interrupted:
+            raise KeyboardInterrupt
         if self.deadline is not None and monotonic() > self.deadline:
             raise self._stopped("E610", f"stopped after the timeout of {self.timeout:g} s", "raise --timeout")
         known = self.tally.loaded + self.tally.derived
@@ -45,7 +51,8 @@ class Limits:
     def guarding(self) -> Iterator[None]:
         """Turn Ctrl-C and a lack of memory into `Stopped`."""
         try:
-            yield
+            with self._holding_interrupts():
+                yield
         except KeyboardInterrupt:
             raise self._stopped("E612", "interrupted", None) from None
         except MemoryError as error:
@@ -53,6 +60,32 @@ class Limits:
             raise self._stopped(
                 "E613", f"out of memory{detail}", "use less data, or a larger machine"
             ) from None
+
+    @contextmanager
+    def _holding_interrupts(self) -> Iterator[None]:
+        """Let Ctrl-C wait for the next check, when tables and indexes are whole; a second one does not wait.
+
+        Kernels reach arrays by address: an interrupt between growing an array and telling its new address
+        would let them write into memory that is no longer there.
+        """
+        before = signal.getsignal(signal.SIGINT)
+        if threading.current_thread() is not threading.main_thread() or not callable(before):
+            yield
+            return
+        handle = before
+
+        def note(number: int, frame: FrameType | None) -> None:
+            if self.interrupted:
+                handle(number, frame)
+            self.interrupted = True
+
+        signal.signal(signal.SIGINT, note)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+        if self.interrupted:
+            handle(signal.SIGINT, None)
 
     def _stopped(self, code: str, reason: str, help_line: str | None) -> Stopped:
         return Stopped(Diagnostic(code, f"{reason}; {self._progress()}; nothing was written", help=help_line))

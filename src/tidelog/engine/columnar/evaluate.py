@@ -102,7 +102,7 @@ class ColumnarEngine:
         number = self._numbers.pop(relation)
         for index in self._indexes_of.pop(number, []):
             del self._indexes[index.key]
-        self.tables[number] = Table(self.descriptors, number, "", 0, 0, 0)
+        self.tables[number].release()
         self._free.append(number)
         for key in [key for key in self._distinct if key[0] == relation]:
             del self._distinct[key]
@@ -115,9 +115,13 @@ class ColumnarEngine:
             table = self.table(relation)
             explicit = (table.flags[: len(table)] & layout.EXPLICIT) != 0
             columns = [table.column(place)[explicit] for place in range(table.arity)]
+            # The old table goes when the new one is whole: after a lack of memory no fact is missing.
+            kept = f"{relation} kept"
+            self.define(kept, len(columns))
+            self.add(kept, columns, int(explicit.sum()))
             self.drop(relation)
-            self.define(relation, len(columns))
-            self.add(relation, columns, int(explicit.sum()))
+            self._numbers[relation] = self._numbers.pop(kept)
+            self.table(relation).name = relation
 
     def table(self, relation: str) -> Table:
         """The table of a relation."""

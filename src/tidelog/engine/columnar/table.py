@@ -140,6 +140,11 @@ class Table:
         if not self.words[layout.DENSE] and self.words[layout.SLOT_COUNT] < SEGMENTED_FROM:
             self._make_hashed(int(SEGMENTED_FROM * LOAD))
 
+    def release(self) -> None:
+        """Give back all memory; no plan may read or fill the table any more."""
+        self.columns, self.flags, self.slots = [], np.zeros(0, np.uint8), np.zeros(0, np.int64)
+        self.words[:] = 0
+
     # ---- rows in and out
 
     def insert(self, columns: Sequence[Ids], count: int, flags: int, constants: int) -> int:
