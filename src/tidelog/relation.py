@@ -100,7 +100,7 @@ class Relation:
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table: a column is typed where all its values are of one kind, else text."""
         if not self._ids:
-            return _nullary_table(self._rows, pa.array([True] * self._rows, pa.bool_()))
+            return _nullary_table(pa.array([True] * self._rows, pa.bool_()))
         arrays = [decode.to_arrow(self._dictionary, ids) for ids in self._ids]
         return pa.Table.from_arrays(arrays, names=list(self.columns))
 
@@ -108,7 +108,7 @@ class Relation:
         """The rows as texts: `plain`, `exact` (terms that read back) or `ntriples`."""
         if not self._ids:
             texts = pa.array(["true"] * self._rows, pa.large_string())
-            return TextTable(_nullary_table(self._rows, texts))
+            return TextTable(_nullary_table(texts))
         arrays = [decode.to_texts(self._dictionary, ids, form) for ids in self._ids]
         return TextTable(pa.Table.from_arrays(arrays, names=list(self.columns)))
 
@@ -161,6 +161,6 @@ class TextTable:
         return list(zip(*columns, strict=True))
 
 
-def _nullary_table(rows: int, values: pa.Array) -> pa.Table:
+def _nullary_table(values: pa.Array) -> pa.Table:
     """A predicate without arguments as data: one column `holds`, one row `true` if it holds."""
     return pa.Table.from_arrays([values], names=["holds"])

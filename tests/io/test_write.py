@@ -22,7 +22,7 @@ from tidelog.io.columns import Batch
 from tidelog.io.ntriples import DEFAULT_GRAPH
 from tidelog.io.source import DataFile, Header, data_file
 from tidelog.io.tables import read
-from tidelog.io.write import WriteOptions, nullary_table, write
+from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Predicate
 from tidelog.logic.values import ColumnType as T
 
@@ -132,7 +132,7 @@ def test_nullary(rows_of: RowsOf, folder: Path) -> None:
     raining = Predicate("raining", 0, (), (), "raining")
     for holds, text in ((True, "holds\ntrue\n"), (False, "holds\n")):
         path = folder / "raining.csv"
-        write(path, "csv", ("holds",), [nullary_table(holds)])
+        write(path, "csv", ("holds",), [pa.table({"holds": pa.array(["true"] * holds, pa.string())})])
         assert path.read_text() == text
         assert rows_of(read(data_file(path, raining))) == [()] * holds
 

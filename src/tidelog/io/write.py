@@ -10,14 +10,12 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.ipc
 
-from tidelog.io.arrays import text_array
 from tidelog.io.atomic import compressing, replacing
 from tidelog.io.formats import DELIMITED, canonical_format, is_compressed
 from tidelog.io.write_rdf import write_statements
 from tidelog.io.write_text import write_delimited, write_json
 
 _SLICE = 1 << 16
-NULLARY_NAME = "holds"
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,6 @@ class WriteOptions:
     limit: int | None = None
 
 
-def nullary_table(holds: bool) -> Any:
-    """The table of a predicate without columns: one column `holds`, and one row if it holds."""
-    return pa.Table.from_arrays([text_array(["true"] if holds else [])], names=[NULLARY_NAME])
-
-
 def write(
     target: Path | IO[bytes],
     format_name: str,
@@ -46,7 +39,7 @@ def write(
     """The number of rows written, those of record batches or tables whose columns have these names, in order.
 
     Text is written as it stands; for the RDF formats it must be terms of N-Triples. A file is complete or
-    absent, its folder is made. A nullary predicate is written as `nullary_table`, with the name `holds`.
+    absent, its folder is made. A nullary predicate comes as one column `holds`, as `Relation` gives it.
     """
     options = options or WriteOptions()
     counter = _Counter(options.limit)
