@@ -1,0 +1,91 @@
+"""What a maintainer is: the contract between transactions and the algorithms that keep facts right.
+
+A maintainer is made once for an engine, with a listener for its events and a check that raises when a limit
+is reached; `apply` is then called once per transaction, after the first materialisation is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.events import Listener
+from tidelog.logic.program import Program, Rule
+
+Ids = npt.NDArray[np.int32]
+Columns = tuple[Ids, ...]
+Check = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Distinct facts of one relation, as columns of ids; `count` tells how many where there is no column."""
+
+    columns: Columns
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """What a transaction asks for, normalised.
+
+    `removed` are explicit now and are not added again; `added` are not explicit now, but may be derived. No
+    relation in either is without rows. A rule that is removed is the very object in the program before, a
+    rule that is added the one in the program after.
+    """
+
+    removed: Mapping[str, Rows]
+    added: Mapping[str, Rows]
+    rules_removed: tuple[Rule, ...] = ()
+    rules_added: tuple[Rule, ...] = ()
+
+    @property
+    def inverse(self) -> Update:
+        """The update that undoes this one."""
+        return Update(self.added, self.removed, self.rules_added, self.rules_removed)
+
+
+@dataclass(frozen=True, slots=True)
+class NetChange:
+    """What a transaction did: per relation exactly the set difference of before and after.
+
+    Explicit and derived facts count alike; no relation in either is without rows.
+    """
+
+    added: Mapping[str, Rows] = field(default_factory=dict)
+    removed: Mapping[str, Rows] = field(default_factory=dict)
+
+
+class Maintainer(Protocol):
+    """An algorithm that brings an engine from one complete materialisation to the next."""
+
+    @property
+    def name(self) -> str:
+        """The name it is chosen by."""
+
+    def apply(self, update: Update, before: Program, after: Program) -> NetChange:
+        """Carry out an update; on any exception the engine is as before.
+
+        The programs differ in their rules and predicates only, and are the same object where no rule
+        changes. Their facts are not to be looked at: the engine knows which are explicit.
+        """
+
+
+Factory = Callable[[Any, Listener, Check], Maintainer]  # of an engine, a listener and a check
+
+Peek = Callable[[], Update | None]
+
+
+class MarkingMaintainer(Maintainer, Protocol):
+    """A maintainer that may look ahead at the next update of a stream, to mark what that will change.
+
+    `peek` gives the next update if it is there already, and never waits. Its facts are distinct, but not
+    normalised: they may be explicit or not. It has no rules; an update with rules is not shown.
+    """
+
+    marking: str  # none, literal or linked
+    peek: Peek
