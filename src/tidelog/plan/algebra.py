@@ -24,9 +24,22 @@ from tidelog.logic.program import (
 class Part(Enum):
     """Which facts of a relation a scan reads."""
 
+    # In rounds of semi-naive evaluation:
     ALL = "all"  # all facts known when the round began
     OLD = "old"  # those known before the last round
     NEW = "new"  # those that the last round added
+
+    # While a transaction is worked into what was derived before:
+    GIVEN = "given"  # those handed to the plan when it is run
+    BEFORE = "before"  # true before the transaction
+    NOW = "now"  # true at present
+    KEPT = "kept"  # true before and at present
+    EITHER = "either"  # true before or at present: what must be absent for a negation to be kept
+    SETTLED = "settled"  # true at present, and not of the set that drives the round
+    CHECKED = "checked"  # true at present, and its support has been looked for
+    UNCHECKED = "unchecked"  # true at present, and its support has not been looked for
+    PROVED = "proved"  # checked, and found to be true in any case
+    PROVED_SETTLED = "proved settled"  # … before the set that drives the round
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +54,20 @@ class Scan:
     relation: str
     part: Part
     terms: tuple[Term, ...]
+    own: bool = False  # the relation is of the stratum that the plan maintains: ranks are compared
+
+
+@dataclass(frozen=True, slots=True)
+class Witness:
+    """The given facts that made or broke a negation, one for each binding of the `bound` columns.
+
+    None where a fact of the part `unless` agrees with the given one on them: the negation did not hold
+    before, or does not hold now, whatever the given fact does.
+    """
+
+    scan: Scan
+    unless: Part
+    bound: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +125,15 @@ class Aggregate:
     terms: tuple[Term, ...]
 
 
-Node = Unit | Scan | Join | AntiJoin | Filter | Extend | Project | Aggregate
+@dataclass(frozen=True, slots=True)
+class Support:
+    """The facts of these atoms in one instance for each given fact: its first, others are not looked for."""
+
+    input: Node
+    atoms: tuple[Scan, ...]
+
+
+Node = Unit | Scan | Witness | Join | AntiJoin | Filter | Extend | Project | Aggregate
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +147,20 @@ class RulePlan:
     pivot: Scan | Unit
 
 
+@dataclass(frozen=True, slots=True)
+class ChangePlan:
+    """How one rule passes on a change of facts: driven by the facts of `given`, or by all if that is None.
+
+    What becomes of the facts that it finds, heads or supports, is said when it is run.
+    """
+
+    relation: str
+    root: Project | Support
+    rule: Rule
+    number: int  # of the rule in the program
+    given: str | None
+
+
 def scans(node: Node) -> tuple[Scan, ...]:
     """The scans below a node, the driving one first."""
     match node:
@@ -119,6 +168,8 @@ def scans(node: Node) -> tuple[Scan, ...]:
             return ()
         case Scan():
             return (node,)
+        case Witness(scan):
+            return (scan,)
         case Join(source, scan) | AntiJoin(source, scan):
             return (*scans(source), scan)
         case _:

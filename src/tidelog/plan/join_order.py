@@ -7,7 +7,7 @@ of distinct keys it is looked up with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from tidelog.logic.program import (
@@ -36,14 +36,17 @@ class Statistics(Protocol):
         """How many facts have this value in a column."""
 
 
-def order(body: Sequence[Literal], pivot: int | None, statistics: Statistics) -> tuple[int, ...]:
+def order(
+    body: Sequence[Literal], pivot: int | None, statistics: Statistics, given: Collection[Variable] = ()
+) -> tuple[int, ...]:
     """The places of the body's literals in the order in which they are matched, the pivot first.
 
-    Places and not literals, since a body may hold the same literal twice.
+    Places and not literals, since a body may hold the same literal twice. The variables `given` are bound
+    before the first.
     """
     waiting = list(range(len(body)))
-    negated_only = _negated_only(body)
-    bound: set[Variable] = set()
+    negated_only = negated_only_variables(body) - set(given)
+    bound: set[Variable] = set(given)
     ordered: list[int] = []
     chosen = pivot
     while waiting:
@@ -58,7 +61,7 @@ def order(body: Sequence[Literal], pivot: int | None, statistics: Statistics) ->
             )[1]
         waiting.remove(chosen)
         ordered.append(chosen)
-        bound.update(literal_variables(body[chosen]))
+        bound.update(set(literal_variables(body[chosen])) - negated_only)
         chosen = None
     return tuple(ordered)
 
@@ -80,7 +83,7 @@ def growth(atom: Atom, bound: set[Variable], statistics: Statistics) -> tuple[fl
     return (min(rows, 1.0) * 0.5 if not free else max(rows, 1e-3)), size
 
 
-def _negated_only(body: Sequence[Literal]) -> set[Variable]:
+def negated_only_variables(body: Sequence[Literal]) -> set[Variable]:
     """The variables that occur in one negated atom and nowhere else: they match anything."""
     elsewhere: set[Variable] = set()
     negated: set[Variable] = set()

@@ -18,6 +18,7 @@ from tidelog.plan.algebra import (
     RulePlan,
     Scan,
     Unit,
+    Witness,
 )
 from tidelog.plan.compile import aggregate_plans, delta_plans, full_plan
 from tidelog.plan.join_order import Statistics
@@ -155,8 +156,8 @@ class _Nodes:
                 below, bound = self.node(source)
                 left, right = self.writing.expression(variable), self.writing.expression(expression)
                 return Tree("compute", f"{left} = {right}", (), (below,)), bound | {variable}
-            case Project() | Aggregate():
-                raise AssertionError("a root stands above all other nodes")
+            case Project() | Aggregate() | Witness():
+                raise AssertionError("a root stands above all other nodes; witnesses are of changes only")
 
     def _scan(self, scan: Scan, is_collected: bool) -> Tree:
         if is_collected:

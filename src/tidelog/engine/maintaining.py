@@ -1,0 +1,185 @@
+"""What an engine offers to maintenance algorithms: sets of facts, what is known of each, plans run over them.
+
+Algorithms are written once, over sets of facts, against `Maintainable`. What an algorithm notes of a fact is
+a bit or a counter beside it; the engine keeps a journal of every fact it touches, from which the net change
+is read at the end, or everything put back as it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from enum import Enum, IntFlag
+from typing import Any, Protocol
+
+from tidelog.engine.protocol import Engine
+from tidelog.plan.algebra import Aggregate, ChangePlan, Part
+
+
+class Flag(IntFlag):
+    """What is known of a fact, one bit each."""
+
+    NONE = 0
+    ALIVE = 1  # true now
+    EXPLICIT = 2  # stated, not only derived
+    BEFORE = 4  # true before the transaction
+    DELTA = 8  # of the set that drives the current round
+    PENDING = 16  # found by a plan, waiting for its turn
+    TOUCHED = 32  # in the journal: the engine's own
+    PROVED = 64
+    CHECKED = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """Facts whose flags under the mask are those wanted."""
+
+    mask: Flag
+    want: Flag
+
+
+# What the parts of a relation mean, as far as flags decide it.
+PARTS = {
+    Part.BEFORE: Where(Flag.BEFORE, Flag.BEFORE),
+    Part.NOW: Where(Flag.ALIVE, Flag.ALIVE),
+    Part.KEPT: Where(Flag.BEFORE | Flag.ALIVE, Flag.BEFORE | Flag.ALIVE),
+    Part.SETTLED: Where(Flag.ALIVE | Flag.DELTA, Flag.ALIVE),
+    Part.CHECKED: Where(Flag.ALIVE | Flag.CHECKED, Flag.ALIVE | Flag.CHECKED),
+    Part.UNCHECKED: Where(Flag.ALIVE | Flag.CHECKED, Flag.ALIVE),
+    Part.PROVED: Where(Flag.PROVED | Flag.CHECKED, Flag.PROVED | Flag.CHECKED),
+    Part.PROVED_SETTLED: Where(Flag.PROVED | Flag.CHECKED | Flag.DELTA, Flag.PROVED | Flag.CHECKED),
+}
+# A negation holds where no fact has one of these flags.
+PRESENT = {
+    Part.BEFORE: Flag.BEFORE,
+    Part.NOW: Flag.ALIVE,
+    Part.EITHER: Flag.BEFORE | Flag.ALIVE,
+}
+
+
+class Counters(Enum):
+    """What is counted for each derived fact: two numbers, `founded` and `hidden`.
+
+    An explicit fact counts one more in `founded`.
+    """
+
+    NONE = "none"
+    CLASS = "class"  # founded: instances of nonrecursive rules; hidden: of recursive rules
+    RANK = "rank"  # founded: those, and instances whose own facts all rank below the head; hidden: the others
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What becomes of the head of each instance that a plan finds.
+
+    First the head's counters change by `count`. Then, if its flags are as `where` says (and, if `unfounded`,
+    its `founded` is now 0), it gets the flags `set` and belongs to the facts that are returned: `set` must
+    make it fail `where`, so that each is returned once.
+    """
+
+    where: Where
+    set: Flag = Flag.PENDING
+    create: bool = False  # a head that is not there is entered, without flags; else it is passed over
+    count: int = 0  # -1, 0 or 1
+    unfounded: bool = False
+
+
+class Facts(Protocol):
+    """A set of facts of one or more relations, as an engine holds it. It is a value: never changed."""
+
+    def __len__(self) -> int:
+        """How many they are."""
+
+    def __or__(self, other: Any) -> Any:
+        """Both; no fact is in both."""
+
+    @property
+    def relations(self) -> Collection[str]:
+        """The relations that have facts in it."""
+
+
+class Maintainable(Engine, Protocol):
+    """An engine whose facts come and go.
+
+    Flags ALIVE and BEFORE agree between transactions. `begin_transaction`, then for each stratum any of the
+    others and `settle`, then `commit` or `roll_back`.
+    """
+
+    @property
+    def counters(self) -> Counters:
+        """What is counted at present."""
+
+    def begin_transaction(self) -> None:
+        """Begin a journal."""
+
+    def commit(self) -> tuple[Facts, Facts]:
+        """End the transaction: what went and what came, in all relations; BEFORE is ALIVE again."""
+
+    def roll_back(self) -> None:
+        """Put flags and counters back as they were when the transaction began."""
+
+    # ---- sets of facts
+
+    def facts(self, relation: str, columns: Any, count: int, create: bool) -> Facts:
+        """The facts with these ids; those that are not there are entered without flags, or left out."""
+
+    def every(self, relation: str) -> Facts:
+        """All facts of a relation that are true now."""
+
+    def none(self) -> Facts:
+        """No facts."""
+
+    def select(self, facts: Facts, where: Where) -> Facts:
+        """Those whose flags are as wanted."""
+
+    def of(self, facts: Facts, relations: Collection[str]) -> Facts:
+        """Those of these relations."""
+
+    def mark(self, facts: Facts, set: Flag = Flag.NONE, clear: Flag = Flag.NONE) -> None:
+        """Clear flags, then set flags."""
+
+    # ---- counters
+
+    def count(self, facts: Facts, founded: int) -> None:
+        """Add to `founded` of each fact, if its relation has counters."""
+
+    def select_unfounded(self, facts: Facts) -> Facts:
+        """Those whose `founded` is 0."""
+
+    def select_supported(self, facts: Facts) -> Facts:
+        """Those whose `founded` or `hidden` is above 0."""
+
+    def raise_ranks(self, facts: Facts) -> None:
+        """Let the facts rank highest: what was hidden becomes founded, and the clock moves on."""
+
+    def recount(self, counters: Counters, strata: Iterable[Any]) -> Facts:
+        """Count all instances of the strata's rules anew; returns the facts that are true and unfounded."""
+
+    # ---- plans
+
+    def prepare_change(self, plan: ChangePlan) -> Any:
+        """The plan ready to run, any number of times."""
+
+    def run(self, plans: Iterable[Any], given: Facts, effect: Effect) -> Facts:
+        """Run each prepared plan over the given facts of its pivot's relation, or over all if it has none.
+
+        Returns the heads that the effect selects.
+        """
+
+    def run_support(self, plans: Iterable[Any], given: Facts) -> tuple[Facts, Facts]:
+        """For each given head the first instance that a plan of `Changes.support` finds.
+
+        Returns the facts in those instances that were not CHECKED, and now are, and the heads that have one.
+        """
+
+    def aggregate(self, root: Aggregate, relation: str) -> Facts:
+        """One fact of the relation per group of the rows that are true in the root's input.
+
+        Those that are not there are entered without flags.
+        """
+
+    def clear(self, relation: str) -> None:
+        """Forget all facts of a relation that serves as scratch paper; no journal is kept of it."""
+
+    def settle(self, relations: Collection[str]) -> tuple[Facts, Facts]:
+        """End a stratum: clear DELTA, PENDING, PROVED and CHECKED; what went and what came in it."""

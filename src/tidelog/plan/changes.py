@@ -1,0 +1,229 @@
+"""The plans by which a rule passes on changes: what maintenance algorithms run.
+
+A body literal is *own* if its predicate belongs to the stratum that is being maintained, else *lower*: lower
+strata are settled by then, their facts known before, now, or both. For a set of changed literals each
+instance that they made or broke is found exactly once: for the i-th changed literal as pivot, literals before
+it must have been untouched, those after it need only be true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tidelog.logic.program import (
+    Assignment,
+    Atom,
+    Comparison,
+    Literal,
+    Negation,
+    Rule,
+    Variable,
+)
+from tidelog.plan.algebra import (
+    AntiJoin,
+    ChangePlan,
+    Extend,
+    Filter,
+    Join,
+    Node,
+    Part,
+    Project,
+    Scan,
+    Support,
+    Unit,
+    Witness,
+)
+from tidelog.plan.compile import best_pivot
+from tidelog.plan.join_order import Statistics, negated_only_variables, order
+
+ABSENT = {Part.KEPT: Part.EITHER}  # a negation is kept where nothing matches before or now
+
+
+class Changes:
+    """The plans of one rule of a stratum whose predicates are `own`."""
+
+    def __init__(self, rule: Rule, number: int, own: Collection[str], statistics: Statistics) -> None:
+        self.rule = rule
+        self.number = number
+        self.statistics = statistics
+        self.atoms = [place for place, literal in enumerate(rule.body) if isinstance(literal, Atom)]
+        self.own = [place for place in self.atoms if predicate_of(rule.body[place]) in own]
+        self._own_predicates = frozenset(own)
+
+    @property
+    def is_recursive(self) -> bool:
+        """Whether the body reads the stratum itself."""
+        return bool(self.own)
+
+    # ---- changes that come from lower strata
+
+    def lost(self) -> tuple[ChangePlan, ...]:
+        """The instances that broke: given the lower facts that went, and came under negation."""
+        return self._from_lower(Part.BEFORE)
+
+    def gained(self) -> tuple[ChangePlan, ...]:
+        """The instances that are new: given the lower facts that came, and went under negation."""
+        return self._from_lower(Part.NOW)
+
+    def _from_lower(self, state: Part) -> tuple[ChangePlan, ...]:
+        body = self.rule.body
+        lower = [
+            place
+            for place, literal in enumerate(body)
+            if isinstance(literal, Negation) or (isinstance(literal, Atom) and place not in self.own)
+        ]
+        plans = []
+        for pivot in lower:
+            parts = {place: Part.KEPT if place < pivot else state for place in lower}
+            parts.update(dict.fromkeys(self.own, state))
+            plans.append(self._driven(pivot, parts, state))
+        return tuple(plans)
+
+    # ---- changes inside the stratum
+
+    def overdelete(self) -> tuple[ChangePlan, ...]:
+        """The instances among facts true now that the given own facts take part in; lower facts are kept."""
+        return self._from_own(Part.SETTLED, Part.NOW, Part.KEPT)
+
+    def insert(self) -> tuple[ChangePlan, ...]:
+        """The instances among facts true now that the given own facts take part in; lower ones too."""
+        return self._from_own(Part.SETTLED, Part.NOW, Part.NOW)
+
+    def dependents(self) -> tuple[ChangePlan, ...]:
+        """The instances among facts true before that the given own facts take part in."""
+        return self._from_own(Part.BEFORE, Part.BEFORE, Part.BEFORE)
+
+    def prove(self) -> tuple[ChangePlan, ...]:
+        """The instances among proved own facts and kept lower ones that the given own facts take part in."""
+        return self._from_own(Part.PROVED_SETTLED, Part.PROVED, Part.KEPT)
+
+    def _from_own(self, earlier: Part, later: Part, lower: Part) -> tuple[ChangePlan, ...]:
+        plans = []
+        for pivot in self.own:
+            parts = self._all(lower)
+            parts.update({place: earlier if place < pivot else later for place in self.own})
+            plans.append(self._driven(pivot, parts, Part.NOW))
+        return tuple(plans)
+
+    # ---- from heads to bodies
+
+    def rederive(self, lower: Part = Part.NOW) -> ChangePlan:
+        """The instances whose head is given, over own facts true now and lower facts of this part."""
+        return self._backward({**self._all(lower), **dict.fromkeys(self.own, Part.NOW)})
+
+    def support(self) -> tuple[ChangePlan, ...]:
+        """One instance for each given head, over own facts that are not all checked and kept lower ones."""
+        plans = []
+        for fresh in self.own:
+            parts = self._all(Part.KEPT)
+            for place in self.own:
+                parts[place] = Part.CHECKED if place < fresh else Part.NOW
+            parts[fresh] = Part.UNCHECKED
+            plans.append(self._backward(parts, supporting=True))
+        return tuple(plans)
+
+    # ---- whole rules that come and go
+
+    def every(self, state: Part) -> ChangePlan:
+        """All instances over the facts of this part."""
+        parts = self._all(state)
+        node: Node = Unit()
+        pivot = best_pivot(self.rule.body, self.statistics)
+        for place in order(self.rule.body, pivot, self.statistics):
+            node = self._extended(node, self.rule.body[place], place, parts)
+        return self._plan(Project(node, self.rule.head.terms), None)
+
+    # ---- making plans
+
+    def _all(self, part: Part) -> dict[int, Part]:
+        """The same part for every literal that reads facts."""
+        readers = (p for p, literal in enumerate(self.rule.body) if isinstance(literal, Atom | Negation))
+        return dict.fromkeys(readers, part)
+
+    def _plan(self, root: Project | Support, given: str | None) -> ChangePlan:
+        return ChangePlan(self.rule.head.predicate, root, self.rule, self.number, given)
+
+    def _driven(self, pivot: int, parts: dict[int, Part], state: Part) -> ChangePlan:
+        """The plan driven by the given facts of one literal."""
+        body = self.rule.body
+        literal = body[pivot]
+        node: Node
+        if isinstance(literal, Negation):
+            node = self._witness(literal, state)
+            terms = literal.atom.terms
+            bound = [term for term in terms if isinstance(term, Variable)]
+            wild = negated_only_variables(body)
+            places = self._order_after(pivot, [variable for variable in bound if variable not in wild])
+        else:
+            atom = atom_of(literal)
+            node = Scan(atom.predicate, Part.GIVEN, atom.terms, pivot in self.own)
+            places = order(body, pivot, self.statistics)[1:]
+        for place in places:
+            node = self._extended(node, body[place], place, parts)
+        return self._plan(Project(node, self.rule.head.terms), predicate_of(literal))
+
+    def _order_after(self, pivot: int, bound: list[Variable]) -> tuple[int, ...]:
+        """The other literals in the order in which they are matched once `bound` is."""
+        body = self.rule.body
+        others = [place for place in range(len(body)) if place != pivot]
+        ordered = order([body[place] for place in others], None, self.statistics, bound)
+        return tuple(others[place] for place in ordered)
+
+    def _witness(self, literal: Negation, state: Part) -> Node:
+        """The given facts under a negation: they break it if they came, and make it if they went."""
+        atom = literal.atom
+        scan = Scan(atom.predicate, Part.GIVEN, atom.terms)
+        wild = negated_only_variables(self.rule.body)
+        bound = tuple(column for column, term in enumerate(atom.terms) if term not in wild)
+        return scan if len(bound) == len(atom.terms) else Witness(scan, state, bound)
+
+    def _backward(self, parts: dict[int, Part], supporting: bool = False) -> ChangePlan:
+        """The plan driven by given heads."""
+        head = self.rule.head
+        known = dict.fromkeys(term for term in head.terms if isinstance(term, Variable))
+        body = tuple(_as_test(literal, known) for literal in self.rule.body)
+        node: Node = Scan(head.predicate, Part.GIVEN, head.terms)
+        for place in order(body, None, self.statistics, tuple(known)):
+            node = self._extended(node, body[place], place, parts)
+        if not supporting:
+            return self._plan(Project(node, head.terms), head.predicate)
+        atoms = tuple(
+            Scan(atom.predicate, parts[place], atom.terms, True)
+            for place in self.own
+            for atom in (atom_of(body[place]),)
+        )
+        return self._plan(Support(node, atoms), head.predicate)
+
+    def _extended(self, node: Node, literal: Literal, place: int, parts: dict[int, Part]) -> Node:
+        """The node with one more literal matched."""
+        match literal:
+            case Atom(predicate, terms):
+                scan = Scan(predicate, parts[place], terms, place in self.own)
+                return scan if isinstance(node, Unit) else Join(node, scan)
+            case Negation(Atom(predicate, terms)):
+                return AntiJoin(node, Scan(predicate, ABSENT.get(parts[place], parts[place]), terms))
+            case Assignment(variable, expression):
+                return Extend(node, variable, expression)
+            case _:
+                return Filter(node, literal)
+
+
+def _as_test(literal: Literal, known: Collection[Variable]) -> Literal:
+    """A computation whose result is known already is a test."""
+    if isinstance(literal, Assignment) and literal.variable in known:
+        return Comparison("=", literal.variable, literal.expression)
+    return literal
+
+
+def atom_of(literal: Literal) -> Atom:
+    """The atom that a literal states or negates."""
+    if isinstance(literal, Negation):
+        return literal.atom
+    if not isinstance(literal, Atom):
+        raise TypeError(literal)
+    return literal
+
+
+def predicate_of(literal: Literal) -> str:
+    """The predicate that a literal reads."""
+    return atom_of(literal).predicate
