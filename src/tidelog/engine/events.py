@@ -24,6 +24,14 @@ class FactsLoaded:
 
 
 @dataclass(frozen=True, slots=True)
+class FactsRemoved:
+    """Facts were taken away, for good or to be derived again."""
+
+    relation: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class StratumStarted:
     """A stratum's rules begin to run."""
 
@@ -64,7 +72,7 @@ class StratumEnded:
     seconds: float
 
 
-Event = Notice | FactsLoaded | StratumStarted | RuleRan | RoundEnded | StratumEnded
+Event = Notice | FactsLoaded | FactsRemoved | StratumStarted | RuleRan | RoundEnded | StratumEnded
 Listener = Callable[[Event], None]
 
 
@@ -111,6 +119,8 @@ class Tally:
             case FactsLoaded():
                 self.loaded += event.new
                 self.load_seconds += event.seconds
+            case FactsRemoved():
+                self.derived -= event.count
             case Notice():
                 pass
 

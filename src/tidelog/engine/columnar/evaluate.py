@@ -195,6 +195,32 @@ class ColumnarEngine:
         table = self.table(relation)
         return tuple(table.column(place) for place in range(table.arity)), len(table)
 
+    # ---- what is known of facts, for transactions
+
+    def standing(self, relation: str, columns: Sequence[Ids], rows: int) -> npt.NDArray[np.uint8]:
+        """The flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
+        table = self.table(relation)
+        found = table.find(columns, rows)
+        flags: npt.NDArray[np.uint8] = table.flags[found] & np.uint8(layout.ALIVE | layout.EXPLICIT)
+        flags[found < 0] = 0
+        return flags
+
+    def explicit(
+        self, relation: str, without: Sequence[Ids] = (), rows: int = 0
+    ) -> tuple[tuple[Ids, ...], int]:
+        """The explicit facts of a relation but for the given rows: their columns, and how many they are."""
+        table = self.table(relation)
+        kept = (table.flags[: len(table)] & layout.EXPLICIT) != 0
+        if rows:
+            found = table.find(without, rows)
+            kept[found[found >= 0]] = False
+        return tuple(table.column(place)[kept] for place in range(table.arity)), int(np.count_nonzero(kept))
+
+    def rename(self, relation: str, name: str) -> None:
+        """Give a relation another name, which no relation has; plans that are prepared go on reading it."""
+        self._numbers[name] = self._numbers.pop(relation)
+        self.table(name).name = name
+
     # ---- statistics
 
     def size(self, relation: str) -> int:

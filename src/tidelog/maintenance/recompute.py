@@ -1,0 +1,148 @@
+"""Recomputation: what may change is derived anew from the explicit facts, beside what was there before.
+
+The oldest algorithm, and the measure of all others. Only predicates that depend on a change are derived
+anew.
+
+Invariant: what was there before is whole until what comes after is complete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine import fixpoint
+from tidelog.engine.events import FactsRemoved, Listener
+from tidelog.engine.maintaining import Flag
+from tidelog.engine.protocol import Engine
+from tidelog.logic.program import Program, Rule
+from tidelog.logic.strata import Stratum, strata
+from tidelog.maintenance.maintainer import Check, Columns, NetChange, Rows, Update
+
+NONE = Rows((), 0)
+
+
+class Replacing(Engine, Protocol):
+    """An engine in which a relation can be made anew beside itself."""
+
+    def add(self, relation: str, columns: Sequence[Any], rows: int) -> int:
+        """Add explicit facts."""
+
+    def rows(self, relation: str) -> tuple[Columns, int]:
+        """All facts of a relation."""
+
+    def explicit(self, relation: str, without: Sequence[Any], rows: int) -> tuple[Columns, int]:
+        """The explicit facts of a relation but for the given ones."""
+
+    def standing(self, relation: str, columns: Sequence[Any], rows: int) -> npt.NDArray[np.uint8]:
+        """The flags of each given row; 0 where it is no fact."""
+
+    def rename(self, relation: str, name: str) -> None:
+        """Give a relation another name."""
+
+    def relations(self) -> Collection[str]:
+        """The relations that are there."""
+
+
+class Recompute:
+    """Derives anew whatever depends on a change."""
+
+    name = "recompute"
+
+    def __init__(self, engine: Replacing, listen: Listener, check: Check) -> None:
+        self.engine = engine
+        self.listen = listen
+        self.check = check
+        self._rules: tuple[Rule, ...] | None = None
+        self._strata: tuple[Stratum, ...] = ()
+
+    def apply(self, update: Update, before: Program, after: Program) -> NetChange:
+        """Carry out an update; on any exception the engine is as before."""
+        affected = dependent(_changed(update), after.rules)
+        aside: list[str] = []
+        try:
+            for relation in affected:
+                self._begin_anew(relation, update, aside)
+            self._derive(affected, after)
+            change = self._difference(affected)
+        except BaseException:
+            for relation in aside:
+                self._put_back(relation)
+            raise
+        for relation in affected:
+            self.engine.drop(_aside(relation))
+        return change
+
+    def _begin_anew(self, relation: str, update: Update, aside: list[str]) -> None:
+        """Set a relation aside, and let a new one hold its explicit facts after the update."""
+        engine = self.engine
+        removed, added = update.removed.get(relation, NONE), update.added.get(relation, NONE)
+        size = engine.size(relation)
+        columns, count = engine.explicit(relation, removed.columns, removed.count)
+        engine.rename(relation, _aside(relation))
+        aside.append(relation)
+        engine.define(relation, len(columns))
+        engine.add(relation, columns, count)
+        if added.count:
+            engine.add(relation, added.columns, added.count)
+        self.listen(FactsRemoved(relation, size - engine.size(relation)))
+
+    def _derive(self, affected: dict[str, None], after: Program) -> None:
+        if after.rules is not self._rules:
+            self._strata = strata(after.rules, after.predicates)
+            self._rules = after.rules
+        touched = [stratum for stratum in self._strata if not affected.keys().isdisjoint(stratum.predicates)]
+        numbers = {id(rule): place for place, rule in enumerate(after.rules)}
+        self.engine.begin(self.engine.relations())
+        fixpoint.materialise(touched, numbers, self.engine, self.listen, self.check)
+
+    def _difference(self, affected: Collection[str]) -> NetChange:
+        added, removed = {}, {}
+        for relation in affected:
+            came = self._absent(relation, _aside(relation))
+            went = self._absent(_aside(relation), relation)
+            if came.count:
+                added[relation] = came
+            if went.count:
+                removed[relation] = went
+        return NetChange(added, removed)
+
+    def _absent(self, relation: str, other: str) -> Rows:
+        """The facts of a relation that another does not have."""
+        columns, count = self.engine.rows(relation)
+        absent = (self.engine.standing(other, columns, count) & Flag.ALIVE) == 0
+        return Rows(tuple(column[absent] for column in columns), int(np.count_nonzero(absent)))
+
+    def _put_back(self, relation: str) -> None:
+        if relation in self.engine.relations():
+            self.engine.drop(relation)
+        self.engine.rename(_aside(relation), relation)
+
+
+def dependent(predicates: Collection[str], rules: Sequence[Rule]) -> dict[str, None]:
+    """The predicates, and all that the rules derive from them, directly or not."""
+    heads: dict[str, list[str]] = {}
+    for rule in rules:
+        for atom in (*rule.positive, *rule.negated):
+            heads.setdefault(atom.predicate, []).append(rule.head.predicate)
+    found = dict.fromkeys(predicates)
+    waiting = list(found)
+    while waiting:
+        for head in heads.get(waiting.pop(), ()):
+            if head not in found:
+                found[head] = None
+                waiting.append(head)
+    return found
+
+
+def _changed(update: Update) -> list[str]:
+    """The predicates whose facts an update may change directly."""
+    rules = (*update.rules_removed, *update.rules_added)
+    return [*update.removed, *update.added, *(rule.head.predicate for rule in rules)]
+
+
+def _aside(relation: str) -> str:
+    return f"{relation} before"  # a name with a space is no predicate's

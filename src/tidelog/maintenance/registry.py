@@ -1,0 +1,43 @@
+"""The maintainers by name: an algorithm is registered here, by one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidelog.engine.events import Listener
+from tidelog.errors import Diagnostic, ProgramError, suggest
+from tidelog.maintenance.maintainer import Check, Factory, Maintainer
+from tidelog.maintenance.recompute import Recompute
+
+DEFAULT = "auto"
+MAINTAINERS: dict[str, Factory] = {
+    "auto": Recompute,
+    "recompute": Recompute,
+}
+MARKINGS = ("none", "literal", "linked")
+MARKED = ("dred", "backward-forward")  # those that can look ahead and mark
+UNKNOWN_MAINTAINER = "E622"
+UNKNOWN_MARKING = "E623"
+
+
+def make(name: str, marking: str, engine: Any, listen: Listener, check: Check) -> Maintainer:
+    """The maintainer of this name, which marks as asked; raises ProgramError if there is none."""
+    check_names(name, marking)
+    maintainer = MAINTAINERS[name](engine, listen, check)
+    if marking != "none":
+        maintainer.marking = marking  # type: ignore[attr-defined]  # checked above: it marks
+    return maintainer
+
+
+def check_names(name: str, marking: str) -> None:
+    """Nothing, if there is such a maintainer and it can mark so; else raises ProgramError."""
+    if name not in MAINTAINERS:
+        help = suggest(name, MAINTAINERS) or f"there are {', '.join(MAINTAINERS)}"
+        raise ProgramError(Diagnostic(UNKNOWN_MAINTAINER, f"there is no maintainer `{name}`", help=help))
+    if marking not in MARKINGS:
+        help = suggest(marking, MARKINGS) or f"there are {', '.join(MARKINGS)}"
+        raise ProgramError(Diagnostic(UNKNOWN_MARKING, f"there is no marking `{marking}`", help=help))
+    if marking != "none" and name not in MARKED:
+        message = f"the maintainer `{name}` does not mark"
+        help = f"use {' or '.join(f'`{other}`' for other in MARKED)}, or no marking"
+        raise ProgramError(Diagnostic(UNKNOWN_MARKING, message, help=help))
