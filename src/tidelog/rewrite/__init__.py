@@ -1,0 +1,1 @@
+"""Rewriting: passes from programs to programs that mean the same."""

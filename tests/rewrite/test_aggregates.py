@@ -1,0 +1,46 @@
+"""Aggregates in relations of their own."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from tests.strategies import Features, programs
+
+import tidelog as tl
+from tidelog.engine.reference import evaluate
+from tidelog.logic.strata import strata
+from tidelog.rewrite.aggregates import auxiliary_name, is_auxiliary, split
+
+RULE = "total(?x, #sum(?n, ?y) + 1) :- item(?x, ?y, ?n) .\n"
+
+
+@given(programs(Features(names=True, arithmetic=True, aggregates=True, local_variables=True)))
+def test_a_program_means_the_same_after_splitting(text: str) -> None:
+    program = tl.parse(text)
+    found = evaluate(split(program))
+    assert {name: rows for name, rows in found.items() if not is_auxiliary(name)} == evaluate(program)
+
+
+def test_what_is_computed_from_aggregates_stands_in_the_plain_rule() -> None:
+    aggregate, plain = split(tl.parse(RULE)).rules
+    assert aggregate.aggregations and not aggregate.after
+    assert not plain.aggregations and plain.positive == (aggregate.head,)
+
+
+def test_an_auxiliary_relation_is_a_stratum_of_its_own() -> None:
+    first, second = strata(split(tl.parse(RULE)).rules)
+    assert [is_auxiliary(name) for name in first.predicates + second.predicates] == [True, False]
+
+
+def test_the_name_is_the_same_whatever_else_the_program_holds() -> None:
+    alone = tl.parse(RULE).rules[0]
+    among = tl.parse("other(?x) :- item(?x, _, _) .\n\n" + RULE).rules[1]
+    assert auxiliary_name(alone) == auxiliary_name(among)
+
+
+def test_rules_that_aggregate_alike_share_a_relation() -> None:
+    assert len(split(tl.parse(RULE + RULE)).rules) == 3
+
+
+def test_a_program_without_aggregates_stays_the_object_it_is() -> None:
+    program = tl.parse("p(?x) :- q(?x) .")
+    assert split(program) is program
