@@ -7,7 +7,7 @@ is read at the end, or everything put back as it was.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, IntFlag
 from typing import Any, Protocol
@@ -109,11 +109,21 @@ class Maintainable(Engine, Protocol):
     def counters(self) -> Counters:
         """What is counted at present."""
 
+    @property
+    def instances(self) -> int:
+        """How many instances of rules plans have found so far; it only grows."""
+
+    def relations(self) -> Collection[str]:
+        """The relations that are there."""
+
     def begin_transaction(self) -> None:
         """Begin a journal."""
 
     def commit(self) -> tuple[Facts, Facts]:
         """End the transaction: what went and what came, in all relations; BEFORE is ALIVE again."""
+
+    def rebase(self) -> None:
+        """Let BEFORE be ALIVE for a second act; `commit` and `roll_back` still look back to the beginning."""
 
     def roll_back(self) -> None:
         """Put flags and counters back as they were when the transaction began."""
@@ -122,6 +132,9 @@ class Maintainable(Engine, Protocol):
 
     def facts(self, relation: str, columns: Any, count: int, create: bool) -> Facts:
         """The facts with these ids; those that are not there are entered without flags, or left out."""
+
+    def ids(self, facts: Facts) -> Mapping[str, tuple[Any, int]]:
+        """The columns of ids of the facts, and how many they are, by relation."""
 
     def every(self, relation: str) -> Facts:
         """All facts of a relation that are true now."""
@@ -153,7 +166,10 @@ class Maintainable(Engine, Protocol):
         """Let the facts rank highest: what was hidden becomes founded, and the clock moves on."""
 
     def recount(self, counters: Counters, strata: Iterable[Any]) -> Facts:
-        """Count all instances of the strata's rules anew; returns the facts that are true and unfounded."""
+        """Count all instances of the strata's rules anew; returns the facts that are true and unfounded.
+
+        Inside a transaction `roll_back` undoes it. Of `Counters.NONE`: nothing is counted from now on.
+        """
 
     # ---- plans
 

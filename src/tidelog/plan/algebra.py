@@ -61,8 +61,8 @@ class Scan:
 class Witness:
     """The given facts that made or broke a negation, one for each binding of the `bound` columns.
 
-    None where a fact of the part `unless` agrees with the given one on them: the negation did not hold
-    before, or does not hold now, whatever the given fact does.
+    None where a fact of the part `unless` matches the terms and agrees with the given one on them: the
+    negation did not hold before, or does not hold now, whatever the given fact does.
     """
 
     scan: Scan

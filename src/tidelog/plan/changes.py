@@ -57,15 +57,15 @@ class Changes:
 
     # ---- changes that come from lower strata
 
-    def lost(self) -> tuple[ChangePlan, ...]:
-        """The instances that broke: given the lower facts that went, and came under negation."""
-        return self._from_lower(Part.BEFORE)
+    def lost(self, negated: bool = False) -> tuple[ChangePlan, ...]:
+        """The instances that broke: given the lower facts that went, or those that came under negation."""
+        return self._from_lower(Part.BEFORE, negated)
 
-    def gained(self) -> tuple[ChangePlan, ...]:
-        """The instances that are new: given the lower facts that came, and went under negation."""
-        return self._from_lower(Part.NOW)
+    def gained(self, negated: bool = False) -> tuple[ChangePlan, ...]:
+        """The instances that are new: given the lower facts that came, or those that went under negation."""
+        return self._from_lower(Part.NOW, negated)
 
-    def _from_lower(self, state: Part) -> tuple[ChangePlan, ...]:
+    def _from_lower(self, state: Part, negated: bool) -> tuple[ChangePlan, ...]:
         body = self.rule.body
         lower = [
             place
@@ -74,6 +74,8 @@ class Changes:
         ]
         plans = []
         for pivot in lower:
+            if isinstance(body[pivot], Negation) != negated:
+                continue
             parts = {place: Part.KEPT if place < pivot else state for place in lower}
             parts.update(dict.fromkeys(self.own, state))
             plans.append(self._driven(pivot, parts, state))
