@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
 from tidelog import compiled
+from tidelog.changes import Delta, find_predicate
 from tidelog.engine import fixpoint
 from tidelog.engine.columnar import warm
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally
 from tidelog.engine.limits import Limits
+from tidelog.engine.maintaining import Flag
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source, suggest
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.faults import Faults, OnError
@@ -25,13 +27,17 @@ from tidelog.logic.program import BOTTOM, Fact, Predicate, Program
 from tidelog.logic.resolve import EMPTY, extend, resolve_query
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
+from tidelog.maintenance import registry
+from tidelog.maintenance.maintainer import NetChange, Rows, Update
 from tidelog.plan.compile import full_plan
 from tidelog.plan.join_order import Statistics
-from tidelog.relation import Relation
+from tidelog.relation import Relation, column_names
 from tidelog.syntax.parser import parse, parse_literals
+from tidelog.transaction import Change, with_arity
 
 ENGINES = ("columnar",)
 ANSWER = "?- answers"  # a name with a space is no predicate's
+PROGRAM_CHANGED = "E634"
 
 
 class Reasoner:
@@ -50,6 +56,10 @@ class Reasoner:
       who
       bob
       carol
+    >>> with reasoner.change() as change:
+    ...     change.delete("parent", [("alice", "bob")])
+    >>> print(change.delta)
+    +0 −3
     """
 
     def __init__(
@@ -57,6 +67,8 @@ class Reasoner:
         program: Program = EMPTY,
         *,
         engine: str = "columnar",
+        maintainer: str = registry.DEFAULT,
+        marking: str = "none",
         threads: int | None = None,
         timeout: float | None = None,
         max_facts: int | None = None,
@@ -67,32 +79,64 @@ class Reasoner:
         if engine not in ENGINES:
             message = f"there is no engine `{engine}`"
             raise ProgramError(Diagnostic("E620", message, help=suggest(engine, ENGINES) or "use `columnar`"))
-        self.program = program
         self.statistics = Tally()
         self.faults = Faults(OnError(on_error), Path(rejects))
         self.timeout = timeout
         self.max_facts = max_facts
         self.started: float | None = None  # monotonic time that the timeout counts from, else each call's own
+        self.commits = 0  # transactions carried out
+        self._program = replace(program, facts=())
+        self._stated = program.facts  # facts that the program states; once loaded, the engine knows better
+        self._shown: Program | None = program  # the program as it is, facts included, if that is known
         self._listeners: list[Listener] = [self.statistics, *listeners]
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = ColumnarEngine(threads, binary)
+        self._check: Callable[[], None] = _proceed
+        self._maintainer = registry.make(maintainer, marking, self._engine, self._tell, self._check_limits)
         self._loaded_facts = 0
         self._loaded_imports = 0
         self._is_materialised = False
         self._was_materialised = False
-        for predicate in program.predicates.values():
-            self._engine.define(predicate.name, predicate.arity)
+        self._inconsistency: Inconsistent | None = None
+        self._strata: tuple[tuple[object, ...], tuple[Stratum, ...]] | None = None
+        self._define_all()
+
+    @property
+    def program(self) -> Program:
+        """The program as it is now.
+
+        Its facts are those that it stated and that were not taken away since; facts that came as data, or
+        in transactions, are not among them.
+        """
+        if self._shown is None:
+            self._shown = replace(self._program, facts=tuple(self._still_stated()))
+        return self._shown
+
+    def _still_stated(self) -> Iterator[Fact]:
+        """The facts that the program stated and that are explicit still."""
+        for name, facts, batch in _fact_batches(self._stated[: self._loaded_facts]):
+            columns = [self._engine.encode_column(column) for column in batch.columns]
+            standing = self._engine.standing(name, columns, len(facts))
+            yield from (
+                fact for fact, flags in zip(facts, standing.tolist(), strict=True) if flags & Flag.EXPLICIT
+            )
+        yield from self._stated[self._loaded_facts :]
 
     # ---- facts and rules in
 
     def insert(self, predicate: str, data: object) -> int:
         """Add explicit facts to a predicate; returns how many were new.
 
-        `data` is Arrow data, a polars or pandas data frame, or an iterable of tuples.
+        `data` is Arrow data, a polars or pandas data frame, or an iterable of tuples. Once everything has
+        been derived this is a transaction of its own: `change()` puts several together.
         """
+        if self._is_materialised:
+            with self.change() as change:
+                change.insert(predicate, data)
+            return change.inserted
         known = self._find(predicate)
         if known is None:
-            data, arity = _with_arity(data)
+            data, arity = with_arity(data)
             if arity is None:
                 return 0
             known = self._define(predicate, arity)
@@ -102,19 +146,32 @@ class Reasoner:
 
     def read(self, *paths: Path | str, header: bool | None = None) -> int:
         """Add the facts in files, each named after its predicate; a folder stands for its files."""
-        new = 0
-        for path in data_files([Path(path) for path in paths]):
-            name = predicate_of(path, self.program.predicates)
-            file = data_file(path, self.program.predicates.get(name), header)
-            new += self._load(name, read(file, self.faults, self._engine.threads))
-        return new
+        files = data_files([Path(path) for path in paths])
+        if self._is_materialised:
+            with self.change() as change:
+                for path in files:
+                    name, batches = self._read(path, change.program, header)
+                    change.load(name, batches)
+            return change.inserted
+        return sum(self._load(*self._read(path, self._program, header)) for path in files)
+
+    def _read(self, path: Path, program: Program, header: bool | None) -> tuple[str, Iterator[Batch]]:
+        """The predicate whose facts a file holds, and the facts."""
+        name = predicate_of(path, program.predicates)
+        file = data_file(path, program.predicates.get(name), header)
+        return name, read(file, self.faults, self._engine.threads)
 
     def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
         """Add the statements of a text to the program: rules, facts, declarations, imports."""
-        self.program = extend(parse(Source(name, text)), self.program, folder=folder)
-        for predicate in self.program.predicates.values():
-            self._engine.define(predicate.name, predicate.arity)
-        self._is_materialised = False
+        if self._is_materialised:
+            with self.change() as change:
+                change.add(text, name=name, folder=folder)
+            return
+        program = extend(parse(Source(name, text)), self._program, folder=folder)
+        self._stated += program.facts
+        self._program = replace(program, facts=())
+        self._shown = replace(program, facts=self._stated)
+        self._define_all()
 
     def _load(self, name: str, batches: Iterable[Batch]) -> int:
         """Load batches of explicit facts."""
@@ -124,12 +181,10 @@ class Reasoner:
             self._compile_once()
             start = perf_counter()
             for batch in batches:
-                if name not in self.program.predicates:
+                if name not in self._program.predicates:
                     self._define(name, len(batch.columns))
                 added = self._engine.load(name, batch)
                 new += added
-                if added:
-                    self._is_materialised = False
                 end = perf_counter()
                 self._tell(FactsLoaded(name, batch.rows, added, end - start))
                 start = end
@@ -140,15 +195,97 @@ class Reasoner:
         """Make known a predicate that the program does not mention."""
         types = (ColumnType.ANY,) * arity
         predicate = Predicate(name, arity, (None,) * arity, types, name)
-        predicates = {**self.program.predicates, name: predicate}
-        self.program = replace(self.program, predicates=predicates)
+        self._program = replace(self._program, predicates={**self._program.predicates, name: predicate})
+        self._shown = None
         self._engine.define(name, arity)
         return predicate
+
+    def _define_all(self) -> None:
+        for predicate in self._program.predicates.values():
+            self._engine.define(predicate.name, predicate.arity)
+
+    # ---- changes
+
+    def change(self, *, missing: str = "error") -> Change:
+        """A transaction, to be used in a `with` block: it is carried out when the block ends well.
+
+        Taking away what is not there is an error; with `missing="ignore"` it is passed over, with a notice.
+        """
+        self._complete()
+        return Change(self._program, self._engine, self.faults, self._commit, missing)
+
+    def apply(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Delta:
+        """Carry out one transaction, written as a change script: `+ fact .`, `- rule .`"""
+        with self.change(missing=missing) as change:
+            change.apply(script, name=name)
+        return change.delta
+
+    def _commit(self, change: Change) -> Delta:
+        """Carry a transaction out: all of it, or none of it and an error."""
+        start = perf_counter()
+        if change.before is not self._program:
+            message = "the program was changed while this transaction was put together"
+            raise ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction anew"))
+        update, notices = change.update()
+        for item in notices:
+            self._tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
+        net = self._carry_out(update, change.program)
+        self._program = change.program
+        self._shown = None
+        self._inconsistency = None
+        self.commits += 1
+        seconds = perf_counter() - start
+        known = self._program.predicates
+        return Delta(net, known, self._engine.dictionary, self.commits, seconds, notices)
+
+    def _carry_out(self, update: Update, after: Program) -> NetChange:
+        """The net change of an update; on any exception everything is as before."""
+        before = self._program
+        new = (
+            [name for name in after.predicates if name not in before.predicates]
+            if before is not after
+            else []
+        )
+        tally = self.statistics
+        loaded, derived = tally.loaded, tally.derived
+        tally.clear()
+        tally.derived = derived
+        net: NetChange | None = None
+        limits = self._limits()
+        try:
+            for name in new:
+                self._engine.define(name, after.predicates[name].arity)
+            with limits.guarding():
+                if not _is_nothing(update):
+                    net = self._maintainer.apply(update, before, after)
+                    _count(tally, loaded, derived, update, net)
+                    limits.check()
+                    self._check_consistency(after)
+        except BaseException:
+            if net is not None:
+                self._undo(update, before, after)
+            for name in new:
+                self._engine.drop(name)
+            tally.loaded, tally.derived = loaded, derived
+            raise
+        return net or NetChange()
+
+    def _undo(self, update: Update, before: Program, after: Program) -> None:
+        """Take an update back that was carried out but must not be. Nothing stops this."""
+        self._engine.check = self._check = _proceed
+        with Limits(self.statistics).guarding():
+            self._maintainer.apply(update.inverse, after, before)
 
     # ---- deriving
 
     def materialise(self) -> None:
         """Derive everything that follows; does nothing if nothing has changed since the last time."""
+        self._complete()
+        if self._inconsistency is not None:
+            raise self._inconsistency
+
+    def _complete(self) -> None:
+        """Derive everything that follows, an inconsistency included, if that has not been done."""
         if self._is_materialised:
             return
         self.statistics.clear()
@@ -156,20 +293,26 @@ class Reasoner:
         with limits.guarding():
             self._compile_once()
             if self._was_materialised:
-                self._engine.forget_derived(self.program.derived)
+                self._engine.forget_derived(self._program.derived)
             self._load_program()
             self._engine.check = limits.check  # loading has had limits of its own
             self._was_materialised = True
             self._engine.begin(self._engine.relations())
-            numbers = {id(rule): place for place, rule in enumerate(self.program.rules)}
+            numbers = {id(rule): place for place, rule in enumerate(self._program.rules)}
             fixpoint.materialise(self.strata, numbers, self._engine, self._tell, limits.check)
-        self._check_consistency()
         self._is_materialised = True
+        try:
+            self._check_consistency(self._program)
+        except Inconsistent as inconsistency:
+            self._inconsistency = inconsistency  # a transaction may put it right
 
     @property
     def strata(self) -> tuple[Stratum, ...]:
         """The program's strata, in the order in which they are derived."""
-        return strata(self.program.rules, self.program.predicates)
+        rules = self._program.rules
+        if self._strata is None or self._strata[0] is not rules:
+            self._strata = rules, strata(rules, self._program.predicates)
+        return self._strata[1]
 
     @property
     def sizes(self) -> Statistics:
@@ -179,8 +322,11 @@ class Reasoner:
     def _limits(self) -> Limits:
         """The limits of what begins now, which the engine checks from now on."""
         limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
-        self._engine.check = limits.check
+        self._engine.check = self._check = limits.check
         return limits
+
+    def _check_limits(self) -> None:
+        self._check()
 
     def _compile_once(self) -> None:
         if not compiled.is_warm():
@@ -189,19 +335,18 @@ class Reasoner:
 
     def _load_program(self) -> None:
         """Load the facts that the program states and imports, those that were not loaded before."""
-        facts = self.program.facts[self._loaded_facts :]
-        for name, batch in _fact_batches(facts):
+        for name, _, batch in _fact_batches(self._stated[self._loaded_facts :]):
             self._load(name, [batch])
-        self._loaded_facts = len(self.program.facts)
-        for transfer in self.program.imports[self._loaded_imports :]:
-            predicate = self.program.predicates[transfer.predicate]
+        self._loaded_facts = len(self._stated)
+        for transfer in self._program.imports[self._loaded_imports :]:
+            predicate = self._program.predicates[transfer.predicate]
             self._load(predicate.name, read_import(transfer, predicate, self.faults, self._engine.threads))
             self._loaded_imports += 1
 
-    def _check_consistency(self) -> None:
-        if BOTTOM not in self._engine.relations() or not self._engine.size(BOTTOM):
+    def _check_consistency(self, program: Program) -> None:
+        if BOTTOM not in program.predicates or not self._engine.size(BOTTOM):
             return
-        for number, rule in enumerate(self.program.rules):
+        for number, rule in enumerate(program.rules):
             done = self.statistics.rules.get(number)
             if rule.head.predicate == BOTTOM and done is not None and done.matches:
                 name = f" by the rule {rule.name!r}" if rule.name else ""
@@ -212,11 +357,7 @@ class Reasoner:
 
     def __getitem__(self, name: str) -> Relation:
         """All facts of a predicate, derived ones included."""
-        predicate = self._find(name)
-        if predicate is None:
-            known = [known.written for known in self.program.predicates.values()]
-            message = f"there is no predicate `{name}`"
-            raise ProgramError(Diagnostic("E621", message, help=suggest(name, known)))
+        predicate = find_predicate(name, self._program.predicates)
         self.materialise()
         columns, rows = self._engine.rows(predicate.name)
         return Relation(predicate.written, column_names(predicate), columns, rows, self._engine.dictionary)
@@ -224,7 +365,7 @@ class Reasoner:
     def query(self, text: str) -> Relation:
         """The answers to a query such as `ancestor(alice, ?x)`: one column per variable."""
         literals = parse_literals(Source("<query>", text))
-        query = resolve_query(literals, self.program, text)
+        query = resolve_query(literals, self._program, text)
         self.materialise()
         engine = self._engine
         engine.define(ANSWER, len(query.rule.head.terms))
@@ -240,17 +381,17 @@ class Reasoner:
 
     def predicates(self) -> Mapping[str, Predicate]:
         """The predicates by their full names."""
-        return self.program.predicates
+        return self._program.predicates
 
     def __iter__(self) -> Iterator[str]:
         """The names of the predicates."""
-        return (predicate.written for predicate in self.program.predicates.values())
+        return (predicate.written for predicate in self._program.predicates.values())
 
     def _find(self, name: str) -> Predicate | None:
-        predicate = self.program.predicates.get(name)
+        predicate = self._program.predicates.get(name)
         if predicate is not None:
             return predicate
-        return next((known for known in self.program.predicates.values() if known.written == name), None)
+        return next((known for known in self._program.predicates.values() if known.written == name), None)
 
     def _tell(self, event: Event) -> None:
         for listener in self._listeners:
@@ -258,9 +399,8 @@ class Reasoner:
 
     def __repr__(self) -> str:
         state = "materialised" if self._is_materialised else "not materialised yet"
-        return (
-            f"<Reasoner: {len(self.program.rules)} rules, {len(self.program.predicates)} predicates, {state}>"
-        )
+        program = self._program
+        return f"<Reasoner: {len(program.rules)} rules, {len(program.predicates)} predicates, {state}>"
 
 
 def prepare() -> None:
@@ -268,32 +408,30 @@ def prepare() -> None:
     warm.compile_kernels()
 
 
-def column_names(predicate: Predicate) -> tuple[str, ...]:
-    """The names of a predicate's columns; `c1`, `c2`… where the program gives none."""
-    return tuple(name or f"c{place}" for place, name in enumerate(predicate.columns, 1))
+def _proceed() -> None:
+    """The check that never stops anything."""
 
 
-def _with_arity(data: object) -> tuple[object, int | None]:
-    """The data, and how many columns it has; None if it has no rows to tell."""
-    columns = getattr(data, "columns", None)
-    if columns is not None:
-        return data, len(columns)
-    if hasattr(data, "__arrow_c_stream__"):
-        import pyarrow
-
-        table = pyarrow.table(data)
-        return table, table.num_columns
-    if isinstance(data, Mapping):
-        return data, len(data)
-    rows = list(data) if isinstance(data, Iterable) else []
-    return rows, len(rows[0]) if rows else None
+def _is_nothing(update: Update) -> bool:
+    return not (update.removed or update.added or update.rules_removed or update.rules_added)
 
 
-def _fact_batches(facts: Iterable[Fact]) -> Iterator[tuple[str, Batch]]:
+def _count(tally: Tally, loaded: int, derived: int, update: Update, net: NetChange) -> None:
+    """Let the tally say how many facts there are, explicit and derived ones, after an update."""
+    explicit = _total(update.added) - _total(update.removed)
+    tally.loaded = loaded + explicit
+    tally.derived = derived + _total(net.added) - _total(net.removed) - explicit
+
+
+def _total(rows: Mapping[str, Rows]) -> int:
+    return sum(some.count for some in rows.values())
+
+
+def _fact_batches(facts: Iterable[Fact]) -> Iterator[tuple[str, list[Fact], Batch]]:
     """The stated facts, predicate by predicate."""
     by_predicate: dict[str, list[Fact]] = {}
     for fact in facts:
         by_predicate.setdefault(fact.predicate, []).append(fact)
     for name, stated in by_predicate.items():
         columns = tuple(map(column_of_values, zip(*(fact.values for fact in stated), strict=True)))
-        yield name, Batch(columns, len(stated))
+        yield name, stated, Batch(columns, len(stated))

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.logic.program import Predicate
 
 Ids = npt.NDArray[np.int32]
 SHOWN = 20  # rows of a representation
@@ -40,6 +41,11 @@ class Relation:
         self._columns = columns
         self._rows = rows
         self._dictionary = dictionary
+
+    @staticmethod
+    def empty(name: str, names: Sequence[str], dictionary: Dictionary) -> Relation:
+        """A relation without rows."""
+        return Relation(name, names, tuple(np.zeros(0, np.int32) for _ in names), 0, dictionary)
 
     @cached_property
     def _ids(self) -> tuple[Ids, ...]:
@@ -159,6 +165,11 @@ class TextTable:
         """The rows as tuples of texts."""
         columns = [column.to_pylist() for column in self.table.columns]
         return list(zip(*columns, strict=True))
+
+
+def column_names(predicate: Predicate) -> tuple[str, ...]:
+    """The names of a predicate's columns; `c1`, `c2`… where the program gives none."""
+    return tuple(name or f"c{place}" for place, name in enumerate(predicate.columns, 1))
 
 
 def _nullary_table(values: pa.Array) -> pa.Table:

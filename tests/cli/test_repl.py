@@ -41,13 +41,6 @@ def test_it_begins_with_a_program_and_data(say: Tidelog, write: Write) -> None:
     assert done.output.split()[-3:] == ["alice", "bob", "carol"]
 
 
-@pytest.mark.parametrize("text", ["- p(1) .", "- q(?x) :- p(?x) .", "+ p(1) ."])
-def test_changes_are_refused(text: str, say: Tidelog) -> None:
-    done = say(f"p(1) .\n{text}\n")
-    assert done.code == 1
-    assert "not supported yet" in done.error
-
-
 def test_a_fault_does_not_end_it(say: Tidelog) -> None:
     done = say("p(1) .\nq(?x) :- p(?y) .\n?- nothing(?x) .\n?- p(?x) .\n")
     assert done.code == 1

@@ -283,11 +283,12 @@ def test_whichever_array_cannot_be_had_nothing_is_lost(
         reasoner.insert("path", [(500, 501)])
         if again:
             reasoner.materialise()
-            reasoner.insert("edge", [(60, 61)])
         memory_now = Allocations(fails_at)
         with scarce.context() as patch:
             patch.setattr(memory, "available_bytes", memory_now.available)
             try:
+                if again:
+                    reasoner.insert("edge", [(60, 61)])
                 reasoner.materialise()
             except tl.Stopped as stopped:
                 assert stopped.diagnostics[0].code == "E613"

@@ -17,7 +17,7 @@ from tidelog.cli.statistics import print_statistics
 from tidelog.errors import Diagnostic, Source, TidelogError, suggest
 from tidelog.logic.codes import EMPTY_PREDICATE
 from tidelog.plan.rule_text import Writing
-from tidelog.reasoner import column_names
+from tidelog.relation import column_names
 from tidelog.syntax import ast, codes
 from tidelog.syntax.lexer import Lexer
 from tidelog.syntax.parser import parse

@@ -38,8 +38,8 @@ EXISTENTIAL: Final = "E340"
 EQUALITY_NOT_SUPPORTED: Final = "E390"
 METRIC_NOT_SUPPORTED: Final = "E391"
 TIME_NOT_SUPPORTED: Final = "E392"
-CHANGE_NOT_SUPPORTED: Final = "E393"
-COMMIT_NOT_SUPPORTED: Final = "E394"
+CHANGE_IN_PROGRAM: Final = "E393"
+COMMIT_IN_PROGRAM: Final = "E394"
 
 # functions and values
 UNKNOWN_FUNCTION: Final = "E401"
@@ -53,13 +53,14 @@ SINGLE_VARIABLE: Final = "W101"
 EMPTY_PREDICATE: Final = "W102"
 UNKNOWN_ATTRIBUTE: Final = "W103"
 
-NOT_SUPPORTED: Final = frozenset(
+# What these refuse is missing from the program, so what seems empty may not be.
+LEFT_OUT: Final = frozenset(
     {
         EQUALITY_NOT_SUPPORTED,
         METRIC_NOT_SUPPORTED,
         TIME_NOT_SUPPORTED,
-        CHANGE_NOT_SUPPORTED,
-        COMMIT_NOT_SUPPORTED,
+        CHANGE_IN_PROGRAM,
+        COMMIT_IN_PROGRAM,
     }
 )
 
@@ -95,8 +96,8 @@ MEANINGS: Final = {
     EQUALITY_NOT_SUPPORTED: "an equality in a head, not supported yet",
     METRIC_NOT_SUPPORTED: "a metric operator, not supported yet",
     TIME_NOT_SUPPORTED: "a time at an atom, not supported yet",
-    CHANGE_NOT_SUPPORTED: "a signed fact or rule, not supported yet",
-    COMMIT_NOT_SUPPORTED: "a commit, not supported yet",
+    CHANGE_IN_PROGRAM: "a signed fact or rule in a program: it belongs into a change script",
+    COMMIT_IN_PROGRAM: "a commit in a program",
     UNKNOWN_FUNCTION: "a function that does not exist",
     FUNCTION_ARITY: "a function with too few or too many arguments",
     NO_VALUE: "a constant expression without a value, such as a division by zero",

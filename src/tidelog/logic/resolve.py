@@ -58,7 +58,7 @@ def resolve(
     `folder`; `path` is the document's own, so that it is not read again if a file that it includes
     includes it.
     """
-    resolver = _Resolver(EMPTY, known or {}, parameters or {})
+    resolver = Resolver(EMPTY, known or {}, parameters or {})
     if path is not None:
         resolver.includes.scopes[path.resolve()] = resolver.scope
     return resolver.resolve(document, folder)
@@ -66,7 +66,7 @@ def resolve(
 
 def extend(document: ast.Document, program: Program, *, folder: Path | None = None) -> Program:
     """The program with the statements of the document added; its warnings are those of the document."""
-    resolver = _Resolver(program, {}, {})
+    resolver = Resolver(program, {}, {})
     return resolver.resolve(document, folder)
 
 
@@ -85,7 +85,7 @@ def resolve_query(
 
     A predicate that neither the program nor `known` has is an error: nobody asks for nothing.
     """
-    resolver = _Resolver(program, known or {}, {})
+    resolver = Resolver(program, known or {}, {})
     expected = set(resolver.signatures.predicates)
     query = clauses.query(literals, text, None, resolver.surroundings(resolver.scope))
     for name, predicate in resolver.signatures.predicates.items():
@@ -95,7 +95,7 @@ def resolve_query(
     return query
 
 
-class _Resolver:
+class Resolver:
     """Resolves documents on top of a program. Mutable: it gathers what the statements say."""
 
     def __init__(
@@ -131,9 +131,13 @@ class _Resolver:
         statements = self.includes.gather(document, self.scope, folder)
         self._declare(statements)
         for placed in statements:
-            self._statement(placed)
-        self._check_whole()
+            self.statement(placed)
+        self.check_whole()
         self.report.check()
+        return self.program()
+
+    def program(self) -> Program:
+        """The program as gathered so far."""
         return Program(
             dict(self.signatures.predicates),
             tuple(self.rules),
@@ -190,11 +194,12 @@ class _Resolver:
 
     # ---- statements
 
-    def _statement(self, placed: Placed) -> None:
+    def statement(self, placed: Placed) -> None:
+        """Take what a statement says."""
         statement, scope = placed.statement, placed.scope
         match statement:
             case ast.Clause():
-                self._clause(statement, scope)
+                self.clause(statement, scope)
             case ast.Query(body):
                 text = statement.span.text if statement.span is not None else ""
                 self.queries.append(clauses.query(body, text, statement.span, self.surroundings(scope)))
@@ -206,16 +211,22 @@ class _Resolver:
                     self.asked.append(use)
                     self.outputs.append(use.name)
             case ast.CommitDirective():
-                message = "`@commit` is not supported yet"
-                help = "it comes with a later version of tidelog"
-                self.report.error(codes.COMMIT_NOT_SUPPORTED, message, statement.span, help)
+                self.commit(statement)
 
-    def _clause(self, clause: ast.Clause, scope: Scope) -> None:
+    def commit(self, directive: ast.CommitDirective) -> None:
+        """Report the end of a transaction: a program has none."""
+        help = "put changes into a script of their own, for `tidelog stream`"
+        self.report.error(
+            codes.COMMIT_IN_PROGRAM, "a program does not commit: change scripts do", directive.span, help
+        )
+
+    def clause(self, clause: ast.Clause, scope: Scope) -> None:
+        """Take the facts or rules of a clause."""
         if clause.sign is not None:
             what = "rule" if clause.body else "fact"
-            message = f"a {what} signed `{clause.sign}` is not supported yet"
-            help = "change scripts come with a later version of tidelog"
-            self.report.error(codes.CHANGE_NOT_SUPPORTED, message, clause.span, help)
+            message = f"a {what} signed `{clause.sign}` belongs into a change script"
+            help = "leave the sign out, or put it into a script of its own, for `tidelog stream`"
+            self.report.error(codes.CHANGE_IN_PROGRAM, message, clause.span, help)
         elif clause.body:
             self.rules.extend(clauses.rules(clause, self.surroundings(scope)))
         else:
@@ -249,15 +260,13 @@ class _Resolver:
 
     # ---- the program as a whole
 
-    def _check_whole(self) -> None:
+    def check_whole(self) -> None:
         """Report what only the whole program shows."""
         expected = set(self.signatures.predicates)
         for use in self.asked if self.includes.complete else ():
             if use.name not in expected:
                 self.report_unknown(use, expected)
-        if self.includes.complete and not any(
-            item.code in codes.NOT_SUPPORTED for item in self.report.errors
-        ):
+        if self.includes.complete and not any(item.code in codes.LEFT_OUT for item in self.report.errors):
             self.signatures.warn_of_empty()
         self.report.add(*cycles(self.rules, self.signatures.predicates))
 

@@ -1,0 +1,204 @@
+"""Change scripts: from signed facts and rules to what one transaction takes away and adds.
+
+All errors of a transaction are raised together, as those of a program are. Rules that are taken away are
+found by what they mean; facts are looked for by whoever has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tidelog.errors import Diagnostic, Severity, suggest
+from tidelog.logic import clauses
+from tidelog.logic.include import Placed
+from tidelog.logic.meaning import Rules
+from tidelog.logic.names import Scope
+from tidelog.logic.program import Fact, Program, Rule
+from tidelog.logic.report import Report
+from tidelog.logic.resolve import Resolver
+from tidelog.logic.signatures import Signatures
+from tidelog.syntax import ast
+
+UNSIGNED = "E640"
+NOT_IN_SCRIPTS = "E641"
+COMMIT_INSIDE = "E642"
+RULE_NOT_THERE = "E632"
+
+_IN_SCRIPTS = (
+    ast.Clause,
+    ast.PrefixDirective,
+    ast.BaseDirective,
+    ast.DeclareDirective,
+    ast.CommitDirective,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RuleChanges:
+    """Rules to take away and to add, as they are written, and the rules that were there before."""
+
+    before: tuple[Rule, ...]
+    wanted: tuple[Rule, ...] = ()
+    written: tuple[Rule, ...] = ()
+
+    def outcome(self) -> RuleOutcome:
+        """What comes of it: rules go, then those that are not there come; what does both does nothing."""
+        known = Rules(self.before)
+        gone: dict[int, Rule] = {}
+        missing = []
+        for wanted in self.wanted:
+            found = known.find(wanted)
+            gone.update((id(rule), rule) for rule in found)
+            if not found:
+                missing.append(_not_there(wanted, self.before))
+        added: list[Rule] = []
+        for written in self.written:
+            found = known.find(written)
+            for rule in found:
+                gone.pop(id(rule), None)
+            if not found:
+                known.add(written)
+                added.append(written)
+        rules = self.before
+        if gone or added:
+            rules = (*(rule for rule in rules if id(rule) not in gone), *added)
+        return RuleOutcome(rules, tuple(gone.values()), tuple(added), tuple(missing))
+
+
+@dataclass(frozen=True, slots=True)
+class RuleOutcome:
+    """The rules afterwards, those removed, those added, and what could not be taken away."""
+
+    rules: tuple[Rule, ...]
+    removed: tuple[Rule, ...] = ()
+    added: tuple[Rule, ...] = ()
+    missing: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """What a text asks for in a transaction: facts, and the rules of the transaction so far.
+
+    `program` is the program afterwards, without facts.
+    """
+
+    program: Program
+    rules: RuleChanges
+    outcome: RuleOutcome
+    removed: tuple[Fact, ...] = ()
+    added: tuple[Fact, ...] = ()
+
+
+def transactions(document: ast.Document) -> Iterator[ast.Document]:
+    """The transactions of a script: each ends at a commit, the last perhaps at the end of the text."""
+    waiting: list[ast.Statement] = []
+    for statement in document.statements:
+        if isinstance(statement, ast.CommitDirective):
+            yield ast.Document(tuple(waiting))
+            waiting = []
+        else:
+            waiting.append(statement)
+    if waiting:
+        yield ast.Document(tuple(waiting))
+
+
+def resolve_changes(
+    document: ast.Document,
+    program: Program,
+    earlier: RuleChanges,
+    *,
+    unsigned: str | None = None,
+    folder: Path | None = None,
+) -> Changes:
+    """What a text asks for on top of a program, which has no facts of its own.
+
+    `earlier` are the rules that the transaction has changed so far. A clause without a sign has the sign
+    `unsigned`. Without that it is an error, as are directives that say more than how to read what stands
+    here.
+    """
+    resolver = _Resolver(program, earlier, unsigned)
+    after = replace(resolver.resolve(document, folder), facts=(), rules=resolver.outcome.rules)
+    return Changes(
+        program if resolver.is_plain else after,
+        resolver.changes,
+        resolver.outcome,
+        tuple(resolver.facts_removed),
+        tuple(resolver.facts),
+    )
+
+
+class _Resolver(Resolver):
+    """Resolves the statements of one transaction. Mutable: it gathers what they say."""
+
+    def __init__(self, program: Program, earlier: RuleChanges, unsigned: str | None) -> None:
+        super().__init__(program, {}, {})
+        self.changes = earlier
+        self.outcome = RuleOutcome(program.rules)
+        self.unsigned = unsigned
+        self.facts_removed: list[Fact] = []
+        self.is_plain = True  # only facts of known predicates, so that the program stays as it is
+        self._count = len(self.signatures.predicates)
+        # What is taken away says nothing new about predicates, and nobody is warned of it.
+        self._doubts = Report()
+        self._known = Signatures(self._doubts, program.predicates)
+
+    def statement(self, placed: Placed) -> None:
+        """Take what a statement says."""
+        statement = placed.statement
+        self.is_plain = self.is_plain and isinstance(statement, ast.Clause) and not statement.body
+        if self.unsigned is None and not isinstance(statement, _IN_SCRIPTS):
+            message = "a change script consists of signed facts and rules"
+            help = "put this into the program"
+            self.report.error(NOT_IN_SCRIPTS, message, statement.span, help)
+            return
+        super().statement(placed)
+
+    def commit(self, directive: ast.CommitDirective) -> None:
+        """Report a commit: here stands one transaction."""
+        message = "one transaction is asked for here, and this ends it before the end"
+        self.report.error(COMMIT_INSIDE, message, directive.span, "use `stream` for several transactions")
+
+    def clause(self, clause: ast.Clause, scope: Scope) -> None:
+        """Take the facts or rules of a clause."""
+        sign = clause.sign or self.unsigned
+        if sign is None:
+            what = "rule" if clause.body else "fact"
+            message = f"a {what} in a change script needs a sign"
+            help = "write `+` before it to add it, `-` to take it away"
+            self.report.error(UNSIGNED, message, clause.span, help)
+        elif sign == "+" and clause.body:
+            written = clauses.rules(clause, self.surroundings(scope))
+            self.changes = replace(self.changes, written=self.changes.written + written)
+        elif sign == "+":
+            self.facts.extend(clauses.facts(clause, self.surroundings(scope)))
+        else:
+            around = clauses.Surroundings(scope, self.parameters, self._doubts, self._known)
+            if clause.body:
+                wanted = clauses.rules(clause, around)
+                self.changes = replace(self.changes, wanted=self.changes.wanted + wanted)
+            else:
+                self.facts_removed.extend(clauses.facts(clause, around))
+
+    def check_whole(self) -> None:
+        """Report what only the whole program shows, if it changes."""
+        self.report.add(*self._doubts.errors)
+        self.is_plain = self.is_plain and len(self.signatures.predicates) == self._count
+        if self.is_plain:
+            return
+        self.outcome = self.changes.outcome()
+        self.rules = list(self.outcome.rules)
+        super().check_whole()
+
+
+def _not_there(wanted: Rule, rules: Sequence[Rule]) -> Diagnostic:
+    """That a rule cannot be taken away because it is not there."""
+    heads = {rule.head.predicate for rule in rules}
+    head = wanted.head.predicate
+    if head in heads:
+        help: str | None = "the rules are found by what they mean: compare with those that the program has"
+    else:
+        help = suggest(head, heads) or f"no rule derives `{head}`"
+    message = "there is no such rule to take away"
+    return Diagnostic(RULE_NOT_THERE, message, wanted.span, help, severity=Severity.ERROR)

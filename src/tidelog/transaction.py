@@ -1,0 +1,410 @@
+"""Transactions: facts and rules to be added and taken away together, all of them or none. Mutates itself.
+
+All that is taken away goes before what is added comes, in whatever order it is said: a fact that is both is
+there afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from tidelog.changes import Delta
+from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.maintaining import Flag
+from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source, Span, TidelogError, suggest
+from tidelog.io.columns import Batch
+from tidelog.io.faults import Faults
+from tidelog.io.objects import from_python
+from tidelog.io.tables import read_import
+from tidelog.logic.changes import RuleChanges, RuleOutcome, resolve_changes
+from tidelog.logic.program import Fact, Predicate, Program
+from tidelog.logic.python import from_python as value_of
+from tidelog.logic.report import by_place
+from tidelog.logic.values import ColumnType
+from tidelog.maintenance.maintainer import Rows, Update
+from tidelog.plan.rule_text import Writing
+from tidelog.syntax import ast
+from tidelog.syntax.parser import parse
+
+FEW = 64  # so many rows are encoded and compared one by one: less work than setting up columns
+SHOWN = 5  # facts named in a diagnostic about many
+
+NOT_A_FACT = "E630"
+NOT_EXPLICIT = "E631"
+NOT_COMMITTED = "E633"
+ON_MISSING = ("error", "ignore")
+
+Keys = list[tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """Rows of one predicate as one call gave them, and where each was written if it was."""
+
+    rows: Rows
+    spans: tuple[Span | None, ...] = ()
+
+
+class Change:
+    """A transaction being put together; it is carried out when its block ends well, and not at all otherwise.
+
+    >>> import tidelog as tl
+    >>> reasoner = tl.Reasoner(tl.parse("big(?x) :- size(?x, ?n), ?n > 10 . size(ant, 1) ."))
+    >>> with reasoner.change() as change:
+    ...     change.delete("size", [("ant", 1)])
+    ...     change.insert("size", [("elephant", 300), ("mouse", 7)])
+    ...     change.remove("big(?x) :- size(?x, ?n), ?n > 10 .")
+    ...     change.add("big(?x) :- size(?x, ?n), ?n > 5 .")
+    >>> print(change.delta)
+    +4 −1
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        engine: ColumnarEngine,
+        faults: Faults,
+        commit: Callable[[Change], Delta],
+        missing: str = "error",
+    ) -> None:
+        if missing not in ON_MISSING:
+            raise ValueError(f"missing is {missing!r}: it must be one of {', '.join(ON_MISSING)}")
+        self.before = program
+        self.program = program  # as it will be, without facts
+        self.inserted = 0  # explicit facts that are new, known once it is carried out
+        self._engine = engine
+        self._faults = faults
+        self._commit = commit
+        self._missing = missing
+        self._rules = RuleChanges(program.rules)
+        self._outcome = RuleOutcome(program.rules)
+        self._removed: dict[str, list[Stated]] = {}
+        self._added: dict[str, list[Stated]] = {}
+        self._faulty: list[Diagnostic] = []  # what is not there to be taken away
+        self._delta: Delta | None = None
+
+    # ---- facts
+
+    def insert(self, predicate: str, data: object) -> None:
+        """Add explicit facts: Arrow data, a data frame, or an iterable of tuples."""
+        known = self._find(predicate)
+        if known is None:
+            data, arity = with_arity(data)
+            if arity is None:
+                return
+            known = self._define(predicate, arity)
+        self._note(self._added, known.name, self._encode(known, data))
+
+    def delete(self, predicate: str, data: object) -> None:
+        """Take explicit facts away."""
+        known = self._find(predicate)
+        if known is None:
+            help = suggest(predicate, [other.written for other in self.program.predicates.values()])
+            message = f"nothing can be taken away: there is no predicate `{predicate}`"
+            self._faulty.append(Diagnostic(NOT_A_FACT, message, help=help))
+            return
+        self._note(self._removed, known.name, self._encode(known, data))
+
+    def load(self, predicate: str, batches: Iterable[Batch]) -> None:
+        """Add explicit facts that were read from a file."""
+        for batch in batches:
+            known = self._find(predicate) or self._define(predicate, len(batch.columns))
+            self._note(self._added, known.name, self._encode_batch(batch))
+
+    # ---- text
+
+    def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
+        """Add the statements of a text: rules, facts, declarations, imports."""
+        self.take(parse(Source(name, text)), unsigned="+", folder=folder)
+
+    def remove(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
+        """Take away the rules and facts of a text. Rules are found by what they mean."""
+        self.take(parse(Source(name, text)), unsigned="-", folder=folder)
+
+    def apply(self, text: str, *, name: str = "<changes>") -> None:
+        """Add and take away what a change script says, one transaction; a last `@commit .` may be there."""
+        document = parse(Source(name, text))
+        if document.statements and isinstance(document.statements[-1], ast.CommitDirective):
+            document = replace(document, statements=document.statements[:-1])
+        self.take(document)
+
+    def take(
+        self, document: ast.Document, *, unsigned: str | None = None, folder: Path | None = None
+    ) -> None:
+        """Add and take away what the statements of a document say."""
+        imports = len(self.program.imports)
+        changes = resolve_changes(document, self.program, self._rules, unsigned=unsigned, folder=folder)
+        for name, facts in _by_predicate(changes.removed):
+            self._remove_facts(name, facts)
+        self.program, self._rules = changes.program, changes.rules
+        if changes.outcome.rules is not self._outcome.rules or changes.outcome.missing:
+            self._outcome = changes.outcome
+        for name, facts in _by_predicate(changes.added):
+            self._note(self._added, name, self._encode_facts(facts))
+        for transfer in self.program.imports[imports:]:
+            predicate = self.program.predicates[transfer.predicate]
+            self.load(predicate.name, read_import(transfer, predicate, self._faults, self._engine.threads))
+
+    def _remove_facts(self, name: str, facts: Sequence[Fact]) -> None:
+        if name in self.program.predicates:
+            spans = tuple(fact.span for fact in facts)
+            self._note(self._removed, name, self._encode_facts(facts), spans)
+            return
+        known = [predicate.written for predicate in self.program.predicates.values()]
+        help = suggest(name, known)
+        message = f"nothing can be taken away: there is no predicate `{name}`"
+        self._faulty += [Diagnostic(NOT_A_FACT, message, fact.span, help) for fact in facts]
+
+    # ---- carrying it out
+
+    def __enter__(self) -> Change:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.commit()
+
+    def commit(self) -> Delta:
+        """Carry the transaction out now; what the end of the block does."""
+        self._delta = self._commit(self)
+        return self._delta
+
+    @property
+    def delta(self) -> Delta:
+        """What the transaction changed, once it has been carried out."""
+        if self._delta is None:
+            message = "the transaction has not been carried out, so there is no delta"
+            raise TidelogError(Diagnostic(NOT_COMMITTED, message, help="ask after the end of its block"))
+        return self._delta
+
+    def raw(self) -> Update | None:
+        """The facts as they are asked for, not compared with what is there; None if rules change."""
+        if self._outcome.removed or self._outcome.added:
+            return None
+        removed = {name: self._distinct(name, stated) for name, stated in self._removed.items()}
+        added = {name: self._distinct(name, stated) for name, stated in self._added.items()}
+        return Update(removed, added)
+
+    def update(self) -> tuple[Update, tuple[Diagnostic, ...]]:
+        """The update, normalised, and notices of what is not there; raises if that is an error."""
+        added = {name: self._distinct(name, stated) for name, stated in self._added.items()}
+        removed: dict[str, Rows] = {}
+        for name, stated in self._removed.items():
+            self._check_explicit(name, stated)
+            rows = self._distinct(name, stated)
+            removed[name] = self._explicit(name, rows) if self._faulty else rows
+        notices = self._report_missing()
+        for name in removed.keys() & added.keys():
+            removed[name] = self._without(name, removed[name], added[name])
+        new = {name: self._not_explicit(name, rows) for name, rows in added.items()}
+        self.inserted = sum(rows.count for rows in new.values())
+        return Update(_present(removed), _present(new), self._outcome.removed, self._outcome.added), notices
+
+    def _report_missing(self) -> tuple[Diagnostic, ...]:
+        faulty = (*self._faulty, *self._outcome.missing)
+        if faulty and self._missing == "error":
+            raise ProgramError(by_place(faulty))
+        return tuple(replace(item, severity=Severity.WARNING) for item in faulty)
+
+    # ---- sets of rows
+
+    def _distinct(self, name: str, stated: Sequence[Stated]) -> Rows:
+        """All rows, each once."""
+        if len(stated) == 1 and stated[0].rows.count == 1:
+            return stated[0].rows
+        rows = _joined([item.rows for item in stated])
+        if rows.count <= FEW:
+            return _of_keys(list(dict.fromkeys(_keys(rows))), len(rows.columns))
+        scratch = "?+ distinct"  # a name with a space is no predicate's
+        self._engine.define(scratch, len(rows.columns))
+        try:
+            self._engine.add(scratch, rows.columns, rows.count)
+            columns, count = self._engine.rows(scratch)
+            return Rows(tuple(column.copy() for column in columns), count)
+        finally:
+            self._engine.drop(scratch)
+
+    def _without(self, name: str, rows: Rows, others: Rows) -> Rows:
+        """The rows that are none of the others."""
+        if rows.count + others.count <= FEW:
+            left_out = set(_keys(others))
+            return _of_keys([key for key in _keys(rows) if key not in left_out], len(rows.columns))
+        scratch = "?+ others"
+        self._engine.define(scratch, len(rows.columns))
+        try:
+            self._engine.add(scratch, others.columns, others.count)
+            return _taken(rows, self._engine.standing(scratch, rows.columns, rows.count) == 0)
+        finally:
+            self._engine.drop(scratch)
+
+    def _explicit(self, name: str, rows: Rows) -> Rows:
+        return _taken(rows, (self._standing(name, rows) & Flag.EXPLICIT) != 0)
+
+    def _not_explicit(self, name: str, rows: Rows) -> Rows:
+        return _taken(rows, (self._standing(name, rows) & Flag.EXPLICIT) == 0)
+
+    def _standing(self, name: str, rows: Rows) -> Any:
+        if name not in self.before.predicates:
+            return np.zeros(rows.count, np.uint8)
+        return self._engine.standing(name, rows.columns, rows.count)
+
+    # ---- what is not there
+
+    def _check_explicit(self, name: str, stated: Sequence[Stated]) -> None:
+        """Note every fact to be taken away that is not explicit."""
+        for item in stated:
+            standing = self._standing(name, item.rows)
+            if bool((standing & Flag.EXPLICIT).all()):
+                continue
+            derived = np.flatnonzero(standing == Flag.ALIVE)
+            absent = np.flatnonzero(standing == 0)
+            self._faulty += self._describe(name, item, absent, NOT_A_FACT)
+            self._faulty += self._describe(name, item, derived, NOT_EXPLICIT)
+
+    def _describe(self, name: str, stated: Stated, places: Any, code: str) -> Iterator[Diagnostic]:
+        """One diagnostic for each fact that was written somewhere, one in all for others."""
+        if not len(places):
+            return
+        reason, help = _REASONS[code]
+        if stated.spans:
+            for place in places.tolist():
+                text = self._texts(name, stated.rows, [place])[0]
+                yield Diagnostic(code, f"`{text}` {reason}", stated.spans[place], help)
+            return
+        texts = [f"`{text}`" for text in self._texts(name, stated.rows, places[:SHOWN].tolist())]
+        more = f" and {len(places) - SHOWN:,} more" if len(places) > SHOWN else ""
+        verb = reason if len(places) == 1 else reason.replace("is ", "are ", 1)
+        yield Diagnostic(code, f"{', '.join(texts)}{more} {verb}", help=help)
+
+    def _texts(self, name: str, rows: Rows, places: Sequence[int]) -> list[str]:
+        """Facts as the program would write them."""
+        writing = Writing.of(self.program)
+        decode = self._engine.dictionary.decode
+        return [
+            writing.fact(Fact(name, tuple(decode(int(column[place])) for column in rows.columns)))
+            for place in places
+        ]
+
+    # ---- encoding
+
+    def _find(self, name: str) -> Predicate | None:
+        predicates = self.program.predicates
+        predicate = predicates.get(name)
+        if predicate is not None:
+            return predicate
+        return next((known for known in predicates.values() if known.written == name), None)
+
+    def _define(self, name: str, arity: int) -> Predicate:
+        """Make known a predicate that the program does not mention."""
+        predicate = Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)
+        self.program = replace(self.program, predicates={**self.program.predicates, name: predicate})
+        return predicate
+
+    def _note(
+        self, where: dict[str, list[Stated]], name: str, rows: Rows, spans: tuple[Span | None, ...] = ()
+    ) -> None:
+        if rows.count:
+            where.setdefault(name, []).append(Stated(rows, spans))
+
+    def _encode(self, predicate: Predicate, data: object) -> Rows:
+        """The rows of a Python object as ids."""
+        if isinstance(data, list | tuple) and len(data) <= FEW:
+            keys = self._encode_few(data, predicate.types)
+            if keys is not None:
+                self._faults.rows += len(keys)
+                return _of_keys(keys, predicate.arity)
+        # All rows are read before the first is noted: a bad one leaves everything as it was.
+        batches = list(from_python(data, predicate.types, predicate.columns, self._faults))
+        none = Rows(tuple(np.zeros(0, np.int32) for _ in predicate.types), 0)
+        return _joined([self._encode_batch(batch) for batch in batches]) if batches else none
+
+    def _encode_few(self, data: Sequence[object], types: Sequence[ColumnType]) -> Keys | None:
+        """The ids of a few rows; None if something about them takes more care."""
+        encode = self._engine.dictionary.encode
+        keys: Keys = []
+        try:
+            for row in data:
+                if not isinstance(row, tuple) or len(row) != len(types):
+                    return None
+                keys.append(tuple([encode(value_of(*pair)) for pair in zip(row, types, strict=True)]))
+        except (DataError, UnicodeEncodeError):
+            return None
+        return keys
+
+    def _encode_batch(self, batch: Batch) -> Rows:
+        return Rows(tuple(self._engine.encode_column(column) for column in batch.columns), batch.rows)
+
+    def _encode_facts(self, facts: Sequence[Fact]) -> Rows:
+        columns = zip(*(fact.values for fact in facts), strict=True)
+        encode = self._engine.dictionary.encode_values
+        return Rows(tuple(encode(column) for column in columns), len(facts))
+
+
+_REASONS: Mapping[str, tuple[str, str]] = {
+    NOT_A_FACT: ("is not there to be taken away", 'leave it out, or pass over it with missing="ignore"'),
+    NOT_EXPLICIT: (
+        "is derived, not stated, so it cannot be taken away",
+        "take away what it is derived from, or a rule that derives it",
+    ),
+}
+
+
+def with_arity(data: object) -> tuple[object, int | None]:
+    """The data, and how many columns it has; None if it has no rows to tell."""
+    columns = getattr(data, "columns", None)
+    if columns is not None:
+        return data, len(columns)
+    if hasattr(data, "__arrow_c_stream__"):
+        import pyarrow
+
+        table = pyarrow.table(data)
+        return table, table.num_columns
+    if isinstance(data, Mapping):
+        return data, len(data)
+    rows = list(data) if isinstance(data, Iterable) else []
+    return rows, len(rows[0]) if rows else None
+
+
+def _by_predicate(facts: Iterable[Fact]) -> Iterable[tuple[str, list[Fact]]]:
+    found: dict[str, list[Fact]] = {}
+    for fact in facts:
+        found.setdefault(fact.predicate, []).append(fact)
+    return found.items()
+
+
+def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
+    return {name: some for name, some in rows.items() if some.count}
+
+
+def _keys(rows: Rows) -> Keys:
+    if not rows.columns:
+        return [()] * rows.count
+    return list(zip(*(column.tolist() for column in rows.columns), strict=True))
+
+
+def _of_keys(keys: Keys, arity: int) -> Rows:
+    if not arity or not keys:
+        return Rows(tuple(np.zeros(0, np.int32) for _ in range(arity)), len(keys))
+    return Rows(tuple(np.array(column, np.int32) for column in zip(*keys, strict=True)), len(keys))
+
+
+def _joined(rows: Sequence[Rows]) -> Rows:
+    if len(rows) == 1:
+        return rows[0]
+    columns = zip(*(item.columns for item in rows), strict=True)
+    return Rows(tuple(np.concatenate(parts) for parts in columns), sum(item.count for item in rows))
+
+
+def _taken(rows: Rows, places: Any) -> Rows:
+    """The rows for which `places` holds."""
+    if places.all():
+        return rows
+    return Rows(tuple(column[places] for column in rows.columns), int(np.count_nonzero(places)))
