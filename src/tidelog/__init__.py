@@ -19,12 +19,14 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tidelog.changes import Delta
     from tidelog.logic.program import Program
     from tidelog.reasoner import Reasoner
     from tidelog.relation import Relation
 
 __all__ = [
     "DataError",
+    "Delta",
     "Diagnostic",
     "EvaluationError",
     "Inconsistent",
@@ -80,6 +82,10 @@ def __getattr__(name: str) -> object:
         from tidelog.relation import Relation
 
         return Relation
+    if name == "Delta":
+        from tidelog.changes import Delta
+
+        return Delta
     if name == "Program":
         from tidelog.logic.program import Program
 

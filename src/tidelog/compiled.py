@@ -25,6 +25,7 @@ __all__ = [
     "CACHE_FOLDER",
     "DEBUG",
     "bytes_at",
+    "count_ones",
     "doubles_at",
     "inlined",
     "int32_at",
@@ -190,6 +191,16 @@ def prefetch(_context: Any, _address: Any) -> Any:
         return context.get_dummy_value()
 
     return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def count_ones(_context: Any, _word: Any) -> Any:
+    """How many bits of an unsigned integer are set."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
 
 
 @inlined

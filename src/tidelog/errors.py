@@ -15,10 +15,14 @@ from functools import cached_property
 
 @dataclass(frozen=True)
 class Source:
-    """A text and the name under which it is shown: a path, or `<text>`, `<query>`, `<repl>`."""
+    """A text and the name under which it is shown: a path, or `<text>`, `<query>`, `<repl>`.
+
+    `first_line` is the number of its first line in that, where it is a part of a longer text.
+    """
 
     name: str
     text: str = field(repr=False)
+    first_line: int = 1
 
     @cached_property
     def line_starts(self) -> tuple[int, ...]:
@@ -35,11 +39,11 @@ class Source:
         from bisect import bisect_right
 
         line = bisect_right(self.line_starts, offset)
-        return line, offset - self.line_starts[line - 1] + 1
+        return line + self.first_line - 1, offset - self.line_starts[line - 1] + 1
 
     def line(self, number: int) -> str:
-        """The text of a line, counted from 1, without its end."""
-        start = self.line_starts[number - 1]
+        """The text of a line, numbered as in `position`, without its end."""
+        start = self.line_starts[number - self.first_line]
         end = self.text.find("\n", start)
         return self.text[start : end if end >= 0 else len(self.text)].rstrip("\r")
 

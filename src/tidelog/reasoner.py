@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -14,7 +14,6 @@ from tidelog.engine.columnar import warm
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally
 from tidelog.engine.limits import Limits
-from tidelog.engine.maintaining import Flag
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source, suggest
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.faults import Faults, OnError
@@ -32,8 +31,10 @@ from tidelog.maintenance.maintainer import NetChange, Rows, Update
 from tidelog.plan.compile import full_plan
 from tidelog.plan.join_order import Statistics
 from tidelog.relation import Relation, column_names
+from tidelog.streaming import Changes, Stream, stream_async
+from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
 from tidelog.syntax.parser import parse, parse_literals
-from tidelog.transaction import Change, with_arity
+from tidelog.transaction import EXPLICIT, Change, with_arity
 
 ENGINES = ("columnar",)
 ANSWER = "?- answers"  # a name with a space is no predicate's
@@ -93,6 +94,7 @@ class Reasoner:
         self._engine = ColumnarEngine(threads, binary)
         self._check: Callable[[], None] = _proceed
         self._maintainer = registry.make(maintainer, marking, self._engine, self._tell, self._check_limits)
+        self._subscriptions = Subscriptions()
         self._loaded_facts = 0
         self._loaded_imports = 0
         self._is_materialised = False
@@ -118,7 +120,7 @@ class Reasoner:
             columns = [self._engine.encode_column(column) for column in batch.columns]
             standing = self._engine.standing(name, columns, len(facts))
             yield from (
-                fact for fact, flags in zip(facts, standing.tolist(), strict=True) if flags & Flag.EXPLICIT
+                fact for fact, flags in zip(facts, standing.tolist(), strict=True) if flags & EXPLICIT
             )
         yield from self._stated[self._loaded_facts :]
 
@@ -212,13 +214,45 @@ class Reasoner:
         Taking away what is not there is an error; with `missing="ignore"` it is passed over, with a notice.
         """
         self._complete()
-        return Change(self._program, self._engine, self.faults, self._commit, missing)
+        return self._begin(None, missing)
+
+    def _begin(self, program: Program | None, missing: str) -> Change:
+        """A transaction on top of a program, by default the present one."""
+        announce = self._subscriptions.deliver
+        return Change(program or self._program, self._engine, self.faults, self._commit, announce, missing)
 
     def apply(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Delta:
         """Carry out one transaction, written as a change script: `+ fact .`, `- rule .`"""
         with self.change(missing=missing) as change:
             change.apply(script, name=name)
         return change.delta
+
+    def stream(self, updates: Iterable[Changes], *, missing: str = "error") -> Stream:
+        """The deltas of transactions, carried out one by one as they come.
+
+        An update is a change script, of one transaction or more, or an iterable of (sign, predicate, row),
+        such as a `Delta`.
+        """
+        self._complete()
+        return Stream(updates, lambda program: self._begin(program, missing), self._maintainer)
+
+    def stream_async(
+        self, updates: AsyncIterable[Changes] | Iterable[Changes], *, missing: str = "error"
+    ) -> AsyncIterator[Delta]:
+        """The same for updates that come asynchronously: `async for delta in reasoner.stream_async(…)`."""
+        return stream_async(updates, lambda arrivals: self.stream(arrivals, missing=missing))
+
+    def subscribe(self, predicate: str, callback: Callback) -> Subscription:
+        """Let a function be called with what changed in a predicate, after each commit that changed it.
+
+        `cancel()` of the result ends that, and so does the end of a `with` block around it.
+        """
+        self.materialise()
+        return self._subscriptions.add(find_predicate(predicate, self._program.predicates).name, callback)
+
+    def deltas(self, predicate: str) -> Deltas:
+        """What changes in a predicate from now on: `async for delta in reasoner.deltas("alarm")`."""
+        return Deltas(lambda callback: self.subscribe(predicate, callback))
 
     def _commit(self, change: Change) -> Delta:
         """Carry a transaction out: all of it, or none of it and an error."""

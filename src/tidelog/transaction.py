@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tidelog.changes import Delta
 from tidelog.engine.columnar.evaluate import ColumnarEngine
@@ -32,6 +33,7 @@ from tidelog.plan.rule_text import Writing
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 
+ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 FEW = 64  # so many rows are encoded and compared one by one: less work than setting up columns
 SHOWN = 5  # facts named in a diagnostic about many
 
@@ -71,6 +73,7 @@ class Change:
         engine: ColumnarEngine,
         faults: Faults,
         commit: Callable[[Change], Delta],
+        announce: Callable[[Delta], None],
         missing: str = "error",
     ) -> None:
         if missing not in ON_MISSING:
@@ -81,6 +84,7 @@ class Change:
         self._engine = engine
         self._faults = faults
         self._commit = commit
+        self._announce = announce
         self._missing = missing
         self._rules = RuleChanges(program.rules)
         self._outcome = RuleOutcome(program.rules)
@@ -175,6 +179,7 @@ class Change:
     def commit(self) -> Delta:
         """Carry the transaction out now; what the end of the block does."""
         self._delta = self._commit(self)
+        self._announce(self._delta)
         return self._delta
 
     @property
@@ -189,21 +194,21 @@ class Change:
         """The facts as they are asked for, not compared with what is there; None if rules change."""
         if self._outcome.removed or self._outcome.added:
             return None
-        removed = {name: self._distinct(name, stated) for name, stated in self._removed.items()}
-        added = {name: self._distinct(name, stated) for name, stated in self._added.items()}
+        removed = {name: _distinct(stated) for name, stated in self._removed.items()}
+        added = {name: _distinct(stated) for name, stated in self._added.items()}
         return Update(removed, added)
 
     def update(self) -> tuple[Update, tuple[Diagnostic, ...]]:
         """The update, normalised, and notices of what is not there; raises if that is an error."""
-        added = {name: self._distinct(name, stated) for name, stated in self._added.items()}
+        added = {name: _distinct(stated) for name, stated in self._added.items()}
         removed: dict[str, Rows] = {}
         for name, stated in self._removed.items():
             self._check_explicit(name, stated)
-            rows = self._distinct(name, stated)
+            rows = _distinct(stated)
             removed[name] = self._explicit(name, rows) if self._faulty else rows
         notices = self._report_missing()
         for name in removed.keys() & added.keys():
-            removed[name] = self._without(name, removed[name], added[name])
+            removed[name] = _without(removed[name], added[name])
         new = {name: self._not_explicit(name, rows) for name, rows in added.items()}
         self.inserted = sum(rows.count for rows in new.values())
         return Update(_present(removed), _present(new), self._outcome.removed, self._outcome.added), notices
@@ -216,40 +221,11 @@ class Change:
 
     # ---- sets of rows
 
-    def _distinct(self, name: str, stated: Sequence[Stated]) -> Rows:
-        """All rows, each once."""
-        if len(stated) == 1 and stated[0].rows.count == 1:
-            return stated[0].rows
-        rows = _joined([item.rows for item in stated])
-        if rows.count <= FEW:
-            return _of_keys(list(dict.fromkeys(_keys(rows))), len(rows.columns))
-        scratch = "?+ distinct"  # a name with a space is no predicate's
-        self._engine.define(scratch, len(rows.columns))
-        try:
-            self._engine.add(scratch, rows.columns, rows.count)
-            columns, count = self._engine.rows(scratch)
-            return Rows(tuple(column.copy() for column in columns), count)
-        finally:
-            self._engine.drop(scratch)
-
-    def _without(self, name: str, rows: Rows, others: Rows) -> Rows:
-        """The rows that are none of the others."""
-        if rows.count + others.count <= FEW:
-            left_out = set(_keys(others))
-            return _of_keys([key for key in _keys(rows) if key not in left_out], len(rows.columns))
-        scratch = "?+ others"
-        self._engine.define(scratch, len(rows.columns))
-        try:
-            self._engine.add(scratch, others.columns, others.count)
-            return _taken(rows, self._engine.standing(scratch, rows.columns, rows.count) == 0)
-        finally:
-            self._engine.drop(scratch)
-
     def _explicit(self, name: str, rows: Rows) -> Rows:
-        return _taken(rows, (self._standing(name, rows) & Flag.EXPLICIT) != 0)
+        return _taken(rows, (self._standing(name, rows) & EXPLICIT) != 0)
 
     def _not_explicit(self, name: str, rows: Rows) -> Rows:
-        return _taken(rows, (self._standing(name, rows) & Flag.EXPLICIT) == 0)
+        return _taken(rows, (self._standing(name, rows) & EXPLICIT) == 0)
 
     def _standing(self, name: str, rows: Rows) -> Any:
         if name not in self.before.predicates:
@@ -262,9 +238,9 @@ class Change:
         """Note every fact to be taken away that is not explicit."""
         for item in stated:
             standing = self._standing(name, item.rows)
-            if bool((standing & Flag.EXPLICIT).all()):
+            if bool((standing & EXPLICIT).all()):
                 continue
-            derived = np.flatnonzero(standing == Flag.ALIVE)
+            derived = np.flatnonzero(standing == ALIVE)
             absent = np.flatnonzero(standing == 0)
             self._faulty += self._describe(name, item, absent, NOT_A_FACT)
             self._faulty += self._describe(name, item, derived, NOT_EXPLICIT)
@@ -382,6 +358,38 @@ def _by_predicate(facts: Iterable[Fact]) -> Iterable[tuple[str, list[Fact]]]:
 
 def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
     return {name: some for name, some in rows.items() if some.count}
+
+
+def _distinct(stated: Sequence[Stated]) -> Rows:
+    """All rows, each once."""
+    if len(stated) == 1 and stated[0].rows.count == 1:
+        return stated[0].rows
+    rows = _joined([item.rows for item in stated])
+    if rows.count <= FEW:
+        return _of_keys(list(dict.fromkeys(_keys(rows))), len(rows.columns))
+    _, places = np.unique(_codes(rows), return_index=True)
+    return Rows(tuple(column[places] for column in rows.columns), len(places))
+
+
+def _without(rows: Rows, others: Rows) -> Rows:
+    """The rows that are none of the others."""
+    if rows.count + others.count <= FEW:
+        left_out = set(_keys(others))
+        return _of_keys([key for key in _keys(rows) if key not in left_out], len(rows.columns))
+    codes = _codes(_joined([rows, others]))
+    return _taken(rows, ~np.isin(codes[: rows.count], codes[rows.count :]))
+
+
+def _codes(rows: Rows) -> npt.NDArray[np.int64]:
+    """A number for each row, equal for equal rows."""
+    if not rows.columns:
+        return np.zeros(rows.count, np.int64)
+    codes = rows.columns[0].astype(np.int64)
+    for place, column in enumerate(rows.columns[1:]):
+        if place:  # three columns and more: number the pairs first
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+        codes = (codes << 32) | column
+    return codes
 
 
 def _keys(rows: Rows) -> Keys:

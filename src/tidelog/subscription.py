@@ -1,0 +1,139 @@
+"""Subscriptions: whoever wants to know of a predicate's changes is told after each commit. Mutates itself.
+
+Callbacks run in the thread that commits, in the order of subscription, when the commit is complete. One that
+changes something itself commits at once; the deltas of that are delivered when the present ones are, so
+that everybody sees all commits in order. An exception in a callback does not undo the commit and keeps it
+from nobody else: it is raised when all have been told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+
+from tidelog.changes import Delta, PredicateDelta
+
+Callback = Callable[[PredicateDelta], object]
+
+
+class Subscription:
+    """One callback for one predicate, until it is cancelled."""
+
+    def __init__(self, predicate: str, callback: Callback, cancel: Callable[[Subscription], None]) -> None:
+        self.predicate = predicate
+        self.callback = callback
+        self._cancel = cancel
+
+    def cancel(self) -> None:
+        """Tell it nothing more; does nothing the second time."""
+        self._cancel(self)
+
+    def __enter__(self) -> Subscription:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+
+class Subscriptions:
+    """All subscriptions to one reasoner, and the deltas that are still to be delivered."""
+
+    def __init__(self) -> None:
+        self._all: list[Subscription] = []
+        self._waiting: deque[Delta] = deque()
+        self._is_delivering = False
+
+    def add(self, predicate: str, callback: Callback) -> Subscription:
+        """Let a callback be called with each change of a predicate from now on."""
+        subscription = Subscription(predicate, callback, self._cancel)
+        self._all.append(subscription)
+        return subscription
+
+    def _cancel(self, subscription: Subscription) -> None:
+        self._all = [other for other in self._all if other is not subscription]
+
+    def deliver(self, delta: Delta) -> None:
+        """Tell the subscribers what a commit changed; raises what they raise, once all have been told."""
+        if not self._all or not delta:
+            return
+        self._waiting.append(delta)
+        if self._is_delivering:
+            return
+        self._is_delivering = True
+        faults: list[Exception] = []
+        try:
+            while self._waiting:
+                faults += self._tell(self._waiting.popleft())
+        finally:
+            self._is_delivering = False
+        if faults:
+            raise _one(faults)
+
+    def _tell(self, delta: Delta) -> list[Exception]:
+        faults = []
+        for subscription in self._all:
+            change = delta[subscription.predicate]
+            if not change or subscription not in self._all:  # an earlier callback may have cancelled it
+                continue
+            try:
+                subscription.callback(change)
+            except Exception as fault:  # noqa: BLE001 - whatever it is, the others are told too
+                fault.add_note(f"raised by a subscriber to `{subscription.predicate}`; the change is made")
+                faults.append(fault)
+        return faults
+
+
+def _one(faults: list[Exception]) -> Exception:
+    return faults[0] if len(faults) == 1 else ExceptionGroup("several subscribers raised", faults)
+
+
+class Deltas:
+    """The changes of a predicate as an asynchronous iterator, from its making until it is cancelled.
+
+    None is lost however long the reader takes. Commits may come from any thread.
+    """
+
+    def __init__(self, subscribe: Callable[[Callback], Subscription]) -> None:
+        self._waiting: deque[PredicateDelta] = deque()
+        self._reader: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
+        self._is_cancelled = False
+        self._subscription = subscribe(self._take)
+
+    def _take(self, delta: PredicateDelta) -> None:
+        self._waiting.append(delta)
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._reader is not None:
+            loop, event = self._reader
+            loop.call_soon_threadsafe(event.set)
+
+    def cancel(self) -> None:
+        """End the iteration, after what has been committed so far."""
+        self._subscription.cancel()
+        self._is_cancelled = True
+        self._wake()
+
+    def __aiter__(self) -> Deltas:
+        return self
+
+    async def __anext__(self) -> PredicateDelta:
+        event = asyncio.Event()
+        self._reader = asyncio.get_running_loop(), event
+        try:
+            while not self._waiting:
+                if self._is_cancelled:
+                    raise StopAsyncIteration
+                await event.wait()
+                event.clear()
+        finally:
+            self._reader = None
+        return self._waiting.popleft()
+
+    async def aclose(self) -> None:
+        """End the iteration."""
+        self.cancel()
