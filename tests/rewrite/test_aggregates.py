@@ -38,7 +38,11 @@ def test_the_name_is_the_same_whatever_else_the_program_holds() -> None:
 
 
 def test_rules_that_aggregate_alike_share_a_relation() -> None:
-    assert len(split(tl.parse(RULE + RULE)).rules) == 3
+    assert len(split(tl.parse(RULE + RULE.replace("+ 1", "+ 2"))).rules) == 3
+
+
+def test_no_rule_stands_twice() -> None:
+    assert len(split(tl.parse(RULE + RULE)).rules) == 2
 
 
 def test_a_program_without_aggregates_stays_the_object_it_is() -> None:

@@ -72,7 +72,66 @@ class StratumEnded:
     seconds: float
 
 
-Event = Notice | FactsLoaded | FactsRemoved | StratumStarted | RuleRan | RoundEnded | StratumEnded
+@dataclass(frozen=True, slots=True)
+class MaintenanceStarted:
+    """A transaction begins to be worked in: so many explicit facts and rules go and come."""
+
+    maintainer: str
+    removed: int
+    added: int
+    rules_removed: int
+    rules_added: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePassed:
+    """Plans of a stratum passed a change on: driven by `given` facts they found `found` others."""
+
+    stratum: int
+    step: str  # lost, overdelete, rederive, insert, …
+    given: int
+    found: int
+
+
+@dataclass(frozen=True, slots=True)
+class StratumMaintained:
+    """A stratum is right again."""
+
+    number: int
+    predicates: tuple[str, ...]
+    maintainer: str
+    overdeleted: int  # facts taken away, of which
+    rederived: int  # … so many came back at once, since something else supports them
+    went: int
+    came: int
+    instances: int  # of rules that were looked at
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceEnded:
+    """A transaction is worked in, or rolled back: then nothing went or came."""
+
+    maintainer: str
+    went: int
+    came: int
+    seconds: float
+    kept: bool = True
+
+
+Event = (
+    Notice
+    | FactsLoaded
+    | FactsRemoved
+    | StratumStarted
+    | RuleRan
+    | RoundEnded
+    | StratumEnded
+    | MaintenanceStarted
+    | ChangePassed
+    | StratumMaintained
+    | MaintenanceEnded
+)
 Listener = Callable[[Event], None]
 
 
@@ -105,6 +164,7 @@ class Tally:
     matches: int = 0
     load_seconds: float = 0.0
     _rounds: set[tuple[int, int]] = field(default_factory=set)
+    _derived_before: int = 0
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -121,6 +181,14 @@ class Tally:
                 self.load_seconds += event.seconds
             case FactsRemoved():
                 self.derived -= event.count
+            case MaintenanceStarted():
+                self._derived_before = self.derived
+            case ChangePassed(step="insert"):
+                self.derived += event.found  # while it lasts, so that a limit on facts holds
+            case MaintenanceEnded():
+                self.derived = self._derived_before + event.came - event.went
+            case ChangePassed() | StratumMaintained():
+                pass
             case Notice():
                 pass
 

@@ -90,7 +90,7 @@ class Facts(Protocol):
     def __len__(self) -> int:
         """How many they are."""
 
-    def __or__(self, other: Any) -> Any:
+    def __or__(self, other: Any) -> Facts:
         """Both; no fact is in both."""
 
     @property

@@ -2,14 +2,14 @@
 
 `head :- body` with aggregates becomes a rule that aggregates, whose head is an auxiliary relation of group
 and aggregated values, and a plain rule `head :- auxiliary, computations`. An auxiliary relation depends
-strictly on all it reads, so that it is a stratum of its own.
+strictly on all it reads, so that it is a stratum of its own. Rules that aggregate alike share one.
 
 Invariant: the program has the same facts as before in every predicate that it had.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import blake2b
 
@@ -22,17 +22,16 @@ DIGEST_BYTES = 8
 
 def split(program: Program) -> Program:
     """The program with each rule that aggregates in two, and predicates for the auxiliary relations."""
-    if not any(rule.aggregations for rule in program.rules):
-        return program
     rules = split_rules(program.rules)
+    if rules == program.rules:
+        return program
     auxiliary = {rule.head.predicate: _predicate(rule.head) for rule in rules if rule.aggregations}
     return replace(program, rules=rules, predicates={**program.predicates, **auxiliary})
 
 
 def split_rules(rules: Iterable[Rule]) -> tuple[Rule, ...]:
-    """The rules with each that aggregates in two; rules that aggregate alike share an auxiliary relation."""
-    found = (part for rule in rules for part in split_rule(rule))
-    return tuple(_without_repeated_aggregates(found))
+    """The rules with each that aggregates in two, and none twice: what counts instances counts them once."""
+    return tuple(dict.fromkeys(part for rule in rules for part in split_rule(rule)))
 
 
 def split_rule(rule: Rule) -> tuple[Rule, ...]:
@@ -55,15 +54,6 @@ def auxiliary_name(rule: Rule) -> str:
 def is_auxiliary(relation: str) -> bool:
     """Whether a relation is none of the program's predicates."""
     return " " in relation
-
-
-def _without_repeated_aggregates(rules: Iterable[Rule]) -> Iterator[Rule]:
-    seen: set[str] = set()
-    for rule in rules:
-        if not (rule.aggregations and rule.head.predicate in seen):
-            yield rule
-        if rule.aggregations:
-            seen.add(rule.head.predicate)
 
 
 def _predicate(head: Atom) -> Predicate:

@@ -1,0 +1,32 @@
+"""Insertion: what follows from new facts, semi-naively. The last part of every algorithm.
+
+Invariant: each instance with a new fact is found once, in the round of the last of its facts to come.
+"""
+
+from __future__ import annotations
+
+from tidelog.engine.maintaining import Counters, Effect, Facts, Flag
+from tidelog.maintenance.prepared import Step
+from tidelog.maintenance.task import UNKNOWN, Task
+
+FOUND = Effect(UNKNOWN, create=True)
+COUNTED = Effect(UNKNOWN, create=True, count=1)
+
+
+def insert(task: Task, again: Facts) -> None:
+    """Let the facts that are waiting to be true again be so, with those stated and gained, and what follows.
+
+    Where instances are counted, what is gained is counted; where facts have ranks, new ones rank highest.
+    """
+    engine = task.engine
+    effect = FOUND if engine.counters is Counters.NONE else COUNTED
+    task.rederived = len(again)
+    fresh = again | task.stated()
+    fresh |= task.gained(effect)
+    while len(fresh):
+        engine.mark(fresh, set=Flag.ALIVE | Flag.DELTA, clear=Flag.PENDING)
+        if engine.counters is Counters.RANK:
+            engine.raise_ranks(fresh)
+        found = task.run(Step.INSERT, fresh, effect)
+        engine.mark(fresh, clear=Flag.DELTA)
+        fresh = found

@@ -1,0 +1,150 @@
+"""The order in which an update is worked in: the strata of the rules before and after together.
+
+Where rules come or go, a stratum holds those that were removed, added and left as they were. Strata that
+nothing touches are never looked at: whatever changes says which strata read it.
+
+Invariant: the predicates of a stratum depend on each other in the rules before, or after, or both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tidelog.logic.program import Rule
+from tidelog.logic.strata import Stratum, strata
+from tidelog.maintenance.aggregates import aggregate_sources, scratch_relations
+from tidelog.maintenance.prepared import Library, Shelf, Source, Sources, Step
+from tidelog.maintenance.task import Section
+from tidelog.rewrite.aggregates import split_rule
+
+CONSTANT = (  # steps of the rules that stay
+    Step.LOST,
+    Step.LOST_UNDER_NEGATION,
+    Step.GAINED,
+    Step.GAINED_UNDER_NEGATION,
+    Step.OVERDELETE,
+    Step.REDERIVE,
+    Step.DEPENDENTS,
+    Step.GROUND,
+    Step.SUPPORT,
+    Step.PROVE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """Rules, without aggregates in plain ones, and what becomes of them; each with its number."""
+
+    unchanged: Mapping[Rule, int]
+    removed: Mapping[Rule, int]
+    added: Mapping[Rule, int]
+
+    @property
+    def before(self) -> tuple[Rule, ...]:
+        """The rules as they were."""
+        return (*self.unchanged, *self.removed)
+
+    @property
+    def after(self) -> tuple[Rule, ...]:
+        """The rules as they will be."""
+        return (*self.unchanged, *self.added)
+
+
+class Schedule:
+    """The sections in order, and which of them read what."""
+
+    def __init__(self, revision: Revision, library: Library) -> None:
+        self.revision = revision
+        joint = strata((*revision.unchanged, *revision.removed, *revision.added))
+        self.sections = tuple(_section(number, each, revision, library) for number, each in enumerate(joint))
+        self.section_of = {name: each.number for each in self.sections for name in each.predicates}
+        self.readers = _readers(joint)
+        self.revised = tuple(section.number for section in self.sections if section.is_revised)
+
+    @property
+    def sources(self) -> set[Source]:
+        """All that plans are made of."""
+        shelves = (section.shelf for section in self.sections)
+        return {source for shelf in shelves for some in shelf.sources.values() for source in some}
+
+    @property
+    def groups(self) -> set[frozenset[str]]:
+        """The predicates that are maintained together."""
+        return {frozenset(section.predicates) for section in self.sections}
+
+    def regrouped(self) -> tuple[list[Stratum], list[Stratum]]:
+        """The strata that differ from those of the rules before, with these, and after, with those.
+
+        What is counted depends on which rules read their own stratum.
+        """
+        if not self.revised:
+            return [], []
+        before = {frozenset(each.predicates) for each in strata(self.revision.before)}
+        joint = [
+            section.stratum
+            for section in self.sections
+            if not section.is_aggregate and frozenset(section.predicates) not in before
+        ]
+        after = [
+            each for each in strata(self.revision.after) if frozenset(each.predicates) not in self.groups
+        ]
+        return joint, [each for each in after if not is_aggregate(each.rules)]
+
+
+def numbered(rules: Iterable[Rule]) -> dict[Rule, int]:
+    """The rules as they are maintained, with the numbers of those they were made of."""
+    return {part: number for number, rule in enumerate(rules) for part in split_rule(rule)}
+
+
+def is_aggregate(rules: Collection[Rule]) -> bool:
+    """Whether a stratum's rules aggregate; then there is one, and its relation is auxiliary."""
+    return any(rule.aggregations for rule in rules)
+
+
+def _section(number: int, stratum: Stratum, revision: Revision, library: Library) -> Section:
+    own = frozenset(stratum.predicates)
+
+    def sources(numbers: Mapping[Rule, int]) -> tuple[Source, ...]:
+        return tuple(Source(rule, numbers[rule], own) for rule in stratum.rules if rule in numbers)
+
+    unchanged, removed, added = map(sources, (revision.unchanged, revision.removed, revision.added))
+    aggregates = is_aggregate(stratum.rules)
+    if aggregates:
+        (source,) = (*unchanged, *removed, *added)
+        for relation in (source.rule.head, *scratch_relations(source.rule)):
+            library.engine.define(relation.predicate, len(relation.terms))
+        made = aggregate_sources(source)
+    else:
+        made = _sources(unchanged, removed, added)
+    return Section(
+        number,
+        stratum.predicates,
+        tuple(source.rule for source in (*unchanged, *removed)),
+        tuple(source.rule for source in removed),
+        tuple(source.rule for source in added),
+        aggregates,
+        Shelf(library, made),
+    )
+
+
+def _sources(
+    unchanged: tuple[Source, ...], removed: tuple[Source, ...], added: tuple[Source, ...]
+) -> Sources:
+    return {
+        **dict.fromkeys(CONSTANT, unchanged),
+        Step.INSERT: (*unchanged, *added),
+        Step.RULES_REMOVED: removed,
+        Step.RULES_ADDED: added,
+    }
+
+
+def _readers(joint: Sequence[Stratum]) -> dict[str, tuple[int, ...]]:
+    """The numbers of the strata that read each predicate of a lower one."""
+    readers: dict[str, dict[int, None]] = {}
+    for number, stratum in enumerate(joint):
+        for rule in stratum.rules:
+            for atom in (*rule.positive, *rule.negated):
+                if atom.predicate not in stratum.predicates:
+                    readers.setdefault(atom.predicate, {})[number] = None
+    return {predicate: tuple(numbers) for predicate, numbers in readers.items()}

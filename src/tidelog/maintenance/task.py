@@ -1,0 +1,156 @@
+"""What an algorithm is asked to do in one stratum, and the means to do it. Mutates itself.
+
+When an algorithm begins, lower strata are settled, `removed` are no longer explicit (and counted so),
+`added` are, and nothing else has changed in the stratum: all that was true before is still there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tidelog.engine.events import ChangePassed, Listener
+from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Maintainable, Where
+from tidelog.logic.program import Rule
+from tidelog.logic.strata import Stratum
+from tidelog.maintenance.prepared import Shelf, Step
+
+UNKNOWN = Where(Flag.ALIVE | Flag.PENDING, Flag.NONE)  # not true, and not waiting to become so
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A stratum of the rules before and after: what becomes of its rules, and their plans."""
+
+    number: int
+    predicates: tuple[str, ...]
+    before: tuple[Rule, ...]
+    removed: tuple[Rule, ...]
+    added: tuple[Rule, ...]
+    is_aggregate: bool
+    shelf: Shelf
+
+    @property
+    def stratum(self) -> Stratum:
+        """The stratum with its rules as they were; its predicates may depend on each other only later."""
+        return Stratum(self.predicates, self.before, recursive=True)
+
+    @property
+    def is_revised(self) -> bool:
+        """Whether rules come or go."""
+        return bool(self.removed or self.added)
+
+
+class Task:
+    """One stratum of one transaction."""
+
+    def __init__(
+        self,
+        engine: Maintainable,
+        section: Section,
+        listen: Listener,
+        check: Callable[[], None],
+        *,
+        removed: Facts,
+        added: Facts,
+        went: Facts,
+        came: Facts,
+    ) -> None:
+        self.engine = engine
+        self.section = section
+        self.removed = removed
+        self.added = added
+        self.went = went
+        self.came = came
+        self.overdeleted = 0
+        self.rederived = 0
+        self._listen = listen
+        self._check = check
+
+    # ---- plans
+
+    def run(self, step: Step, given: Facts, effect: Effect) -> Facts:
+        """The heads that the plans of a step find, driven by the given facts."""
+        plans = self.plans(step, given)
+        if not plans:
+            return self.engine.none()
+        return self._told(step, len(given), self.engine.run(plans, given, effect))
+
+    def run_all(self, step: Step, effect: Effect) -> Facts:
+        """The heads that the plans of a step find in all facts."""
+        plans = self.section.shelf[step].get(None, ())
+        if not plans:
+            return self.engine.none()
+        return self._told(step, 0, self.engine.run(plans, self.engine.none(), effect))
+
+    def run_support(self, waiting: Facts) -> tuple[Facts, Facts]:
+        """The facts to check next, from one instance for each waiting fact that has one, and which have."""
+        plans = self.plans(Step.SUPPORT, waiting)
+        if not plans:
+            return self.engine.none(), self.engine.none()
+        fresh, heads = self.engine.run_support(plans, waiting)
+        return self._told(Step.SUPPORT, len(waiting), fresh), heads
+
+    def plans(self, step: Step, given: Facts) -> list[Any]:
+        """The plans of a step that facts of these relations drive."""
+        driven = self.section.shelf[step]
+        if not driven:
+            return []
+        return [plan for relation in given.relations for plan in driven.get(relation, ())]
+
+    def _told(self, step: Step, given: int, found: Facts) -> Facts:
+        self._listen(ChangePassed(self.section.number, step.value, given, len(found)))
+        self._check()
+        return found
+
+    # ---- what changed below, and in the rules
+
+    def lost(self, effect: Effect) -> Facts:
+        """The heads of instances that broke: of lower facts, and of rules that were removed."""
+        return (
+            self.run(Step.LOST, self.went, effect)
+            | self.run(Step.LOST_UNDER_NEGATION, self.came, effect)
+            | self.run_all(Step.RULES_REMOVED, effect)
+        )
+
+    def gained(self, effect: Effect) -> Facts:
+        """The heads of instances that are new: of lower facts, and of rules that were added."""
+        return (
+            self.run(Step.GAINED, self.came, effect)
+            | self.run(Step.GAINED_UNDER_NEGATION, self.went, effect)
+            | self.run_all(Step.RULES_ADDED, effect)
+        )
+
+    def changed(self, effect: Effect) -> Facts:
+        """The heads of all instances that broke or are new, through lower facts."""
+        return (
+            self.run(Step.LOST, self.went, effect)
+            | self.run(Step.LOST_UNDER_NEGATION, self.came, effect)
+            | self.run(Step.GAINED, self.came, effect)
+            | self.run(Step.GAINED_UNDER_NEGATION, self.went, effect)
+        )
+
+    def stated(self) -> Facts:
+        """The explicit facts that are to become true, from now on waiting for it."""
+        return self.waiting(self.engine.select(self.added, UNKNOWN))
+
+    def waiting(self, facts: Facts) -> Facts:
+        """The facts, from now on waiting for their turn."""
+        self.engine.mark(facts, set=Flag.PENDING)
+        return facts
+
+
+class Algorithm(Protocol):
+    """How one stratum is maintained."""
+
+    @property
+    def name(self) -> str:
+        """The name it is chosen by."""
+
+    @property
+    def counters(self) -> Counters:
+        """What it needs to be counted, and counts on."""
+
+    def maintain(self, task: Task) -> None:
+        """Let the facts that are true now be those that follow."""

@@ -1,0 +1,210 @@
+"""Where maintainers are tried: a program that changes, kept right by a driver, beside the same from scratch.
+
+An engine takes part by a `Bench` of its own, named in `BENCHES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from tests.maintenance.sets import Row, SetEngine
+from tidelog.engine.events import Event
+from tidelog.engine.maintaining import Counters, Flag, Maintainable
+from tidelog.engine.reference import evaluate
+from tidelog.logic.program import Program, Rule
+from tidelog.logic.strata import strata
+from tidelog.maintenance.driver import Driver
+from tidelog.maintenance.maintainer import Rows, Update
+from tidelog.maintenance.task import Algorithm
+from tidelog.rewrite.aggregates import is_auxiliary, split
+
+Facts = Mapping[str, frozenset[Row]]
+NO_FACTS: Facts = {}
+MOST = 5_000  # facts, of a program that is worth the time
+
+
+class Bench(Protocol):
+    """An engine that holds the materialisation of a program, and what tests ask of it."""
+
+    @property
+    def engine(self) -> Maintainable:
+        """The engine."""
+
+    def encode(self, facts: Facts) -> dict[str, Rows]:
+        """Facts as the engine names them."""
+
+    def decode(self, rows: Mapping[str, Rows]) -> dict[str, frozenset[Row]]:
+        """The facts that the engine names so."""
+
+    def facts(self) -> dict[str, frozenset[Row]]:
+        """All facts that are true, of predicates that have some."""
+
+    def check(self, program: Program) -> None:
+        """Fails unless flags are clean, and counters those of counting anew."""
+
+    def state(self) -> object:
+        """Something that is equal if nothing has changed."""
+
+
+class SetBench:
+    """The bench of Python sets."""
+
+    def __init__(self, program: Program, explicit: Facts, is_split: bool = True) -> None:
+        self.engine = SetEngine()
+        program = split(program) if is_split else program
+        for predicate in program.predicates.values():
+            self.engine.define(predicate.name, predicate.arity)
+        for name, rows in explicit.items():
+            self.engine.load(name, rows)
+        for name, rows in evaluate(program, explicit, max_facts=MOST).items():
+            self.engine.derive(name, rows)
+
+    def encode(self, facts: Facts) -> dict[str, Rows]:
+        """Facts as columns of ids."""
+        return {
+            name: Rows(self.engine.encode(sorted(rows)), len(rows)) for name, rows in facts.items() if rows
+        }
+
+    def decode(self, rows: Mapping[str, Rows]) -> dict[str, frozenset[Row]]:
+        """The facts of columns of ids."""
+        return {name: self.engine.decode(some.columns, some.count) for name, some in rows.items()}
+
+    def facts(self) -> dict[str, frozenset[Row]]:
+        """All facts that are true, of predicates that have some."""
+        found = {name: self.engine.every(name).members for name in self.engine.relations()}
+        return {
+            name: frozenset(row for _, row in some)
+            for name, some in found.items()
+            if some and not is_auxiliary(name)
+        }
+
+    def check(self, program: Program) -> None:
+        """Fails unless flags are clean, and counters those of counting anew with the same ranks."""
+        engine = self.engine
+        for rows in engine.state.flags.values():
+            for flags in rows.values():
+                assert flags & ~Flag.EXPLICIT in (Flag.NONE, Flag.ALIVE | Flag.BEFORE)
+        if engine.counters is not Counters.NONE:
+            derived = split(program).derived
+            counted = engine.state.copy()
+            engine.count_again(strata(split(program).rules))
+            for kept, anew in (
+                (counted.founded, engine.state.founded),
+                (counted.hidden, engine.state.hidden),
+            ):
+                assert _of(kept, derived) == _of(anew, derived)
+        if engine.counters is Counters.RANK:
+            assert not engine.select_unfounded(
+                engine.true_in(name for name in derived if not is_auxiliary(name))
+            )
+
+    def state(self) -> object:
+        """Flags that are set, counters and ranks."""
+        state = self.engine.state
+        flags = {
+            (name, row): flag for name, rows in state.flags.items() for row, flag in rows.items() if flag
+        }
+        return flags, dict(state.founded), dict(state.hidden), dict(state.ranks), state.counters
+
+
+def _of(counts: Mapping[tuple[str, Row], int], relations: Iterable[str]) -> dict[tuple[str, Row], int]:
+    wanted = frozenset(relations)
+    return {fact: count for fact, count in counts.items() if fact[0] in wanted}
+
+
+BENCHES: dict[str, Callable[[Program, Facts], Bench]] = {"sets": SetBench}
+
+
+# ---- a program that changes
+
+
+@dataclass(frozen=True)
+class Change:
+    """The explicit facts and the rules after a transaction."""
+
+    explicit: Facts
+    rules: tuple[Rule, ...]
+
+
+class Laboratory:
+    """A program whose facts and rules change, one transaction after the other. Mutates itself."""
+
+    def __init__(self, make: Callable[[Program, Facts], Bench], program: Program, start: Change) -> None:
+        self.program = replace(program, facts=(), rules=start.rules)
+        self.explicit = start.explicit
+        self.bench = make(self.program, start.explicit)
+        self.events: list[Event] = []
+        self.on_event: Callable[[Event], None] = self.events.append
+        self._drivers: dict[str, Driver] = {}
+
+    def driver(self, algorithm: Algorithm) -> Driver:
+        """The driver of an algorithm, one for all transactions."""
+        if algorithm.name not in self._drivers:
+            made = Driver(algorithm, self.bench.engine, lambda event: self.on_event(event), lambda: None)
+            self._drivers[algorithm.name] = made
+        return self._drivers[algorithm.name]
+
+    def apply(self, algorithm: Algorithm, change: Change) -> None:
+        """Carry out a transaction, and compare everything with what follows from scratch."""
+        before, after = self.program, self._after(change)
+        was = self.bench.facts()
+        net = self.driver(algorithm).apply(self.update(change), before, after)
+        self.program, self.explicit = after, change.explicit
+        expected = from_scratch(after, change.explicit)
+        assert self.bench.facts() == expected
+        assert self.bench.decode(net.added) == difference(expected, was)
+        assert self.bench.decode(net.removed) == difference(was, expected)
+        self.bench.check(after)
+
+    def interrupt(self, algorithm: Algorithm, change: Change, at: int) -> bool:
+        """Whether the transaction has so many events; then nothing has changed by stopping it there."""
+        left = at
+
+        def stop(event: Event) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise KeyboardInterrupt
+
+        driver = self.driver(algorithm)
+        driver._prepare(self.program)
+        state = self.bench.state()
+        self.on_event = stop
+        try:
+            driver.apply(self.update(change), self.program, self._after(change))
+        except KeyboardInterrupt:
+            assert self.bench.state() == state
+            return True
+        finally:
+            self.on_event = self.events.append
+        self.program, self.explicit = self._after(change), change.explicit
+        return False
+
+    def update(self, change: Change) -> Update:
+        """What a change asks for, normalised."""
+        rules = self.program.rules
+        return Update(
+            self.bench.encode(difference(self.explicit, change.explicit)),
+            self.bench.encode(difference(change.explicit, self.explicit)),
+            tuple(rule for rule in rules if rule not in change.rules),
+            tuple(rule for rule in change.rules if rule not in rules),
+        )
+
+    def _after(self, change: Change) -> Program:
+        if change.rules == self.program.rules:
+            return self.program
+        return replace(self.program, rules=change.rules)
+
+
+def from_scratch(program: Program, explicit: Facts) -> dict[str, frozenset[Row]]:
+    """All facts, of predicates that have some."""
+    found = evaluate(program, explicit, max_facts=MOST)
+    return {name: rows for name, rows in found.items() if rows}
+
+
+def difference(left: Facts, right: Facts) -> dict[str, frozenset[Row]]:
+    """What is on the left only, of predicates that have some."""
+    apart = {name: rows - right.get(name, frozenset()) for name, rows in left.items()}
+    return {name: rows for name, rows in apart.items() if rows}
