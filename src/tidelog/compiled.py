@@ -27,6 +27,7 @@ __all__ = [
     "bytes_at",
     "count_ones",
     "doubles_at",
+    "high_bytes",
     "inlined",
     "int32_at",
     "int64_at",
@@ -34,6 +35,7 @@ __all__ = [
     "kernel",
     "load64",
     "mark_warm",
+    "matching_bytes",
     "mix",
     "prefetch",
     "trailing_zeros",
@@ -169,6 +171,55 @@ def load64(_context: Any, _address: Any) -> Any:
         loaded = builder.load(pointer)
         loaded.align = 1
         return loaded
+
+    return signature, generate
+
+
+def _load_bytes(builder: Any, address: Any) -> Any:
+    """The 64 bytes at an address as one vector, which LLVM divides into what the machine has."""
+    vector = builder.inttoptr(address, ir.VectorType(ir.IntType(8), 64).as_pointer())
+    return builder.load(vector, align=1)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def matching_bytes(_context: Any, _address: Any, _byte: Any) -> Any:
+    """A bit for each of the 64 bytes at an address, set where it is this byte, the first one lowest."""
+    signature = types.uint64(types.int64, types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        loaded = _load_bytes(builder, arguments[0])
+        first = builder.insert_element(
+            ir.Constant(loaded.type, ir.Undefined),
+            builder.trunc(arguments[1], ir.IntType(8)),
+            ir.IntType(32)(0),
+        )
+        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+        wanted = builder.shuffle_vector(first, first, everywhere)
+        return builder.bitcast(builder.icmp_unsigned("==", loaded, wanted), ir.IntType(64))
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def high_bytes(_context: Any, _address: Any) -> Any:
+    """A bit for each of the 64 bytes at an address, set where it is 128 or more, the first one lowest."""
+    signature = types.uint64(types.int64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        loaded = _load_bytes(builder, arguments[0])
+        zero = ir.Constant(loaded.type, [0] * 64)
+        return builder.bitcast(builder.icmp_signed("<", loaded, zero), ir.IntType(64))
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def count_ones(_context: Any, _word: Any) -> Any:
+    """How many bits of a word are set."""
+    signature = types.int64(types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
 
     return signature, generate
 

@@ -11,6 +11,7 @@ from tidelog.io import codes
 from tidelog.io.arrays import text_array
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
 from tidelog.io.faults import BadRow, Faults, counted
+from tidelog.io.fields import Survey, Text, survey
 from tidelog.io.records import Record, count_lines, records
 from tidelog.io.source import DataFile
 from tidelog.logic.values import ColumnType
@@ -34,14 +35,24 @@ class Layout:
 class Block:
     """Whole records of a file, the first on line `line`; if `is_open`, the last lacks its closing quote."""
 
-    text: bytes | bytearray
+    data: Text
     line: int
     is_open: bool = False
 
     @cached_property
+    def text(self) -> bytes:
+        """A copy of the data, for all that is not done in place."""
+        return bytes(self.data)
+
+    @cached_property
+    def survey(self) -> Survey:
+        """What there is in the data."""
+        return survey(self.data)
+
+    @property
     def lines(self) -> int:
         """How many lines end in the block."""
-        return count_lines(self.text)
+        return count_lines(self.text) if self.survey.has_returns else self.survey.line_feeds
 
 
 @dataclass(frozen=True, slots=True)

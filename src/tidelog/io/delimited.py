@@ -8,7 +8,6 @@ guessed: they are those of the columns, and every text is a value, the empty one
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, Any
@@ -22,6 +21,7 @@ from tidelog.io.careful import Block, Layout, read_block
 from tidelog.io.columns import ARROW_TYPES, FALSE, TRUE, Batch, Column, column_of_texts, finite
 from tidelog.io.faults import Faults
 from tidelog.io.fields import text_views
+from tidelog.io.lines import LineReader
 from tidelog.io.records import Record, count_lines, ends_open, first_record
 from tidelog.io.source import DataFile, Header
 from tidelog.logic.values import ColumnType
@@ -45,7 +45,7 @@ def _read_blocks(blocks: Iterator[Block], file: DataFile, faults: Faults, thread
     for block in blocks:
         rest = block
         if layout is None:
-            found = first_record(block.text, file.delimiter.encode(), file.quoting, block.line)
+            found = first_record(block.data, file.delimiter.encode(), file.quoting, block.line)
             if found is None:
                 continue
             layout, rest = _layout(file, block, *found)
@@ -63,54 +63,34 @@ def _read_block(
     batch = _parse(block, layout, file, threads)
     if batch is not None:
         yield batch
-    elif len(block.text) <= CAREFUL_BLOCK:
-        yield read_block(replace(block, text=bytes(block.text)), layout, file, faults)
+    elif len(block.data) <= CAREFUL_BLOCK:
+        yield read_block(block, layout, file, faults)
     else:
-        for part in _blocks(io.BytesIO(block.text), file, CAREFUL_BLOCK, block.line):
-            careful = replace(part, text=bytes(part.text))
-            yield _parse(part, layout, file, 1) or read_block(careful, layout, file, faults)
+        largest = len(block.data) + 1  # all of it is here: a quote that is open in a part is so to its end
+        for part in _blocks(io.BytesIO(block.text), file, CAREFUL_BLOCK, block.line, largest):
+            yield _parse(part, layout, file, 1) or read_block(part, layout, file, faults)
 
 
-def _blocks(stream: IO[bytes], file: DataFile, size: int, line: int = 1) -> Iterator[Block]:
+def _blocks(
+    stream: IO[bytes], file: DataFile, size: int, line: int = 1, largest: int | None = None
+) -> Iterator[Block]:
     """The stream in blocks of about `size` bytes that end where a record ends."""
-    while (block := _whole_records(stream, file, size, line)).text:
+    lines = LineReader(stream)
+    while (block := _whole_records(lines, file, size, line, largest or LARGEST_BLOCK)).data:
         yield block
         line += block.lines
 
 
-def _whole_records(stream: IO[bytes], file: DataFile, size: int, line: int) -> Block:
-    text = _read_lines(stream, size)
-    if line == 1 and text.startswith(_MARK):
-        del text[: len(_MARK)]
-    while is_open := file.quoting and ends_open(text, file.delimiter.encode()):
-        more = stream.read(max(size, len(text))) if len(text) < LARGEST_BLOCK else b""
-        if not more:
-            break
-        text += more + stream.readline()
-    return Block(text, line, is_open)
-
-
-def _read_lines(stream: IO[bytes], size: int) -> bytearray:
-    """About `size` bytes that end where a line ends, read into place: a copy costs as much as reading."""
-    text = bytearray(min(size, _remaining(stream) + 1))
-    end = 0
-    with memoryview(text) as view:
-        while end < len(text) and (count := stream.readinto(view[end:])):  # type: ignore[attr-defined]
-            end += count
-    del text[end:]
-    text += stream.readline()
-    return text
-
-
-def _remaining(stream: IO[bytes]) -> int:
-    """How many bytes a plain file still has; many for any other stream."""
-    if not isinstance(stream, io.BufferedReader):
-        return LARGEST_BLOCK
-    try:
-        size = os.fstat(stream.fileno()).st_size
-        return size - stream.tell() if size else LARGEST_BLOCK
-    except OSError:
-        return LARGEST_BLOCK
+def _whole_records(lines: LineReader, file: DataFile, size: int, line: int, largest: int) -> Block:
+    data = lines.read(size)
+    block = Block(data[len(_MARK) :] if line == 1 and data[: len(_MARK)] == _MARK else data, line)
+    while file.quoting and block.survey.has_quotes and ends_open(block.text, file.delimiter.encode()):
+        length = len(block.data)
+        longer = lines.read(max(size, length), block.text) if length < largest else block.data
+        if len(longer) == length:
+            return replace(block, is_open=True)
+        block = Block(longer, line)
+    return block
 
 
 def _layout(file: DataFile, block: Block, record: Record, end: int) -> tuple[Layout, Block]:
@@ -121,7 +101,7 @@ def _layout(file: DataFile, block: Block, record: Record, end: int) -> tuple[Lay
     if not _is_header(file, header, len(types)):
         names = file.names if len(file.names) == len(types) else ()
         return Layout(types, wanted, names), block
-    rest = Block(block.text[end:], block.line + count_lines(block.text[:end]), block.is_open)
+    rest = Block(block.data[end:], block.line + count_lines(bytes(block.data[:end])), block.is_open)
     if file.header is Header.IGNORED or not file.names or None in file.names:
         return Layout(types, wanted, header if len(header) == len(types) else ()), rest
     return _layout_by_name(file, record, header), rest
@@ -155,10 +135,11 @@ def _layout_by_name(file: DataFile, record: Record, header: tuple[str, ...]) -> 
 
 def _parse(block: Block, layout: Layout, file: DataFile, threads: int) -> Batch | None:
     """The block as Arrow reads it, or None if it holds anything that Arrow refuses or may misread."""
-    if block.is_open or not block.text:
+    if block.is_open or not block.data:
         return None
-    if all(column_type in _TEXTS for column_type in layout.wanted_types):
-        texts = text_views(block.text, block.lines, file.delimiter, len(layout.types), layout.wanted)
+    quoting = file.quoting and block.survey.has_quotes
+    if not quoting and all(column_type in _TEXTS for column_type in layout.wanted_types):
+        texts = text_views(block.data, block.survey, file.delimiter, len(layout.types), layout.wanted)
         if texts is not None:
             views = zip(layout.wanted_types, texts, strict=True)
             return Batch(tuple(Column(*view) for view in views), len(texts[0]))
@@ -171,9 +152,9 @@ def _parse(block: Block, layout: Layout, file: DataFile, threads: int) -> Batch 
     }
     try:
         table = pyarrow.csv.read_csv(
-            pa.BufferReader(block.text),
+            pa.BufferReader(block.data),
             _read_options(block, names, threads),
-            _parse_options(block, file),
+            _parse_options(file, quoting),
             _convert_options(arrow_types),
         )
     except pa.ArrowInvalid:
@@ -183,7 +164,7 @@ def _parse(block: Block, layout: Layout, file: DataFile, threads: int) -> Batch 
     return Batch(found, table.num_rows) if len(found) == len(columns) else None
 
 
-def _may_be_hexadecimal(text: bytes | bytearray) -> bool:
+def _may_be_hexadecimal(text: bytes) -> bool:
     """Whether `0x` may occur: Arrow would read 16 hexadecimal digits as a negative number."""
     return (b"x" in text and b"0x" in text) or (b"X" in text and b"0X" in text)
 
@@ -193,12 +174,11 @@ def _parsed_type(column_type: ColumnType) -> Any:
 
 
 def _read_options(block: Block, names: list[str], threads: int) -> Any:
-    size = len(block.text) // threads + 1
+    size = len(block.data) // threads + 1
     return pyarrow.csv.ReadOptions(use_threads=threads > 1, block_size=size, column_names=names)
 
 
-def _parse_options(block: Block, file: DataFile) -> Any:
-    quoting = file.quoting and b'"' in block.text
+def _parse_options(file: DataFile, quoting: bool) -> Any:
     return pyarrow.csv.ParseOptions(
         delimiter=file.delimiter, quote_char='"' if quoting else False, newlines_in_values=quoting
     )

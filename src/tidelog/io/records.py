@@ -14,7 +14,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from tidelog.io.fields import count_new_lines
+from tidelog.io.fields import Text, survey
 
 _QUOTE, _LINE_FEED, _RETURN = b'"\n\r'
 
@@ -57,9 +57,7 @@ def records(block: bytes | bytearray, delimiter: bytes, quoting: bool, line: int
         position = following
 
 
-def first_record(
-    block: bytes | bytearray, delimiter: bytes, quoting: bool, line: int
-) -> tuple[Record, int] | None:
+def first_record(block: Text, delimiter: bytes, quoting: bool, line: int) -> tuple[Record, int] | None:
     """The first record of a block that begins on line `line`, and where the next line begins, if any."""
     start = 0
     while start < len(block):
@@ -70,13 +68,11 @@ def first_record(
     return None
 
 
-def _after_line(block: bytes | bytearray, end: int) -> int:
+def _after_line(block: Text, end: int) -> int:
     return end + (2 if block[end : end + 2] == b"\r\n" else 1)
 
 
-def _record(
-    block: bytes | bytearray, start: int, delimiter: bytes, quoting: bool, line: int
-) -> tuple[Record, int]:
+def _record(block: Text, start: int, delimiter: bytes, quoting: bool, line: int) -> tuple[Record, int]:
     """The record that begins at `start`, and the place of its line's end."""
     quoted, plain = _patterns(delimiter)
     fields: list[bytes] = []
@@ -98,8 +94,9 @@ def _record(
 
 def count_lines(block: bytes | bytearray) -> int:
     r"""How many lines end in the block, with `\n`, `\r\n` or `\r`."""
-    feeds = count_new_lines(block)
-    return feeds + block.count(b"\r") - block.count(b"\r\n") if b"\r" in block else feeds
+    found = survey(block)
+    alone = block.count(b"\r") - block.count(b"\r\n") if found.has_returns else 0
+    return found.line_feeds + alone
 
 
 def ends_open(block: bytes | bytearray, delimiter: bytes) -> bool:

@@ -10,9 +10,10 @@ from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.events import Tally
 from tidelog.engine.fixpoint import materialise
 from tidelog.io.columns import Batch, column_of_values
+from tidelog.io.fields import survey, text_views
 from tidelog.logic.resolve import resolve
 from tidelog.logic.strata import strata
-from tidelog.logic.values import integer
+from tidelog.logic.values import Kind, integer
 from tidelog.syntax.parser import parse_text
 
 # Between them these rules need every kernel: sets dense and hashed, indexes direct, hashed and partial,
@@ -30,6 +31,7 @@ PROGRAM = """
     degree(?x, #count(?y)) :- two(?x, ?y) .
 """
 SIDE = isqrt(runner.PARALLEL_FROM) + 1  # pairs of so many numbers are enough for several threads
+LINES = 4096  # texts enough to let a dictionary grow
 
 
 def compile_kernels() -> None:
@@ -47,6 +49,9 @@ def compile_kernels() -> None:
         engine.begin(engine.relations())
         numbers = {id(rule): place for place, rule in enumerate(program.rules)}
         materialise(strata(program.rules), numbers, engine, Tally(), lambda: None)
+        lines = b"".join(b"%d\ttext\n" % number for number in range(LINES))
+        for column in text_views(lines, survey(lines), "\t", 2, (0, 1)) or ():
+            engine.dictionary.encode_texts(Kind.STRING, column)
         engine.dictionary.encode_any(engine.dictionary.texts(engine.rows("text")[0][0]), parse_numbers=True)
         engine.table("pair").find(engine.rows("pair")[0], len(pairs))
     compiled.mark_warm()

@@ -1,0 +1,78 @@
+"""Blocks of whole lines: nothing is lost between them, and none changes while somebody looks at it."""
+
+from __future__ import annotations
+
+import io
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidelog.io import lines
+from tidelog.io.fields import survey, text_views
+from tidelog.io.lines import LineReader
+
+TEXTS = st.lists(st.text("ab\n", max_size=9), max_size=30).map(lambda parts: "".join(parts).encode())
+
+
+def _blocks(text: bytes, size: int) -> list[memoryview]:
+    reader = LineReader(io.BytesIO(text))
+    return list(iter(lambda: reader.read(size), b""))
+
+
+@given(TEXTS, st.integers(1, 64))
+def test_blocks_are_the_text_cut_at_ends_of_lines(text: bytes, size: int) -> None:
+    blocks = _blocks(text, size)  # all of them are looked at until the end
+    assert b"".join(blocks) == text
+    assert all(bytes(block).endswith(b"\n") for block in blocks[:-1])
+
+
+@given(TEXTS, st.integers(1, 64))
+def test_a_block_goes_on_after_what_is_given(text: bytes, size: int) -> None:
+    reader = LineReader(io.BytesIO(text))
+    first = bytes(reader.read(size))
+    longer = bytes(reader.read(size, first))
+    assert text.startswith(longer)
+    assert len(longer) > len(first) or longer == text
+
+
+def test_memory_is_used_again_once_nobody_looks_at_it() -> None:
+    lines._kept.clear()
+    reader = LineReader(io.BytesIO(b"0123456\n" * 9))
+    for _ in range(9):
+        assert bytes(reader.read(8)) == b"0123456\n"
+    assert len(lines._kept) == 1
+    blocks = [LineReader(io.BytesIO(b"kept\n")).read(5) for _ in range(9)]
+    assert blocks == [b"kept\n"] * 9
+    assert len(lines._kept) == lines.MOST_KEPT
+
+
+@given(st.binary(max_size=9), st.integers(0, 70))
+def test_a_survey_tells_what_is_there(text: bytes, before: int) -> None:
+    text = b"x" * before + text
+    found = survey(text)
+    assert found == (text.count(b"\n"), b'"' in text, b"\r" in text, text.isascii())
+
+
+ROWS = st.lists(st.tuples(*[st.text("aé7", max_size=20)] * 3), min_size=1, max_size=12)
+
+
+@given(ROWS, st.sampled_from([(0, 1, 2), (2, 0), (1,)]), st.booleans())
+def test_fields_of_any_length_at_any_place(
+    rows: list[tuple[str, str, str]], wanted: tuple[int, ...], is_ended: bool
+) -> None:
+    text = "\n".join("\t".join(row) for row in rows) + "\n" * is_ended
+    block = text.encode()
+    columns = text_views(block, survey(block), "\t", 3, wanted)
+    assert columns is not None
+    for column in columns:
+        column.validate(full=True)
+    assert [column.to_pylist() for column in columns] == [[row[place] for row in rows] for place in wanted]
+
+
+@given(ROWS, st.data())
+def test_lines_of_another_width_are_not_plain(rows: list[tuple[str, str, str]], data: st.DataObject) -> None:
+    texts = ["\t".join(row) for row in rows]
+    place = data.draw(st.integers(0, len(texts) - 1))
+    texts[place] = data.draw(st.sampled_from([texts[place] + "\t", "\t", "a"]))
+    block = ("\n".join(texts) + "\n").encode()
+    assert text_views(block, survey(block), "\t", 3, (0, 1, 2)) is None
