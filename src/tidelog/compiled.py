@@ -214,17 +214,6 @@ def high_bytes(_context: Any, _address: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
-def count_ones(_context: Any, _word: Any) -> Any:
-    """How many bits of a word are set."""
-    signature = types.int64(types.uint64)
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.ctpop(arguments[0])
-
-    return signature, generate
-
-
-@intrinsic  # type: ignore[untyped-decorator]
 def prefetch(_context: Any, _address: Any) -> Any:
     """Ask for the cache line at an address, to be read soon."""
     signature = types.void(types.int64)

@@ -51,7 +51,7 @@ def survey_bytes(address: Any, length: Any) -> Any:
     high = np.uint64(0)
     whole = length - length % WIDTH
     for position in range(0, whole, WIDTH):
-        feeds += count_ones(matching_bytes(address + position, LINE_FEED))
+        feeds += np.int64(count_ones(matching_bytes(address + position, LINE_FEED)))
         quotes |= matching_bytes(address + position, QUOTE)
         returns |= matching_bytes(address + position, RETURN)
         high |= high_bytes(address + position)
