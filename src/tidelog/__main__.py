@@ -86,6 +86,10 @@ def _command(name: str) -> Callable[[Namespace], int]:
             from tidelog.cli.plan import plan
 
             return plan
+        case "stream":
+            from tidelog.cli.stream import stream
+
+            return stream
         case _:
             from tidelog.cli.repl import repl
 

@@ -22,7 +22,7 @@ from tidelog.io.objects import from_python
 from tidelog.io.source import data_file, predicate_of
 from tidelog.io.tables import read, read_import
 from tidelog.logic.builtins import Overflow
-from tidelog.logic.program import BOTTOM, Fact, Predicate, Program
+from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Rule
 from tidelog.logic.resolve import EMPTY, extend, resolve_query
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
@@ -339,6 +339,11 @@ class Reasoner:
             self._check_consistency(self._program)
         except Inconsistent as inconsistency:
             self._inconsistency = inconsistency  # a transaction may put it right
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules, as they are now."""
+        return self._program.rules
 
     @property
     def strata(self) -> tuple[Stratum, ...]:

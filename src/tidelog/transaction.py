@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.changes import Delta
+from tidelog.changes import Delta, find_predicate
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.maintaining import Flag
 from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source, Span, TidelogError, suggest
@@ -120,6 +120,38 @@ class Change:
         for batch in batches:
             known = self._find(predicate) or self._define(predicate, len(batch.columns))
             self._note(self._added, known.name, self._encode_batch(batch))
+
+    def replace(self, predicate: str, data: object) -> None:
+        """Let the explicit facts of a predicate be exactly these: others go, and those not there come.
+
+        What the transaction takes away or adds elsewhere comes on top of that.
+        """
+        known = find_predicate(predicate, self.program.predicates)
+        self.replace_rows(known.name, [self._encode(known, data)])
+
+    def replace_batches(self, predicate: str, batches: Iterable[Batch]) -> None:
+        """The same for facts that were read from files."""
+        self.replace_rows(predicate, [self._encode_batch(batch) for batch in batches])
+
+    def replace_rows(self, name: str, parts: Sequence[Rows]) -> None:
+        """The same for rows of ids."""
+        held = Rows(*self._engine.explicit(name)) if name in self.before.predicates else None
+        wanted = _distinct([Stated(rows) for rows in parts if rows.count])
+        if held is None or not held.count:
+            self._note(self._added, name, wanted)
+            return
+        self._note(self._removed, name, _without(held, wanted) if wanted.count else held)
+        self._note(self._added, name, _without(wanted, held) if wanted.count else wanted)
+
+    def become(self, program: Program) -> None:
+        """Let the program be this one, which was resolved as a whole; rules that mean the same stay.
+
+        Its facts and imports are not looked at.
+        """
+        self._rules = RuleChanges(self.before.rules, self.before.rules, program.rules)
+        self._outcome = self._rules.outcome()
+        predicates = {**self.before.predicates, **program.predicates}
+        self.program = replace(program, facts=(), rules=self._outcome.rules, predicates=predicates)
 
     # ---- text
 
@@ -362,6 +394,8 @@ def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
 
 def _distinct(stated: Sequence[Stated]) -> Rows:
     """All rows, each once."""
+    if not stated:
+        return Rows((), 0)
     if len(stated) == 1 and stated[0].rows.count == 1:
         return stated[0].rows
     rows = _joined([item.rows for item in stated])

@@ -168,7 +168,7 @@ def test_talkative_sessions_say_what_they_did(session: Session, capsys: pytest.C
     session.take("parent(carol, dave) . child(?y) :- parent(_, ?y) .")
     said = capsys.readouterr().err
     assert "`:help` for help" in said
-    assert "added 1 fact and 1 rule" in said
+    assert "+7 −0  (parent +1 −0, ancestor +3 −0, child +3 −0)" in said
 
 
 def test_a_terminal_without_prompt_toolkit_has_a_plain_prompt(
@@ -195,7 +195,7 @@ def test_a_terminal_without_prompt_toolkit_has_a_plain_prompt(
     done = tidelog("repl")
     assert done.code == 0
     assert done.output == "?- p(?x) .  1 row\n  x\n  ─\n  2\n"
-    assert "added 1 fact" in done.error
+    assert "+1 −0  (p +1 −0)" in done.error
     assert [prompt.strip() for prompt in prompts] == [
         "tidelog>",
         "...",

@@ -15,6 +15,8 @@ ENGINES: Final = ("columnar",)
 FORMATS: Final = ("table", "csv", "tsv", "json", "jsonl", "parquet", "arrow", "nt", "ttl")
 STAGES: Final = ("parsed", "resolved", "strata", "rewritten", "plan")
 PICTURES: Final = ("text", "dot", "mermaid", "html")
+MARKINGS: Final = ("none", "literal", "linked")
+MISSING: Final = ("error", "ignore")
 ON_ERROR: Final = ("fail", "skip", "collect")
 ON_SCREEN: Final = ""  # the value of `--stats` without a file
 
@@ -104,6 +106,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     _add_format(commands)
     _add_plan(commands)
     _add_repl(commands)
+    _add_stream(commands)
     return parser, commands.choices
 
 
@@ -131,7 +134,14 @@ def _add_run(commands: Commands) -> None:
         "-o", "--output", metavar="DIR", type=Path, help="write one file per output predicate here"
     )
     _add_form(written, "how (default table, with --output csv)")
-    _add_statistics(_add_limits(run))
+    running = _add_limits(run)
+    _add_statistics(running)
+    _add_maintainer(running)
+    running.add_argument(
+        "--watch",
+        action="store_true",
+        help="go on: when the program or its data is edited, apply the difference and print the net change",
+    )
 
 
 def _add_query(commands: Commands) -> None:
@@ -200,12 +210,71 @@ def _add_plan(commands: Commands) -> None:
 
 
 def _add_repl(commands: Commands) -> None:
-    summary = "add facts and rules, and ask, line by line"
+    summary = "add facts and rules, take them away, and ask, line by line"
     repl = _command(commands, "repl", summary, "tidelog repl family.rls")
     repl.add_argument("program", metavar="PROGRAM", nargs="?", help="the program to begin with")
     _add_data(repl)
     repl.add_argument("--rows", metavar="N", type=_rows, help=_ROWS_HELP)
-    _add_limits(repl)
+    _add_maintainer(_add_limits(repl))
+
+
+def _add_stream(commands: Commands) -> None:
+    summary = "apply changes as they come, and report what each one changes"
+    stream = _command(
+        commands, "stream", summary, "tidelog stream family.rls monday.changes.rls --output now"
+    )
+    stream.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    stream.add_argument(
+        "updates",
+        metavar="UPDATES",
+        nargs="*",
+        help="change scripts (`.rls`, `.rls.gz`), folders of them, or `-` for standard input (the default)",
+    )
+    _add_data(stream)
+    taken = stream.add_argument_group("changes")
+    taken.add_argument(
+        "--follow", action="store_true", help="wait for more files in the folders; Ctrl-C ends"
+    )
+    taken.add_argument(
+        "--missing",
+        choices=MISSING,
+        default=MISSING[0],
+        help="taking away what is not there is an error (default), or is passed over with a notice",
+    )
+    taken.add_argument(
+        "--keep-going", action="store_true", help="go on after a transaction that fails; it changes nothing"
+    )
+    written = stream.add_argument_group("output")
+    written.add_argument(
+        "--deltas",
+        metavar="DIR",
+        type=Path,
+        help="write what commit N changes to DIR/N/PREDICATE.added.csv and .removed.csv",
+    )
+    written.add_argument(
+        "-o", "--output", metavar="DIR", type=Path, help="write one file per output predicate here in the end"
+    )
+    _add_form(
+        written, "of files (default csv); jsonl without files: what each commit changes, on standard output"
+    )
+    running = _add_limits(stream)
+    _add_statistics(running)
+    _add_maintainer(running)
+    running.add_argument(
+        "--marking",
+        choices=MARKINGS,
+        default=MARKINGS[0],
+        help="look ahead at the next update and mark what it will delete (default none)",
+    )
+
+
+def _add_maintainer(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--maintainer",
+        metavar="NAME",
+        default="auto",
+        help="the algorithm that works changes in (default auto: what is best for each)",
+    )
 
 
 def _add_data(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, perf_counter
@@ -13,38 +13,57 @@ from tidelog.cli.arguments import UsageError
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_program, unused, warnings
 from tidelog.cli.progress import Progress
-from tidelog.engine.events import Event, Notice
-from tidelog.errors import Inconsistent
+from tidelog.engine.events import Event, Listener, Notice
+from tidelog.errors import Inconsistent, ProgramError
 from tidelog.io.faults import OnError
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import EMPTY
+from tidelog.maintenance import registry
 from tidelog.reasoner import Reasoner
 
 REJECTS: Final = Path("rejects.csv")
-_HEADERS: Final = {"auto": None, "yes": True, "no": False}
+HEADERS: Final = {"auto": None, "yes": True, "no": False}
 
 
 class Work:
     """A program, its data, and the reasoner that derives what follows. Mutable, as the reasoner is."""
 
-    def __init__(self, options: Namespace) -> None:
+    def __init__(self, options: Namespace, listeners: Iterable[Listener] = ()) -> None:
         self.start = perf_counter()
         self.options = options
+        self.listeners = tuple(listeners)
         self.messages = Messages(options.quiet)
         on_error, rejects = _faults(options)
         self.files = existing_data(options.data)
+        self.maintainer, self.marking = _algorithm(options)
+        self.rejects = (on_error, rejects)
         program = load_program(options.program, parameters(options)) if options.program else EMPTY
-        self.reasoner = Reasoner(
+        self.reasoner = self.begin(program)
+        self.tally = self.reasoner.statistics  # what each rule did
+        self.reasoning: float | None = None  # seconds, where the tally does not tell
+        self.reasoner.started = monotonic()
+
+    def begin(self, program: Program) -> Reasoner:
+        """A reasoner as the options want it."""
+        options = self.options
+        on_error, rejects = self.rejects
+        return Reasoner(
             program,
             engine=options.engine,
+            maintainer=self.maintainer,
+            marking=self.marking,
             threads=options.threads,
             timeout=options.timeout,
             max_facts=options.max_facts,
             on_error=on_error,
             rejects=rejects,
-            listeners=[self._listen],
+            listeners=[self._listen, *self.listeners],
         )
-        self.reasoner.started = monotonic()
+
+    def replace(self, reasoner: Reasoner) -> None:
+        """Go on with another reasoner."""
+        self.reasoner = reasoner
+        self.tally = reasoner.statistics
 
     @property
     def program(self) -> Program:
@@ -68,7 +87,7 @@ class Work:
         """Read data files, by default those of the options."""
         files = self.files if paths is None else paths
         if files:
-            self.reasoner.read(*files, header=_HEADERS[self.options.input_header])
+            self.reasoner.read(*files, header=HEADERS[self.options.input_header])
 
     def showing_progress(self) -> Progress:
         """The work in the block shows how far it is."""
@@ -106,6 +125,18 @@ class Work:
 def parameters(options: Namespace) -> dict[str, str]:
     """The parameters given on the command line."""
     return dict(options.param)
+
+
+def _algorithm(options: Namespace) -> tuple[str, str]:
+    """The maintainer and the marking; a usage error if there are none such, or they do not go together."""
+    name: str = getattr(options, "maintainer", registry.DEFAULT)
+    marking: str = getattr(options, "marking", "none")
+    try:
+        registry.check_names(name, marking)
+    except ProgramError as error:
+        fault = error.diagnostics[0]
+        raise UsageError(fault.message, fault.help) from None
+    return name, marking
 
 
 def _faults(options: Namespace) -> tuple[OnError, Path]:

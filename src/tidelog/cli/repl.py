@@ -1,4 +1,4 @@
-"""`tidelog repl`: facts and rules are added, and queries answered, as they are typed."""
+"""`tidelog repl`: facts and rules come and go, and queries are answered, as they are typed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from tidelog import __version__
+from tidelog.changes import Delta
+from tidelog.cli.deltas import by_predicate, duration
 from tidelog.cli.programs import SUFFIX, existing_data, read_source
-from tidelog.cli.reasoning import Work
+from tidelog.cli.reasoning import HEADERS, Work
 from tidelog.cli.results import Form, Result, print_result, query_name
 from tidelog.cli.statistics import print_statistics
 from tidelog.errors import Diagnostic, Source, TidelogError, suggest
@@ -34,6 +36,7 @@ COMMANDS: Final = {
 _HELP: Final = """\
 A fact or rule adds it:      parent(alice, bob) .
                              ancestor(?x, ?y) :- parent(?x, ?y) .
+A `-` takes it away:         - parent(alice, bob) .
 A query asks:                ?- ancestor(alice, ?x) .
 A statement may take several lines; it ends with a full stop.
 """
@@ -104,25 +107,29 @@ class Session:
         waiting: list[ast.Statement] = []
         for statement in parse(source).statements:
             if isinstance(statement, ast.Query):
-                self._add(source, waiting, folder)
+                self._add(waiting, folder)
                 waiting = []
-                self._ask(_text(source, [statement]))
+                self._ask(_text(source, statement))
             else:
                 waiting.append(statement)
-        self._add(source, waiting, folder)
+        self._add(waiting, folder)
 
-    def _add(self, source: Source, statements: list[ast.Statement], folder: Path | None) -> None:
+    def _add(self, statements: list[ast.Statement], folder: Path | None) -> None:
+        """Add and take away what statements say, as one transaction."""
         if not statements:
             return
-        reasoner = self.work.reasoner
-        rules, facts = len(reasoner.program.rules), len(reasoner.program.facts)
-        reasoner.add(_text(source, statements), name=source.name, folder=folder or Path())
+        document = ast.Document(tuple(statements))
+        with self.work.showing_progress(), self.work.reasoner.change() as change:
+            change.take(document, unsigned="+", folder=folder or Path())
         # Here rules often come before their facts.
-        doubts = [item for item in reasoner.program.warnings if item.code != EMPTY_PREDICATE]
+        doubts = [item for item in change.program.warnings if item.code != EMPTY_PREDICATE]
         self.work.messages.diagnose(doubts)
+        self._tell(change.delta)
+
+    def _tell(self, delta: Delta) -> None:
         if self._is_talkative:
-            program = reasoner.program
-            self.work.messages.say(_added(len(program.facts) - facts, len(program.rules) - rules))
+            what = f"  ({by_predicate(delta)})" if delta else ""
+            self.work.messages.say(f"{delta}{what}  {duration(delta.seconds)}")
 
     def _ask(self, text: str) -> None:
         with self.work.showing_progress():
@@ -169,28 +176,19 @@ class Session:
         if path.suffix == SUFFIX:
             self._statements(read_source(str(path)), path.parent)
             return
-        before = self.work.reasoner.statistics.loaded
         with self.work.showing_progress():
-            self.work.read(existing_data([path]))
+            new = self.work.reasoner.read(
+                *existing_data([path]), header=HEADERS[self.work.options.input_header]
+            )
         if self._is_talkative:
-            self.work.messages.say(_added(self.work.reasoner.statistics.loaded - before, 0))
+            self.work.messages.say(f"added {new:,} fact{'' if new == 1 else 's'}")
 
 
-def _text(source: Source, statements: list[ast.Statement]) -> str:
-    """The text of statements that follow each other, on the lines on which it stands in the source."""
-    first, last = statements[0].span, statements[-1].span
-    assert first is not None and last is not None
-    line, column = source.position(first.start)
-    return "\n" * (line - 1) + " " * (column - 1) + source.text[first.start : last.end]
-
-
-def _added(facts: int, rules: int) -> str:
-    counted = [
-        f"{count:,} {noun}{'' if count == 1 else 's'}"
-        for count, noun in ((facts, "fact"), (rules, "rule"))
-        if count
-    ]
-    return f"added {' and '.join(counted)}" if counted else "done"
+def _text(source: Source, statement: ast.Statement) -> str:
+    """The text of a statement, on the lines on which it stands in the source."""
+    assert statement.span is not None
+    line, column = source.position(statement.span.start)
+    return "\n" * (line - 1) + " " * (column - 1) + statement.span.text
 
 
 # ---- where texts come from

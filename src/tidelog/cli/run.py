@@ -9,10 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from tidelog.changes import Delta
 from tidelog.cli.arguments import ON_SCREEN, UsageError
+from tidelog.cli.deltas import print_script
 from tidelog.cli.files import Staging, staging
 from tidelog.cli.reasoning import Work
 from tidelog.cli.results import (
+    ROWS_ON_TERMINAL,
     Form,
     Result,
     check_printable,
@@ -23,6 +26,7 @@ from tidelog.cli.results import (
     query_name,
 )
 from tidelog.cli.statistics import print_statistics, write_statistics
+from tidelog.cli.watch import Watch, check_watchable
 from tidelog.io.export import Export, export_file
 from tidelog.io.formats import file_name, is_compressed
 from tidelog.io.source import import_file
@@ -35,11 +39,13 @@ _TABLE: Final = Form("table")
 def run(options: Namespace) -> int:
     """The exit code of `tidelog run`."""
     form = Form.of(options, "csv" if options.output else "table")
-    _check_options(options, form)
+    check_options(options, form)
     work = Work(options)
+    if options.watch:
+        check_watchable(work)
     work.warn()
-    exports = _exports(work)
-    outputs = _outputs(work, exports)
+    exports = exports_of(work)
+    outputs = outputs_of(work, exports)
     queries = [_answers(work, query) for query in work.program.queries]
     arities = {result.name: result.arity for result in outputs}
     if options.output is None:
@@ -47,21 +53,37 @@ def run(options: Namespace) -> int:
         arities |= {result.name: result.arity for result in queries}
     check_statements(arities, form)
     work.derive()
-    written = _write_files(work, outputs if options.output else [], exports, form)
+    written = write_files(work, outputs if options.output else [], exports, form)
     if options.output is None:
         if outputs or queries:
             print_results([*outputs, *queries], form)
     elif queries:
         print_results(queries, replace(_TABLE, terms=form.terms, rows=form.rows))
-    _report_files(work, written)
+    report_files(work, written)
     _report(work)
-    return 0
+    return _watch(work, form) if options.watch else 0
+
+
+def _watch(work: Work, form: Form) -> int:
+    """Apply edits until Ctrl-C, and put out what they change; the exit code."""
+    work.reasoner.started = None  # the timeout is for each edit, not for the session
+
+    def show(delta: Delta | None) -> None:
+        exports = exports_of(work)
+        outputs = outputs_of(work, exports)
+        if delta is not None and work.options.output is None:
+            most = form.rows if form.rows is not None else ROWS_ON_TERMINAL if sys.stdout.isatty() else 0
+            print_script(delta, tuple(result.name for result in outputs), most or None)
+        if delta is None or delta:
+            report_files(work, write_files(work, outputs if work.options.output else [], exports, form))
+
+    return Watch(work, show).run()
 
 
 def query(options: Namespace) -> int:
     """The exit code of `tidelog query`."""
     form = Form.of(options, "table")
-    _check_options(options, form)
+    check_options(options, form)
     check_printable(1, form)
     work = Work(options)
     work.warn(about_unused=False)
@@ -76,7 +98,7 @@ def query(options: Namespace) -> int:
     return 0
 
 
-def _check_options(options: Namespace, form: Form) -> None:
+def check_options(options: Namespace, form: Form) -> None:
     """Nothing, if the options go together; else a usage error."""
     output = getattr(options, "output", None)
     if output is not None and form.format == "table":
@@ -87,7 +109,7 @@ def _check_options(options: Namespace, form: Form) -> None:
         raise UsageError(f"--stats {options.stats} is not a name that ends in .json")
 
 
-def _outputs(work: Work, exports: Iterable[tuple[Transfer, Export]]) -> list[Result]:
+def outputs_of(work: Work, exports: Iterable[tuple[Transfer, Export]]) -> list[Result]:
     """The output predicates; without `--output`, those that an export writes to a file are left out."""
     program = work.program
     exported = {transfer.predicate for transfer, export in exports}
@@ -108,7 +130,7 @@ def _answers(work: Work, query: Query) -> Result:
 # ---- files
 
 
-def _exports(work: Work) -> list[tuple[Transfer, Export]]:
+def exports_of(work: Work) -> list[tuple[Transfer, Export]]:
     """The exports of the program, and where they go."""
     predicates = work.program.predicates
     return [
@@ -117,7 +139,7 @@ def _exports(work: Work) -> list[tuple[Transfer, Export]]:
     ]
 
 
-def _write_files(
+def write_files(
     work: Work, outputs: Iterable[Result], exports: Iterable[tuple[Transfer, Export]], form: Form
 ) -> dict[Path, int]:
     """The number of rows of each file written: all of them, or none and an error."""
@@ -167,7 +189,7 @@ def _write_export(
 # ---- what was done
 
 
-def _report_files(work: Work, written: dict[Path, int]) -> None:
+def report_files(work: Work, written: dict[Path, int]) -> None:
     for path, rows in written.items():
         work.messages.say(f"wrote {path}, {rows:,} row{'' if rows == 1 else 's'}")
 

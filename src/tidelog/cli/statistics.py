@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from shutil import get_terminal_size
 from time import perf_counter
@@ -25,10 +26,13 @@ def statistics(work: Work) -> dict[str, object]:
     """What was done, as plain JSON values."""
     tally = work.reasoner.statistics
     total = perf_counter() - work.start
-    reasoning = sum(stratum.seconds for stratum in tally.strata.values())
+    reasoning = work.reasoning
+    if reasoning is None:
+        reasoning = sum(stratum.seconds for stratum in work.tally.strata.values())
     return {
         "program": str(work.options.program),
         "engine": work.options.engine,
+        "maintainer": work.maintainer,
         "seconds": {
             "total": round(total, 6),
             "load": round(tally.load_seconds, 6),
@@ -40,8 +44,8 @@ def statistics(work: Work) -> dict[str, object]:
             "total": tally.loaded + tally.derived,
         },
         "rows_left_out": work.reasoner.faults.skipped,
-        "rounds": tally.rounds,
-        "matches": tally.matches,
+        "rounds": work.tally.rounds,
+        "matches": work.tally.matches,
         "peak_memory_bytes": peak_memory(),
         "strata": _strata(work),
         "rules": _rules(work),
@@ -50,7 +54,7 @@ def statistics(work: Work) -> dict[str, object]:
 
 def _strata(work: Work) -> list[dict[str, object]]:
     writing = Writing.of(work.program)
-    ended = work.reasoner.statistics.strata
+    ended = work.tally.strata
     return [
         {
             "stratum": place + 1,
@@ -65,7 +69,7 @@ def _strata(work: Work) -> list[dict[str, object]]:
 
 def _rules(work: Work) -> list[dict[str, object]]:
     writing = Writing.of(work.program)
-    done = work.reasoner.statistics.rules
+    done = work.tally.rules
     places = {
         id(rule): place for place, stratum in enumerate(work.reasoner.strata, 1) for rule in stratum.rules
     }
@@ -99,10 +103,11 @@ def peak_memory() -> int:
     return used if sys.platform == "darwin" else used * 1024
 
 
-def write_statistics(work: Work, path: Path) -> None:
-    """The statistics are in a file, as JSON."""
+def write_statistics(work: Work, path: Path, more: Mapping[str, object] | None = None) -> None:
+    """The statistics are in a file, as JSON, with what else there is to tell."""
+    found = statistics(work) | dict(more or {})
     with replacing(path) as stream:
-        stream.write(json.dumps(statistics(work), indent=2, ensure_ascii=False).encode() + b"\n")
+        stream.write(json.dumps(found, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def print_statistics(work: Work) -> None:

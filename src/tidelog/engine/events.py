@@ -204,6 +204,10 @@ class Tally:
         self.derived += event.new
         self.matches += event.matches
 
+    def begin_transaction(self) -> None:
+        """Count the rounds that come apart from those before."""
+        self._rounds.clear()
+
     def clear(self) -> None:
         """Begin anew; what was loaded stays loaded."""
         self.rules.clear()

@@ -1,0 +1,123 @@
+"""What commits change: as lines for people, as JSON lines, as files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tidelog.changes import ADDED, REMOVED, Delta, counts
+from tidelog.cli.arguments import UsageError
+from tidelog.cli.results import Form, data
+from tidelog.errors import DataError, Diagnostic
+from tidelog.io.formats import RDF, canonical_format, file_name
+from tidelog.io.write import WriteOptions, write
+from tidelog.relation import Relation
+
+
+def duration(seconds: float) -> str:
+    """A time as people read it.
+
+    >>> duration(0.00004), duration(0.0123), duration(3.456)
+    ('0.04 ms', '12.3 ms', '3.46 s')
+    """
+    if seconds >= 1:
+        return f"{seconds:.2f} s"
+    milliseconds = seconds * 1000
+    return f"{milliseconds:.2f} ms" if milliseconds < 1 else f"{milliseconds:.1f} ms"
+
+
+def by_predicate(delta: Delta) -> str:
+    """How many facts came and went, predicate by predicate."""
+    return ", ".join(
+        f"{name} {counts(len(delta[name].added), len(delta[name].removed))}" for name in delta.predicates
+    )
+
+
+def print_lines(delta: Delta, form: Form) -> None:
+    """The changes are on standard output, a JSON object a line."""
+    sys.stdout.flush()
+    for name, sign, relation in _parts(delta):
+        table = _labelled(data(relation, form), commit=delta.number, change=sign, predicate=name)
+        write(sys.stdout.buffer, "jsonl", table.column_names, [table], WriteOptions())
+    sys.stdout.buffer.flush()
+
+
+def print_script(delta: Delta, names: tuple[str, ...], most: int | None) -> None:
+    """The changes of some predicates are on standard output, as a change script; at most so many of each."""
+    for name, sign, relation in _parts(delta):
+        if name not in names:
+            continue
+        shown = relation if most is None else relation.head(most)
+        rows = shown.to_texts("exact").rows() if relation.columns else [()] * len(relation)
+        for row in rows:
+            print(f"{sign} {name}({', '.join(row)}) .")
+        if len(relation) > len(rows):
+            print(f"% … {len(relation) - len(rows):,} more")
+    sys.stdout.flush()
+
+
+def _parts(delta: Delta) -> Iterator[tuple[str, str, Relation]]:
+    """The rows that went and that came, in the total order of values, predicate by predicate."""
+    for name in delta.predicates:
+        one = delta[name]
+        for sign, relation in ((REMOVED, one.removed), (ADDED, one.added)):
+            if relation:
+                yield name, sign, relation.sorted()
+
+
+def _labelled(table: Any, **labels: object) -> Any:
+    """The table with first columns that say what its rows belong to."""
+    taken = set(table.column_names)
+    for place, (name, value) in enumerate(labels.items()):
+        while name in taken:
+            name += "_"
+        table = table.add_column(place, name, pa.repeat(pa.scalar(value), table.num_rows))
+    return table
+
+
+class DeltaFolder:
+    """A folder with a folder for each commit; each of these appears when it is complete."""
+
+    def __init__(self, path: Path, form: Form) -> None:
+        if path.exists() and not path.is_dir():
+            raise UsageError(f"--deltas {path} is not a folder")
+        if path.is_dir() and any(child.name.isdecimal() for child in path.iterdir()):
+            raise UsageError(f"--deltas {path} holds deltas already", "remove them, or choose another folder")
+        if canonical_format(form.format) in RDF:
+            raise UsageError(f"deltas cannot be written as {form.format}", "choose csv, jsonl or parquet")
+        self._path = path
+        self._form = form
+
+    def write(self, delta: Delta) -> None:
+        """The changes of a commit are in files, all of them."""
+        with _whole(self._path / str(delta.number)) as folder:
+            for name, sign, relation in _parts(delta):
+                plain = Path(file_name(name, self._form.format, len(relation.columns)))
+                kind = "added" if sign == ADDED else "removed"
+                table = data(relation, self._form)
+                options = WriteOptions(header=self._form.header, compressed=False)
+                file = folder / f"{plain.stem}.{kind}{plain.suffix}"
+                write(file, self._form.format, table.column_names, [table], options)
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A folder to fill, which has its name when the block ends well, and is gone otherwise."""
+    staged = path.with_name(f".{path.name}.{os.getpid()}.staged")
+    try:
+        staged.mkdir(parents=True)
+        yield staged
+        staged.rename(path)
+    except OSError as error:
+        message = f"`{path}` cannot be written: {error.strerror or error}"
+        raise DataError(Diagnostic("E515", message, place=str(path))) from error
+    finally:
+        if staged.exists():
+            shutil.rmtree(staged, ignore_errors=True)

@@ -1,0 +1,156 @@
+"""`tidelog stream`: changes are applied as they come, and what each commit changes is reported."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+from tidelog.changes import Delta, counts
+from tidelog.cli.arguments import ON_SCREEN, UsageError
+from tidelog.cli.deltas import DeltaFolder, duration, print_lines
+from tidelog.cli.reasoning import Work
+from tidelog.cli.results import Form, check_statements
+from tidelog.cli.run import check_options, exports_of, outputs_of, report_files, write_files
+from tidelog.cli.statistics import print_statistics, write_statistics
+from tidelog.cli.updates import STANDARD_INPUT, Updates
+from tidelog.engine.events import Tally
+from tidelog.errors import TidelogError
+from tidelog.logic.program import Rule
+
+
+def stream(options: Namespace) -> int:
+    """The exit code of `tidelog stream`."""
+    names = options.updates or [STANDARD_INPUT]
+    form = Form.of(options, "csv")
+    _check(options, names, form)
+    updates = Updates(names, options.follow)
+    commits = Commits(options, form)
+    work = Work(options, [commits.tally])
+    work.reasoner.started = None  # the timeout is for each transaction, not for the stream
+    work.warn()
+    exports = exports_of(work)
+    if options.output is not None:
+        check_statements({item.name: item.arity for item in outputs_of(work, exports)}, form)
+    start = perf_counter()
+    work.derive()
+    commits.begin(work, perf_counter() - start)
+    code = _take_all(work, updates, commits)
+    outputs = outputs_of(work, exports) if options.output is not None else []
+    report_files(work, write_files(work, outputs, exports, form))
+    commits.summarise(work)
+    return code
+
+
+def _check(options: Namespace, names: list[str], form: Form) -> None:
+    """Nothing, if the options go together; else a usage error."""
+    check_options(options, form)
+    if options.program == STANDARD_INPUT and STANDARD_INPUT in names:
+        raise UsageError(
+            "program and changes cannot both come from standard input", "name a file for one of them"
+        )
+    if options.format is not None and not (options.deltas or options.output or options.format == "jsonl"):
+        raise UsageError(
+            f"what commits change cannot go to standard output as {options.format}",
+            "choose --format jsonl, or write files with --deltas DIR or --output DIR",
+        )
+
+
+def _take_all(work: Work, updates: Updates, commits: Commits) -> int:
+    """Apply all updates; the exit code of the worst that happened, or the first error raised."""
+    worst = 0
+    deltas = work.reasoner.stream(updates, missing=work.options.missing)
+    while True:
+        rules = work.reasoner.rules
+        try:
+            delta = next(deltas)
+        except StopIteration:
+            return worst
+        except KeyboardInterrupt:  # while waiting: in the middle of a transaction it is an error
+            work.messages.say("interrupted while waiting: the stream ends here")
+            return worst
+        except TidelogError as error:
+            if not work.options.keep_going:
+                commits.tell_failure(work)
+                raise
+            work.messages.diagnose(error.diagnostics)
+            worst = max(worst, error.exit_code)
+        else:
+            commits.take(delta, work)
+            commits.renumber(rules, work.reasoner.rules)
+
+
+class Commits:
+    """What the commits so far have changed. Mutable: it grows with each."""
+
+    def __init__(self, options: Namespace, form: Form) -> None:
+        self.tally = Tally()  # over all transactions, where the reasoner's own is for the last
+        self.added = self.removed = 0
+        self.seconds: list[float] = []
+        self._form = form
+        self._folder = DeltaFolder(options.deltas, form) if options.deltas is not None else None
+        self._prints = options.format == "jsonl" and options.deltas is None and options.output is None
+
+    def begin(self, work: Work, seconds: float) -> None:
+        """Report what holds before the first commit."""
+        facts = work.reasoner.statistics
+        work.reasoning = sum(stratum.seconds for stratum in facts.strata.values())
+        work.messages.say(f"{facts.loaded:,} facts loaded, {facts.derived:,} derived  {duration(seconds)}")
+
+    def take(self, delta: Delta, work: Work) -> None:
+        """Report a commit, and write what it changes."""
+        self.tally.begin_transaction()
+        self.added += delta.added
+        self.removed += delta.removed
+        self.seconds.append(delta.seconds)
+        if self._folder is not None:
+            self._folder.write(delta)
+        if self._prints:
+            print_lines(delta, self._form)
+        work.messages.say(f"commit {delta.number}: {delta}  {duration(delta.seconds)}")
+
+    def renumber(self, before: tuple[Rule, ...], after: tuple[Rule, ...]) -> None:
+        """Let the counts stay with their rules when some came or went."""
+        if before is after:
+            return
+        places = {id(rule): place for place, rule in enumerate(after)}
+        rules = self.tally.rules
+        kept = {places.get(id(rule), -1): rules[place] for place, rule in enumerate(before) if place in rules}
+        kept.pop(-1, None)
+        # Counts of the present transaction have the new numbers already, for rules that came with it.
+        new = {place: counted for place, counted in rules.items() if place >= len(before)}
+        rules.clear()
+        rules.update({**new, **kept})
+
+    def tell_failure(self, work: Work) -> None:
+        """Say what holds although the stream ends with an error."""
+        done = len(self.seconds)
+        work.messages.say(f"stopped after {done:,} commit{'' if done == 1 else 's'}: the next one failed")
+
+    def summarise(self, work: Work) -> None:
+        """Report the whole stream, with statistics where they were asked for."""
+        done = len(self.seconds)
+        total = duration(sum(self.seconds))
+        work.messages.say(
+            f"{done:,} commit{'' if done == 1 else 's'}: {counts(self.added, self.removed)}  {total}"
+        )
+        if work.options.stats is None:
+            return
+        work.tally = self.tally
+        work.reasoning = (work.reasoning or 0.0) + sum(self.seconds)
+        if work.options.stats == ON_SCREEN:
+            print_statistics(work)
+            if self.seconds:
+                middle, longest = duration(median(self.seconds)), duration(max(self.seconds))
+                work.messages.say(f"a commit took {middle} in the median, {longest} at most")
+        else:
+            write_statistics(work, Path(work.options.stats), {"commits": self._to_json()})
+
+    def _to_json(self) -> dict[str, object]:
+        return {
+            "count": len(self.seconds),
+            "added": self.added,
+            "removed": self.removed,
+            "seconds": [round(seconds, 6) for seconds in self.seconds],
+        }

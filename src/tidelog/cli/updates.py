@@ -1,0 +1,217 @@
+"""Where the updates of a stream come from: files, folders that are being filled, standard input.
+
+Files are read when their turn comes, so that a look ahead sees the same in every run. Standard input is
+read by a thread: whoever looks ahead there sees what has come by then.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from threading import Thread
+from time import sleep
+from typing import Final, Protocol
+
+from tidelog.cli.arguments import UsageError
+from tidelog.errors import DataError, Diagnostic, Source, suggest
+from tidelog.io.scripts import SUFFIXES, read_scripts, split_scripts
+
+STANDARD_INPUT: Final = "-"
+POLL_SECONDS: Final = 0.1
+
+
+class Part(Protocol):
+    """A source of scripts that can tell whether there is one without waiting."""
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether nothing will come any more."""
+
+    def __next__(self) -> Source:
+        """The next one, waited for if need be."""
+
+    def ready(self) -> bool:
+        """Whether there is one now."""
+
+
+class Updates(Iterator[Source]):
+    """The scripts of all sources, one source after the other."""
+
+    def __init__(self, names: Sequence[str], follow: bool = False) -> None:
+        _check(names, follow)
+        self._parts: deque[Part] = deque(_part(name, follow) for name in names)
+
+    def __next__(self) -> Source:
+        while self._parts:
+            try:
+                return next(self._parts[0])
+            except StopIteration:
+                self._parts.popleft()
+        raise StopIteration
+
+    def ready(self) -> bool:
+        """Whether there is one now, without waiting."""
+        for part in self._parts:
+            if part.ready():
+                return True
+            if not part.has_ended:
+                return False
+        return False
+
+
+def _check(names: Sequence[str], follow: bool) -> None:
+    """Nothing, if the sources exist and go together; else an error."""
+    if names.count(STANDARD_INPUT) > 1:
+        raise UsageError("standard input can be read only once", "name `-` once")
+    paths = [Path(name) for name in names if name != STANDARD_INPUT]
+    if follow and not any(path.is_dir() for path in paths):
+        raise UsageError("--follow needs a folder that is being filled", "name one among the updates")
+    missing = []
+    for path in paths:
+        if not path.exists():
+            near = [str(child) for child in path.parent.iterdir()] if path.parent.is_dir() else []
+            message = f"there is no file or folder `{path}`"
+            missing.append(Diagnostic("E501", message, place=str(path), help=suggest(str(path), near)))
+    if missing:
+        raise DataError(missing)
+
+
+def _part(name: str, follow: bool) -> Part:
+    path = Path(name)
+    if name == STANDARD_INPUT:
+        return Arriving(split_scripts(iter(sys.stdin.readline, ""), "<stdin>"))
+    if path.is_dir():
+        return Folder(path, follow)
+    if path.is_file():
+        return Files([path])
+    return Arriving(read_scripts(path))  # a pipe, which may make its reader wait
+
+
+class Files(Iterator[Source]):
+    """The scripts in files, the next one read ahead."""
+
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._scripts = (script for path in paths for script in read_scripts(path))
+        self._next: Source | None = None
+        self._fault: DataError | None = None
+        self._advance()
+
+    def _advance(self) -> None:
+        try:
+            self._next = next(self._scripts, None)
+        except DataError as fault:
+            self._next, self._fault = None, fault
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all have been taken."""
+        return self._next is None and self._fault is None
+
+    def ready(self) -> bool:
+        """Whether there is one more."""
+        return self._next is not None
+
+    def __next__(self) -> Source:
+        if self._fault is not None:
+            fault, self._fault = self._fault, None
+            raise fault
+        if self._next is None:
+            raise StopIteration
+        script = self._next
+        self._advance()
+        return script
+
+
+class Folder(Iterator[Source]):
+    """The scripts in the files of a folder in the order of their names, and in those that come later.
+
+    A file counts when its size has stayed the same for a moment, or when it was there to begin with.
+    """
+
+    def __init__(self, path: Path, follow: bool, wait: Callable[[float], None] = sleep) -> None:
+        self._path = path
+        self._follow = follow
+        self._wait = wait
+        self._sizes = dict.fromkeys(self._present(), -1)
+        self._taken: set[Path] = set(self._sizes)
+        self._files = Files(sorted(self._taken))
+
+    def _present(self) -> list[Path]:
+        """The change scripts in the folder; hidden files are still being written."""
+        return [
+            path
+            for path in self._path.iterdir()
+            if path.name.endswith(SUFFIXES) and not path.name.startswith(".") and path.is_file()
+        ]
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all have been taken, and nobody waits for more."""
+        return not self._follow and self._files.has_ended
+
+    def ready(self) -> bool:
+        """Whether there is one now."""
+        if self._files.has_ended and self._follow:
+            self._look()
+        return self._files.ready()
+
+    def _look(self) -> None:
+        """Take the files that are complete and were not taken before."""
+        sizes = {path: path.stat().st_size for path in self._present() if path not in self._taken}
+        complete = sorted(path for path, size in sizes.items() if self._sizes.get(path) == size)
+        self._sizes = sizes
+        if complete:
+            self._taken.update(complete)
+            self._files = Files(complete)
+
+    def __next__(self) -> Source:
+        while self._files.has_ended and self._follow:
+            self._look()
+            if self._files.has_ended:
+                self._wait(POLL_SECONDS)
+        return next(self._files)
+
+
+class Arriving(Iterator[Source]):
+    """Scripts read by a thread, as they arrive."""
+
+    def __init__(self, scripts: Iterator[Source]) -> None:
+        self._queue: SimpleQueue[Source | DataError | None] = SimpleQueue()
+        self._next: deque[Source | DataError | None] = deque()
+        self.has_ended = False
+        Thread(target=self._receive, args=(scripts,), daemon=True).start()
+
+    def _receive(self, scripts: Iterator[Source]) -> None:
+        try:
+            for script in scripts:
+                self._queue.put(script)
+        except DataError as fault:
+            self._queue.put(fault)
+        except UnicodeDecodeError as fault:
+            message = f"cannot read the changes: they are not UTF-8 (byte {fault.start + 1})"
+            self._queue.put(DataError(Diagnostic("E505", message, place="<stdin>")))
+        finally:
+            self._queue.put(None)
+
+    def ready(self) -> bool:
+        """Whether one has arrived."""
+        if not self._next:
+            try:
+                self._next.append(self._queue.get_nowait())
+            except Empty:
+                return False
+        self.has_ended = self._next[0] is None
+        return isinstance(self._next[0], Source)
+
+    def __next__(self) -> Source:
+        item = self._next.popleft() if self._next else self._queue.get()
+        if item is None:
+            self.has_ended = True
+            self._next.append(None)  # whoever asks again is told again
+            raise StopIteration
+        if isinstance(item, DataError):
+            raise item
+        return item
