@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from math import isqrt
 
+import numpy as np
+
 from tidelog import compiled
 from tidelog.engine.columnar import runner
+from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.events import Tally
 from tidelog.engine.fixpoint import materialise
@@ -30,6 +33,7 @@ PROGRAM = """
     all(?y, ?x) :- pair(?x, ?y) .
     degree(?x, #count(?y)) :- two(?x, ?y) .
 """
+LINKS = 200  # of a chain that is long enough for every kernel over closures
 SIDE = isqrt(runner.PARALLEL_FROM) + 1  # pairs of so many numbers are enough for several threads
 LINES = 4096  # texts enough to let a dictionary grow
 
@@ -54,4 +58,20 @@ def compile_kernels() -> None:
             engine.dictionary.encode_texts(Kind.STRING, column)
         engine.dictionary.encode_any(engine.dictionary.texts(engine.rows("text")[0][0]), parse_numbers=True)
         engine.table("pair").find(engine.rows("pair")[0], len(pairs))
+    compile_closures()
     compiled.mark_warm()
+
+
+def compile_closures() -> None:
+    """The kernels of closures are compiled, or loaded: a chain is made, cut, joined again and taken back."""
+    for closure in (TransitiveClosure(), EquivalenceClosure()):
+        closure.checkpoint()
+        chain = np.arange(LINKS + 1, dtype=np.int32)
+        closure.add(chain[:-1], chain[1:])
+        for some in (slice(LINKS // 2, LINKS // 2 + 1), slice(LINKS - 1, None), slice(None)):
+            closure.delete(chain[:-1][some], chain[1:][some])
+            closure.add(chain[:-1][some], chain[1:][some])
+        closure.contains(chain, chain)
+        closure.pairs()
+        closure.roll_back()
+        closure.checkpoint()

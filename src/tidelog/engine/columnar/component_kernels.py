@@ -1,0 +1,385 @@
+"""Kernels over the components of external pairs taken both ways. Mutates what it is given.
+
+The members of a component form a ring (NEXT) and have the same LABEL, the number of one of them. A node
+without pairs is alone, and not PAIRED.
+
+A change is described by members listed in groups, which consist of pieces: the components that a group was
+merged from, or was split into. The pairs that change are those between different pieces of one group, and
+(x, x) where x is PAIRED now and was not, or the other way round.
+
+Invariant: x and y are a pair of the closure iff they have the same label and are PAIRED.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tidelog.compiled import kernel
+from tidelog.engine.columnar.closure_kernels import (
+    ABREAST,
+    BACKWARD,
+    FORWARD,
+    GROUPS,
+    IDS,
+    LENGTH,
+    LISTED,
+    MEMBERS,
+    NODES,
+    OTHER_QUEUE,
+    OWN_VECTORS,
+    PIECES,
+    QUEUE,
+    START,
+    find_node,
+    next_stamp,
+    pool_of,
+    vector,
+)
+
+# ---- vectors
+(
+    LABEL,
+    NEXT,
+    PAIRED,
+    PARENT,  # of labels that are being merged: a forest, and rings of those under one root
+    RING,
+    TOUCHED,  # 1 for the labels of components that may fall apart
+    GATHERED,  # nodes of components that may fall apart
+    PIECE_END,  # places in LISTED
+    GROUP_END,  # places in PIECE_END
+    VECTOR_COUNT,
+) = range(OWN_VECTORS, OWN_VECTORS + 10)
+
+
+@kernel
+def has_pairs(C: Any, node: Any) -> Any:
+    """Whether an external pair has the node."""
+    return vector(C, LENGTH)[node] > 0 or vector(C, LENGTH + ABREAST)[node] > 0
+
+
+@kernel
+def contains_pairs(C: Any, left: Any, right: Any, found: Any) -> None:
+    """Write for each pair of ids whether it is in the closure."""
+    label, paired = vector(C, LABEL), vector(C, PAIRED)
+    for index in range(len(left)):
+        one = find_node(C, np.int64(left[index]))
+        other = find_node(C, np.int64(right[index]))
+        found[index] = one >= 0 and other >= 0 and label[one] == label[other] and paired[one] == 1
+
+
+# ---- groups of pieces
+
+
+@kernel
+def begin_change(C: Any) -> None:
+    """No groups."""
+    C[GROUPS] = C[PIECES] = C[MEMBERS] = 0
+
+
+@kernel
+def end_piece(C: Any) -> None:
+    """The members listed last are a piece."""
+    vector(C, PIECE_END)[C[PIECES]] = C[MEMBERS]
+    C[PIECES] += 1
+
+
+@kernel
+def end_group(C: Any) -> None:
+    """The pieces listed last are a group."""
+    vector(C, GROUP_END)[C[GROUPS]] = C[PIECES]
+    C[GROUPS] += 1
+
+
+@kernel
+def make_component(C: Any, start: Any) -> None:
+    """Let the members listed from `start` on be one component."""
+    listed, label, following = vector(C, LISTED), vector(C, LABEL), vector(C, NEXT)
+    end = C[MEMBERS]
+    for place in range(start, end):
+        label[listed[place]] = listed[start]
+        following[listed[place]] = listed[place + 1 if place + 1 < end else start]
+
+
+@kernel
+def count_changed(C: Any) -> Any:
+    """How many pairs change."""
+    listed, paired = vector(C, LISTED), vector(C, PAIRED)
+    piece_end, group_end = vector(C, PIECE_END), vector(C, GROUP_END)
+    changed, piece, place = np.int64(0), 0, np.int64(0)
+    for group in range(C[GROUPS]):
+        start = place
+        while piece < group_end[group]:
+            size = piece_end[piece] - place
+            changed -= size * size
+            if size == 1 and (paired[listed[place]] == 1) != has_pairs(C, listed[place]):
+                changed += 1
+            place = np.int64(piece_end[piece])
+            piece += 1
+        changed += (place - start) * (place - start)
+    return changed
+
+
+@kernel
+def write_changed(C: Any, left: Any, right: Any) -> None:
+    """Write out the pairs that change; PAIRED is right afterwards."""
+    listed, paired, ids = vector(C, LISTED), vector(C, PAIRED), vector(C, IDS)
+    piece_end, group_end = vector(C, PIECE_END), vector(C, GROUP_END)
+    count, piece, start = np.int64(0), 0, 0
+    for group in range(C[GROUPS]):
+        group_start, end = start, piece_end[group_end[group] - 1]
+        while piece < group_end[group]:
+            stop = piece_end[piece]
+            for place in range(start, stop):
+                node = listed[place]
+                if (paired[node] == 1) != has_pairs(C, node):
+                    paired[node] = 1 - paired[node]
+                    left[count] = ids[node]
+                    right[count] = ids[node]
+                    count += 1
+                for other in range(group_start, start):
+                    left[count] = ids[node]
+                    right[count] = ids[listed[other]]
+                    count += 1
+                for other in range(stop, end):
+                    left[count] = ids[node]
+                    right[count] = ids[listed[other]]
+                    count += 1
+            start = stop
+            piece += 1
+
+
+# ---- merging
+
+
+@kernel
+def find_root(parent: Any, label: Any) -> Any:
+    """The root above a label; the way to it becomes shorter."""
+    while parent[label] != label:
+        parent[label] = parent[parent[label]]
+        label = parent[label]
+    return label
+
+
+@kernel
+def join_labels(C: Any, sources: Any, targets: Any, count: Any) -> Any:
+    """Join the labels that new pairs connect; returns how many labels there are, listed in QUEUE."""
+    stamp = next_stamp(C)
+    label, paired, marks = vector(C, LABEL), vector(C, PAIRED), vector(C, FORWARD)
+    parent, ring, queue = vector(C, PARENT), vector(C, RING), vector(C, QUEUE)
+    found = 0
+    for index in range(count):
+        one, other = label[sources[index]], label[targets[index]]
+        if one == other and paired[sources[index]] == 1:
+            continue
+        for each in (one, other):
+            if marks[each] != stamp:
+                marks[each] = stamp
+                parent[each] = each
+                ring[each] = each
+                queue[found] = each
+                found += 1
+        one, other = find_root(parent, one), find_root(parent, other)
+        if one != other:
+            parent[other] = one
+            ring[one], ring[other] = ring[other], ring[one]
+    return found
+
+
+@kernel
+def merge(C: Any, sources: Any, targets: Any, count: Any) -> Any:
+    """Merge the components that new external pairs connect; returns how many pairs the closure gains."""
+    begin_change(C)
+    listed, following = vector(C, LISTED), vector(C, NEXT)
+    parent, ring, queue = vector(C, PARENT), vector(C, RING), vector(C, QUEUE)
+    for index in range(join_labels(C, sources, targets, count)):
+        root = queue[index]
+        if parent[root] != root:
+            continue
+        start = C[MEMBERS]
+        label = root
+        while True:
+            node = label
+            while True:
+                listed[C[MEMBERS]] = node
+                C[MEMBERS] += 1
+                node = following[node]
+                if node == label:
+                    break
+            end_piece(C)
+            label = ring[label]
+            if label == root:
+                break
+        end_group(C)
+        make_component(C, start)
+    return count_changed(C)
+
+
+# ---- splitting
+
+
+@kernel
+def is_connected(C: Any, one: Any, other: Any) -> Any:
+    """Whether external pairs connect two nodes, and how many were looked at.
+
+    Searches from both ends, from the one that has cost less so far.
+    """
+    stamp = next_stamp(C)
+    marks, other_marks = vector(C, FORWARD), vector(C, BACKWARD)
+    queue, other_queue = vector(C, QUEUE), vector(C, OTHER_QUEUE)
+    queue[0], other_queue[0] = one, other
+    marks[one] = stamp
+    other_marks[other] = stamp
+    done, other_done, end, other_end = 0, 0, 1, 1
+    cost, other_cost = 0, 0
+    while done < end and other_done < other_end:
+        if cost > other_cost:
+            marks, other_marks = other_marks, marks
+            queue, other_queue = other_queue, queue
+            done, other_done, end, other_end = other_done, done, other_end, end
+            cost, other_cost = other_cost, cost
+        node = queue[done]
+        done += 1
+        for side in range(2):
+            pool = pool_of(C, side)
+            start = vector(C, START + ABREAST * side)[node]
+            length = vector(C, LENGTH + ABREAST * side)[node]
+            cost += 1 + length
+            for place in range(start, start + length):
+                neighbour = pool[place]
+                if other_marks[neighbour] == stamp:
+                    return True, cost + other_cost
+                if marks[neighbour] != stamp:
+                    marks[neighbour] = stamp
+                    queue[end] = neighbour
+                    end += 1
+    return False, cost + other_cost
+
+
+@kernel
+def list_touched(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> Any:
+    """List in RING the labels of components that removed pairs may have split; returns how many.
+
+    Once the searches have cost more than the budget, a component counts as split without a search.
+    """
+    label, touched, ring = vector(C, LABEL), vector(C, TOUCHED), vector(C, RING)
+    found = 0
+    for index in range(count):
+        one, other = sources[index], targets[index]
+        if touched[label[one]] == 1:
+            continue
+        whole = False
+        if one == other:
+            whole = has_pairs(C, one)
+        elif budget > 0:
+            whole, cost = is_connected(C, one, other)
+            budget -= cost
+        if not whole:
+            touched[label[one]] = 1
+            ring[found] = label[one]
+            found += 1
+    for index in range(found):
+        touched[ring[index]] = 0
+    return found
+
+
+@kernel
+def regroup(C: Any, count: Any) -> None:
+    """Find the components of the GATHERED nodes, which are all nodes of some components of before.
+
+    Adds a group of them to the change, a piece for each component.
+    """
+    stamp = next_stamp(C)
+    marks, gathered, listed = vector(C, FORWARD), vector(C, GATHERED), vector(C, LISTED)
+    for index in range(count):
+        if marks[gathered[index]] == stamp:
+            continue
+        start = C[MEMBERS]
+        listed[start] = gathered[index]
+        marks[gathered[index]] = stamp
+        done, end = start, start + 1
+        while done < end:
+            node = listed[done]
+            done += 1
+            for side in range(2):
+                pool = pool_of(C, side)
+                first = vector(C, START + ABREAST * side)[node]
+                for place in range(first, first + vector(C, LENGTH + ABREAST * side)[node]):
+                    if marks[pool[place]] != stamp:
+                        marks[pool[place]] = stamp
+                        listed[end] = pool[place]
+                        end += 1
+        C[MEMBERS] = end
+        end_piece(C)
+        make_component(C, start)
+    end_group(C)
+
+
+@kernel
+def split(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> Any:
+    """Split the components that removed pairs held together; returns how many pairs the closure loses."""
+    begin_change(C)
+    following, ring, gathered = vector(C, NEXT), vector(C, RING), vector(C, GATHERED)
+    for index in range(list_touched(C, sources, targets, count, budget)):
+        size = 0
+        node = ring[index]
+        while True:
+            gathered[size] = node
+            size += 1
+            node = following[node]
+            if node == ring[index]:
+                break
+        regroup(C, size)
+    return count_changed(C)
+
+
+@kernel
+def restore(C: Any, ids: Any) -> None:
+    """Let the components of these nodes be those of the external pairs, as they were before changes."""
+    begin_change(C)
+    stamp = next_stamp(C)
+    marks, gathered, paired = vector(C, BACKWARD), vector(C, GATHERED), vector(C, PAIRED)
+    size = 0
+    for identity in ids:
+        node = find_node(C, np.int64(identity))
+        if marks[node] != stamp:
+            marks[node] = stamp
+            gathered[size] = node
+            size += 1
+    regroup(C, size)
+    for index in range(size):
+        paired[gathered[index]] = 1 if has_pairs(C, gathered[index]) else 0
+
+
+# ---- reading
+
+
+@kernel
+def count_pairs(C: Any) -> Any:
+    """How many pairs the closure has."""
+    label, paired, sizes = vector(C, LABEL), vector(C, PAIRED), vector(C, GATHERED)
+    for node in range(C[NODES]):
+        sizes[node] = 0
+    count = np.int64(0)
+    for node in range(C[NODES]):
+        if paired[node] == 1:
+            count += 2 * sizes[label[node]] + 1  # squares are sums of odd numbers
+            sizes[label[node]] += 1
+    return count
+
+
+@kernel
+def write_pairs(C: Any, left: Any, right: Any) -> None:
+    """Write out all pairs."""
+    ids, following, paired = vector(C, IDS), vector(C, NEXT), vector(C, PAIRED)
+    count = np.int64(0)
+    for node in range(C[NODES]):
+        other = np.int64(node)
+        while paired[node] == 1:
+            left[count] = ids[node]
+            right[count] = ids[other]
+            count += 1
+            other = np.int64(following[other])
+            if other == node:
+                break
