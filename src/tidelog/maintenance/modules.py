@@ -1,0 +1,148 @@
+"""Closure modules: which predicates a program makes transitive, or symmetric and transitive.
+
+A module owns the rules that close a predicate and is told its *external* facts only, those that are explicit
+or that other rules derive; section 5 of the paper on maintenance with equality asks for such algorithms:
+
+Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
+Programs with Equality, IJCAI 2015.
+
+Invariant: the predicate's facts are the closure of its external facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tidelog.logic.program import Rule, Term, Variable
+from tidelog.logic.strata import Stratum
+
+
+class ClosureKind(Enum):
+    """How a predicate is closed."""
+
+    TRANSITIVE = "transitive"
+    EQUIVALENCE = "symmetric and transitive"
+
+
+@dataclass(frozen=True, slots=True)
+class ClosureModule:
+    """A predicate, the rules that close it and the rules that do not.
+
+    If an edge predicate is given, the predicate is closed by a linear rule over that one: its external facts
+    are closed only as long as all of them are derived by the external rules. An *explicit* fact of the
+    predicate composes on one side only, and the module must not be used.
+    """
+
+    predicate: str
+    kind: ClosureKind
+    external_rules: tuple[Rule, ...]
+    owned_rules: tuple[Rule, ...]
+    edge_predicate: str | None = None
+
+
+# A rule's shape is its body without regard to names and order: atoms of a predicate and two variables, those
+# of the head first and last.
+Shape = frozenset[tuple[str, int, int]]
+FIRST, LAST, MIDDLE = range(3)
+
+
+def recognise(stratum: Stratum) -> ClosureModule | None:
+    """The module for a stratum whose recursive rules do nothing but close its predicate, else None.
+
+    >>> from tidelog.logic.resolve import resolve
+    >>> from tidelog.logic.strata import strata
+    >>> from tidelog.syntax.parser import parse_text
+    >>> text = "path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- path(?y, ?z), path(?x, ?y) ."
+    >>> [stratum] = strata(resolve(parse_text(text)).rules)
+    >>> recognise(stratum).kind
+    <ClosureKind.TRANSITIVE: 'transitive'>
+    """
+    if len(stratum.predicates) != 1 or not stratum.recursive:
+        return None
+    [predicate] = stratum.predicates
+    owned = tuple(rule for rule in stratum.rules if _reads(rule, predicate))
+    external = tuple(rule for rule in stratum.rules if not _reads(rule, predicate))
+    shapes = {_shape(rule) for rule in owned}
+    if _transitive(predicate) in shapes:
+        return _closed(predicate, shapes, external, owned)
+    return _closed_by_edges(predicate, shapes, external, owned)
+
+
+def _closed(
+    predicate: str, shapes: set[Shape | None], external: tuple[Rule, ...], owned: tuple[Rule, ...]
+) -> ClosureModule | None:
+    """The module of a predicate with a rule of transitivity, if every other rule is implied or symmetry."""
+    edges = {edge for rule in external if (edge := _edge(rule)) is not None}
+    implied = {_transitive(predicate), *(shape for edge in edges for shape in _linear(predicate, edge))}
+    further = shapes - implied
+    if not further:
+        return ClosureModule(predicate, ClosureKind.TRANSITIVE, external, owned)
+    if further == {_symmetric(predicate)}:
+        return ClosureModule(predicate, ClosureKind.EQUIVALENCE, external, owned)
+    return None
+
+
+def _closed_by_edges(
+    predicate: str, shapes: set[Shape | None], external: tuple[Rule, ...], owned: tuple[Rule, ...]
+) -> ClosureModule | None:
+    """The module of a predicate that linear rules close, if all its facts begin as edges of the same kind.
+
+    Facts from elsewhere would be composed with edges, on one side, and not with each other.
+    """
+    edges = {_edge(rule) for rule in external}
+    if len(edges) != 1:
+        return None
+    [edge] = edges
+    if edge is None or not shapes <= set(_linear(predicate, edge)):
+        return None
+    return ClosureModule(predicate, ClosureKind.TRANSITIVE, external, owned, edge)
+
+
+# ---- shapes
+
+
+def _transitive(predicate: str) -> Shape:
+    return frozenset({(predicate, FIRST, MIDDLE), (predicate, MIDDLE, LAST)})
+
+
+def _symmetric(predicate: str) -> Shape:
+    return frozenset({(predicate, LAST, FIRST)})
+
+
+def _linear(predicate: str, edge: str) -> Sequence[Shape]:
+    """A step along an edge before, and one after, what is known."""
+    return (
+        frozenset({(edge, FIRST, MIDDLE), (predicate, MIDDLE, LAST)}),
+        frozenset({(predicate, FIRST, MIDDLE), (edge, MIDDLE, LAST)}),
+    )
+
+
+def _edge(rule: Rule) -> str | None:
+    """The predicate whose facts the rule copies, if that is all it does."""
+    shape = _shape(rule)
+    if shape is None or len(shape) != 1:
+        return None
+    [(edge, first, last)] = shape
+    return edge if (first, last) == (FIRST, LAST) else None
+
+
+def _shape(rule: Rule) -> Shape | None:
+    """The shape of a rule, if it consists of binary atoms and up to three variables, two in the head."""
+    if rule.aggregations or len(rule.positive) < len(rule.body):
+        return None
+    numbers: dict[Term, int] = {}
+    pairs = []
+    for atom in (rule.head, *rule.positive):  # the head's variables are numbered first
+        if len(atom.terms) != 2 or not all(isinstance(term, Variable) for term in atom.terms):
+            return None
+        first, last = (numbers.setdefault(term, len(numbers)) for term in atom.terms)
+        pairs.append((atom.predicate, first, last))
+    if pairs[0][1:] != (FIRST, LAST) or len(numbers) > 3:
+        return None
+    return frozenset(pairs[1:])
+
+
+def _reads(rule: Rule, predicate: str) -> bool:
+    return any(atom.predicate == predicate for atom in rule.positive)
