@@ -41,6 +41,24 @@ def test_it_begins_with_a_program_and_data(say: Tidelog, write: Write) -> None:
     assert done.output.split()[-3:] == ["alice", "bob", "carol"]
 
 
+def test_facts_and_rules_are_taken_away(say: Tidelog) -> None:
+    changes = "- p(1) .\n?- q(?x) .\n+ p(3) . - q(?y) :- p(?y) .\n?- q(?x) .\n?- p(?x) .\n"
+    done = say("p(1) . p(2) . q(?x) :- p(?x) .\n" + changes)
+    assert (done.code, done.error) == (0, "")
+    assert [line.split("  ")[-1] for line in done.output.splitlines() if "?-" in line] == [
+        "1 row",
+        "0 rows",
+        "2 rows",
+    ]
+
+
+def test_what_is_not_there_cannot_be_taken_away(say: Tidelog) -> None:
+    done = say("p(1) . q(?x) :- p(?x) .\n- q(1) .\n- p(2) .\n- q(?x) :- p(?x), p(?x) .\n?- q(?x) .\n")
+    assert done.code == 1
+    assert [code in done.error for code in ("E631", "E630", "E632")] == [True, True, True]
+    assert "q(?x) .  1 row" in done.output
+
+
 def test_a_fault_does_not_end_it(say: Tidelog) -> None:
     done = say("p(1) .\nq(?x) :- p(?y) .\n?- nothing(?x) .\n?- p(?x) .\n")
     assert done.code == 1

@@ -40,9 +40,9 @@ def run(options: Namespace) -> int:
     """The exit code of `tidelog run`."""
     form = Form.of(options, "csv" if options.output else "table")
     check_options(options, form)
-    work = Work(options)
     if options.watch:
-        check_watchable(work)
+        check_watchable(options)
+    work = Work(options)
     work.warn()
     exports = exports_of(work)
     outputs = outputs_of(work, exports)

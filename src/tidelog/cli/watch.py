@@ -7,6 +7,7 @@ last state that was good.
 
 from __future__ import annotations
 
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,11 +33,11 @@ POLL_SECONDS: Final = 0.1
 Stamps = dict[Path, tuple[int, int]]  # when each file was written, and its size
 
 
-def check_watchable(work: Work) -> None:
+def check_watchable(options: Namespace) -> None:
     """Nothing, if the options go together; else a usage error."""
-    if work.options.program == STANDARD_INPUT:
+    if options.program == STANDARD_INPUT:
         raise UsageError("standard input cannot be watched", "name a file")
-    if work.rejects[0] is OnError.COLLECT:
+    if options.on_error == OnError.COLLECT.value or options.rejects is not None:
         raise UsageError("--watch makes no sense with rows that are collected", "use --on-error skip")
 
 
