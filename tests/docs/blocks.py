@@ -5,6 +5,7 @@
   in whatever order and numbers with a fraction not at all, for statistics.
 - `rls`: a program without errors; `rls E301` one with that error, and no other.
 - `facts`: all facts of the predicates it names, after the program before it.
+- `changes`: a change script for the program before it; every transaction changes something.
 
 `…` in an expected output stands for anything, on a line of its own for any lines.
 """

@@ -56,6 +56,8 @@ def _faults(block: Block, names: dict[str, Any], program: str) -> Iterator[str]:
             yield from _program_faults(block)
         case "facts":
             yield from _fact_faults(block, program)
+        case "changes":
+            yield from _change_faults(block, program)
 
 
 def _python_faults(block: Block, names: dict[str, Any]) -> Iterator[str]:
@@ -105,6 +107,16 @@ def _fact_faults(block: Block, program: str) -> Iterator[str]:
     for name in sorted({fact.predicate for fact in expected.program.facts}):
         if reasoner[name] != expected[name]:
             yield f"{block.place}: expected {expected[name]!r}\nderived {reasoner[name]!r}"
+
+
+def _change_faults(block: Block, program: str) -> Iterator[str]:
+    try:
+        deltas = list(tl.Reasoner(tl.parse(program)).stream([block.text]))
+    except tl.TidelogError as error:
+        yield f"{block.place}: {error}"
+    else:
+        if not all(deltas):
+            yield f"{block.place}: a transaction that changes nothing"
 
 
 # ---- the programs in examples/
@@ -157,6 +169,7 @@ def test_readme_begins_with_two_commands() -> None:
         ("rls E302", "p(?x) .", "p(a) ."),
         ("facts", "q(a) .", "q(a) . q(b) ."),
         ("facts", "q(a) . p(a) . p(b) .", "p(a) ."),
+        ("changes", "- p(a) .\n@commit .\n+ p(a) .", "- p(c) ."),
     ],
 )
 def test_faults_are_found(kind: str, right: str, wrong: str) -> None:
