@@ -152,11 +152,15 @@ class Laboratory:
         was = self.bench.facts()
         net = self.driver(algorithm).apply(self.update(change), before, after)
         self.program, self.explicit = after, change.explicit
-        expected = from_scratch(after, change.explicit)
-        assert self.bench.facts() == expected
-        assert self.bench.decode(net.added) == difference(expected, was)
-        assert self.bench.decode(net.removed) == difference(was, expected)
-        self.bench.check(after)
+        self.compare()
+        now = self.bench.facts()
+        assert self.bench.decode(net.added) == difference(now, was)
+        assert self.bench.decode(net.removed) == difference(was, now)
+
+    def compare(self) -> None:
+        """Fails unless everything is as from scratch."""
+        assert self.bench.facts() == from_scratch(self.program, self.explicit)
+        self.bench.check(self.program)
 
     def interrupt(self, algorithm: Algorithm, change: Change, at: int) -> bool:
         """Whether the transaction has so many events; then nothing has changed by stopping it there."""

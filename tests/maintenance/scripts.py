@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from random import Random
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.strategies import DrawFn, SearchStrategy
+from hypothesis.strategies import DrawFn
 
 import tidelog as tl
 from tests.maintenance.laboratory import Change
@@ -14,13 +17,19 @@ from tests.maintenance.sets import Row
 from tests.strategies import Features, cases
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import cycles
-from tidelog.logic.terms import read_exact
+from tidelog.logic.terms import exact, read_exact
+from tidelog.plan.rule_text import Writing
 
 EVERYTHING = Features(names=True, arithmetic=True, aggregates=True, local_variables=True)
 NODES = ("0", "1", "2", "3", "4")
+SEEDS = st.integers(0, 2**64 - 1)
 
 # Recursion of every kind over a small graph, and what reads it.
 GRAPH = """
+    @declare edge(x: any, y: any) . @declare reach(x: any, y: any) . @declare node(x: any) .
+    @declare even(x: any, y: any) . @declare odd(x: any, y: any) . @declare apart(x: any, y: any) .
+    @declare sink(x: any) . @declare degree(x: any, n: any) . @declare heavy(x: any) .
+    @declare total(n: any) . @declare next(n: any) .
     reach(?x, ?y) :- edge(?x, ?y) .
     reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
     reach(?x, ?z) :- edge(?x, ?y), reach(?y, ?z) .
@@ -42,22 +51,10 @@ GRAPH = """
     next(?n) :- next(?m), ?n = ?m + 1, ?n < 9 .
     heavy(?x) :- reach(?x, ?y), heavy(?y), next(?y) .
 """
-GRAPH_ARITIES = {
-    "edge": 2,
-    "reach": 2,
-    "even": 2,
-    "odd": 2,
-    "node": 1,
-    "sink": 1,
-    "apart": 2,
-    "degree": 2,
-    "heavy": 1,
-    "total": 1,
-    "next": 1,
-}
-
 # Rules that are not stratified together, while many subsets are.
 TANGLED = """
+    @declare e(x: any) . @declare f(x: any) . @declare p(x: any) .
+    @declare q(x: any) . @declare r(x: any) . @declare s(x: any) .
     p(?x) :- e(?x), ~q(?x) .
     q(?x) :- e(?x), ~p(?x) .
     p(?x) :- q(?x), f(?x) .
@@ -67,16 +64,23 @@ TANGLED = """
     s(?x) :- r(?x), f(?x) .
     p(#count(?x)) :- s(?x) .
 """
-TANGLED_ARITIES = {"e": 1, "f": 1, "p": 1, "q": 1, "r": 1, "s": 1}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Script:
     """A program, its explicit facts and rules at first, and after each transaction."""
 
     program: Program
     start: Change
     changes: tuple[Change, ...]
+
+    def __repr__(self) -> str:
+        writing = Writing.of(self.program)
+        return "\n".join(_written(change, writing) for change in (self.start, *self.changes))
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """As hypothesis writes it."""
+        printer.text(repr(self))
 
 
 @dataclass(frozen=True)
@@ -85,20 +89,28 @@ class Pool:
 
     program: Program
     rules: tuple[Rule, ...]
-    facts: tuple[tuple[str, Row], ...]
-    arities: Mapping[str, int]
+    facts: tuple[tuple[str, Row], ...]  # that are explicit at first
     constants: Sequence[str]
+    stated: tuple[str, ...] = ()  # predicates that explicit facts are often of
 
 
-def scripts(rule_changes: bool = True, length: int = 3) -> SearchStrategy[Script]:
-    """Scripts over programs of every kind."""
-    pools = st.one_of(random_pools(), st.just(_pool(GRAPH, GRAPH_ARITIES, NODES)), graph_pools())
-    return pools.flatmap(lambda pool: _script(pool, rule_changes, length))
+@st.composite
+def program_scripts(draw: DrawFn) -> Script:
+    """Scripts over random programs."""
+    return _script(draw(random_pools()), draw(SEEDS))
 
 
-def tangled_scripts(length: int = 4) -> SearchStrategy[Script]:
+@st.composite
+def graph_scripts(draw: DrawFn) -> Script:
+    """Scripts over recursion of every kind on a small graph."""
+    seed = draw(SEEDS)
+    return _script(_some_of_graph(seed), seed)
+
+
+@st.composite
+def tangled_scripts(draw: DrawFn) -> Script:
     """Scripts over rules of which some are not stratified together."""
-    return _script(_pool(TANGLED, TANGLED_ARITIES, NODES[:3]), True, length)
+    return _script(_pool(TANGLED, "efpqrs"), draw(SEEDS))
 
 
 @st.composite
@@ -107,52 +119,62 @@ def random_pools(draw: DrawFn) -> Pool:
     case = draw(cases(EVERYTHING))
     facts = tuple((name, tuple(map(read_exact, row))) for name, rows in case.facts.items() for row in rows)
     program = tl.parse(case.text)
-    return Pool(program, program.rules, facts, case.arities, EVERYTHING.constants)
+    return Pool(program, program.rules, facts, EVERYTHING.constants)
 
 
-@st.composite
-def graph_pools(draw: DrawFn) -> Pool:
+def _some_of_graph(seed: int) -> Pool:
     """Some of the rules over a graph."""
-    pool = _pool(GRAPH, GRAPH_ARITIES, NODES)
-    rules = draw(st.lists(st.sampled_from(pool.rules), min_size=1, max_size=8, unique=True))
-    return Pool(pool.program, tuple(rules), (), pool.arities, pool.constants)
+    chance = Random(seed)
+    pool = _pool(GRAPH, "edge")
+    return replace(pool, rules=tuple(chance.sample(pool.rules, chance.randint(2, len(pool.rules)))))
 
 
-def _pool(text: str, arities: Mapping[str, int], constants: Sequence[str]) -> Pool:
-    """A pool of rules that need not be stratified together."""
-    declared = "".join(
-        f"@declare {name}({', '.join(f'c{column}: any' for column in range(arity))}) .\n"
-        for name, arity in arities.items()
-    )
+@cache
+def _pool(text: str, stated: str) -> Pool:
+    """A pool of rules that need not be stratified together; explicit facts are often those of `stated`."""
     lines = [line for line in text.splitlines() if line.strip()]
-    rules = tuple(rule for line in lines for rule in tl.parse(declared + line).rules)
-    return Pool(tl.parse(declared), rules, (), arities, constants)
+    declared = "".join(line for line in lines if line.lstrip().startswith("@"))
+    rules = tuple(rule for line in lines for rule in tl.parse(f"{declared}\n{line}").rules)
+    return Pool(tl.parse(declared), rules, (), NODES, (stated,) * 20)
 
 
-@st.composite
-def _script(draw: DrawFn, pool: Pool, rule_changes: bool, length: int) -> Script:
-    constant = st.sampled_from([read_exact(text) for text in pool.constants])
-    rows = [st.tuples(st.just(name), st.tuples(*[constant] * arity)) for name, arity in pool.arities.items()]
-    row = st.one_of(rows[0], *rows)  # the first is one that is not derived
-    known = frozenset(pool.facts) | frozenset(draw(st.lists(row, max_size=12)))
-    rules = tuple(rule for rule in pool.rules if not rule_changes or draw(st.integers(0, 4)))
-    rules = _stratified(rules)
-    start = Change(_by_predicate(known), rules)
-    changes = []
-    for _ in range(draw(st.integers(1, length))):
-        some = st.sampled_from(sorted(known)) if known else row
-        known ^= frozenset(draw(st.lists(st.one_of(row, some), max_size=4)))
-        if rule_changes and draw(st.integers(0, 2)) == 0:
-            flipped = draw(st.lists(st.sampled_from(pool.rules), max_size=3, unique=True))
-            kept = [rule for rule in pool.rules if (rule in rules) != (rule in flipped)]
-            after = _stratified(tuple(kept))
-            rules = rules if after == rules else after
+def _script(pool: Pool, seed: int) -> Script:
+    """A script from a pool: hypothesis would draw too few facts for anything to happen."""
+    chance = Random(seed)
+    known = frozenset((*pool.facts, *(_fact(pool, chance) for _ in range(chance.randint(0, 16)))))
+    rules = _stratified(rule for rule in pool.rules if chance.random() < 0.8)
+    changes = [Change(_by_predicate(known), rules)]
+    for _ in range(chance.randint(1, 5)):
+        known ^= {_fact(pool, chance) for _ in range(chance.randint(0, 3))}
+        known -= {*chance.sample(sorted(known), chance.randint(0, min(3, len(known))))}
+        if chance.random() < 0.3:
+            flipped = chance.sample(pool.rules, chance.randint(1, min(3, len(pool.rules))))
+            rules = _stratified(rule for rule in pool.rules if (rule in rules) != (rule in flipped))
         changes.append(Change(_by_predicate(known), rules))
-    return Script(pool.program, start, tuple(changes))
+    return Script(pool.program, changes[0], tuple(changes[1:]))
 
 
-def _stratified(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+def _fact(pool: Pool, chance: Random) -> tuple[str, Row]:
+    predicates = pool.program.predicates
+    name = chance.choice((*predicates, *(name for name in pool.stated if name in predicates)))
+    return name, tuple(read_exact(chance.choice(pool.constants)) for _ in range(predicates[name].arity))
+
+
+def _written(change: Change, writing: Writing) -> str:
+    """The facts and rules of a change, as text."""
+    facts = [
+        f"{name}({', '.join(map(exact, row))}) ."
+        for name, rows in sorted(change.explicit.items())
+        for row in sorted(rows)
+    ]
+    return "\n".join(("----", *facts, *map(writing.rule, change.rules)))
+
+
+def _stratified(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """As many of the rules as are stratified, the first ones."""
+    rules = tuple(rules)
+    if not cycles(rules, {}):
+        return rules
     kept: tuple[Rule, ...] = ()
     for rule in rules:
         if not cycles((*kept, rule), {}):

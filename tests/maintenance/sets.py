@@ -445,6 +445,7 @@ class SetEngine:
                 yield from (found for found in self._matches(source, given) if holds(test, found.binding))
             case Extend(source, variable, expression):
                 for found in self._matches(source, given):
+                    assert variable not in found.binding, "what is known is tested, not computed"
                     value = evaluate(expression, found.binding)
                     if value is not None:
                         yield Match({**found.binding, variable: value}, found.own)

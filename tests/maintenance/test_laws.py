@@ -6,35 +6,81 @@ from collections.abc import Callable
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.maintenance.laboratory import Bench, Facts, Laboratory
-from tests.maintenance.scripts import Script, scripts, tangled_scripts
+from tests.maintenance.laboratory import Bench, Facts, Laboratory, SetBench
+from tests.maintenance.scripts import Script, graph_scripts, program_scripts, tangled_scripts
 from tidelog.logic.program import Program
-from tidelog.maintenance.counting import CountingDeleteAndRederive
+from tidelog.maintenance.backward_forward import BackwardForward
+from tidelog.maintenance.counting import CountingBackwardForward, CountingDeleteAndRederive
 from tidelog.maintenance.dred import DeleteAndRederive
+from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
+from tidelog.maintenance.fp_update import FixpointUpdate
 from tidelog.maintenance.rank_counting import RankCounting
 from tidelog.maintenance.task import Algorithm
 
 ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
     "dred": DeleteAndRederive,
+    "fp-update": FixpointUpdate,
+    "backward-forward": BackwardForward,
     "counting": CountingDeleteAndRederive,
+    "counting-backward-forward": CountingBackwardForward,
+    "depth 0": lambda: ForwardBackwardForward(0),
+    "depth 1": lambda: ForwardBackwardForward(1),
+    "depth 3": lambda: ForwardBackwardForward(3),
     "rank-counting": RankCounting,
 }
 Make = Callable[[Program, Facts], Bench]
 algorithms = pytest.mark.parametrize("name", ALGORITHMS)
 
 
-@algorithms
-@given(script=scripts())
-def test_what_is_maintained_is_what_follows_from_scratch(bench: Make, name: str, script: Script) -> None:
+def run(bench: Make, script: Script, choose: Callable[[int], Algorithm]) -> None:
+    """Carry out a script, each transaction by the algorithm chosen for it; everything is compared."""
     laboratory = Laboratory(bench, script.program, script.start)
-    for change in script.changes:
-        laboratory.apply(ALGORITHMS[name](), change)
+    for number, change in enumerate(script.changes):
+        laboratory.apply(choose(number), change)
+
+
+@algorithms
+@given(script=graph_scripts())
+def test_over_a_graph_all_is_as_from_scratch(bench: Make, name: str, script: Script) -> None:
+    run(bench, script, lambda number: ALGORITHMS[name]())
+
+
+@algorithms
+@given(script=program_scripts())
+def test_over_random_programs_all_is_as_from_scratch(bench: Make, name: str, script: Script) -> None:
+    run(bench, script, lambda number: ALGORITHMS[name]())
 
 
 @algorithms
 @given(script=tangled_scripts())
 def test_rules_that_are_not_stratified_together_are_exchanged(bench: Make, name: str, script: Script) -> None:
+    run(bench, script, lambda number: ALGORITHMS[name]())
+
+
+@given(script=graph_scripts(), names=st.lists(st.sampled_from(sorted(ALGORITHMS)), min_size=5, max_size=5))
+def test_algorithms_take_turns(bench: Make, script: Script, names: list[str]) -> None:
+    run(bench, script, lambda number: ALGORITHMS[names[number]]())
+
+
+@given(script=st.one_of(graph_scripts(), tangled_scripts()), name=st.sampled_from(sorted(ALGORITHMS)))
+def test_whatever_event_stops_a_transaction_nothing_has_changed(
+    bench: Make, script: Script, name: str
+) -> None:
     laboratory = Laboratory(bench, script.program, script.start)
-    for change in script.changes:
-        laboratory.apply(ALGORITHMS[name](), change)
+    algorithm = ALGORITHMS[name]()
+    for change in script.changes[:2]:
+        at = 1
+        while laboratory.interrupt(algorithm, change, at):
+            at += 1
+        laboratory.compare()
+
+
+@given(script=graph_scripts())
+def test_auxiliary_relations_are_made_where_they_are_missing(script: Script) -> None:
+    run(
+        lambda program, explicit: SetBench(program, explicit, is_split=False),
+        script,
+        lambda _: RankCounting(),
+    )

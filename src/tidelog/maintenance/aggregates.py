@@ -20,6 +20,7 @@ from tidelog.logic.program import Atom, Rule
 from tidelog.maintenance.prepared import Source, Sources, Step
 from tidelog.maintenance.task import Task
 from tidelog.plan.algebra import Aggregate, Part, Scan
+from tidelog.plan.changes import as_test
 from tidelog.plan.compile import collected_variables
 
 NOTED = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)  # on scratch paper, once
@@ -32,6 +33,7 @@ def aggregate_sources(source: Source) -> Sources:
     touched = replace(rule, head=touched_groups(rule), group=(), aggregations=())
     driven = frozenset({touched.head.predicate})
     collected = replace(touched, head=collected_rows(rule))
+    body = (touched.head, *(as_test(literal, rule.group) for literal in rule.body))
     former = Rule(rule.head, (touched.head, rule.head))
     groups = (Source(touched, number, frozenset()),)
     return {
@@ -40,7 +42,7 @@ def aggregate_sources(source: Source) -> Sources:
         Step.GAINED: groups,
         Step.GAINED_UNDER_NEGATION: groups,
         Step.FORMER: (Source(former, number, driven),),
-        Step.INSERT: (Source(replace(collected, body=(touched.head, *rule.body)), number, driven),),
+        Step.INSERT: (Source(replace(collected, body=body), number, driven),),
         Step.RULES_ADDED: (Source(collected, number, frozenset()),),
     }
 

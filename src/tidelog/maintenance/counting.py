@@ -15,11 +15,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Where
+from tidelog.maintenance.backward_forward import KNOWN, PROVED, Search
 from tidelog.maintenance.deletion import every_one, overdelete
 from tidelog.maintenance.insertion import insert
 from tidelog.maintenance.task import Task
 
-UNFOUNDED = Effect(Where(Flag.ALIVE | Flag.DELTA | Flag.PENDING, Flag.ALIVE), count=-1, unfounded=True)
+OF_LAST_ROUND = Flag.DELTA | Flag.PENDING
+UNFOUNDED = Effect(Where(Flag.ALIVE | OF_LAST_ROUND, Flag.ALIVE), count=-1, unfounded=True)
+DOUBTED = Effect(Where(KNOWN | Flag.ALIVE | OF_LAST_ROUND, Flag.ALIVE), count=-1, unfounded=True)
 
 
 class CountingDeleteAndRederive:
@@ -34,7 +37,34 @@ class CountingDeleteAndRederive:
         insert(task, task.waiting(task.engine.select_supported(gone)))
 
 
+class CountingBackwardForward:
+    """B/F^c: needs two counters for each fact."""
+
+    name = "counting-backward-forward"
+    counters = Counters.CLASS
+
+    def maintain(self, task: Task) -> None:
+        """Take away what is disproved, insert; nothing that is gone is supported."""
+        delete(task, DOUBTED, CountingSearch(task).disproved)
+        insert(task, task.engine.none())
+
+
 def delete(task: Task, effect: Effect = UNFOUNDED, condemn: Callable[[Facts], Facts] = every_one) -> Facts:
     """The facts taken away: those that lost an instance and have no founded one, and what follows."""
     doubtful = task.waiting(task.engine.select_unfounded(task.removed))
     return overdelete(task, doubtful | task.lost(effect), effect, condemn)
+
+
+class CountingSearch(Search):
+    """The search in which counters tell what is founded, and what has no instance left."""
+
+    def worth_exploring(self, facts: Facts) -> Facts:
+        """Those that have an instance: the others are disproved for free."""
+        return self.engine.select_supported(facts)
+
+    def proved_at_once(self, fresh: Facts) -> Facts:
+        """Those that were delayed or have a founded instance."""
+        delayed, others = self.engine.select(fresh, PROVED), self.unproved(fresh)
+        founded = self.task.without(others, self.engine.select_unfounded(others))
+        self.engine.mark(founded, set=Flag.PROVED)
+        return delayed | founded

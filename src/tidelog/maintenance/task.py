@@ -17,6 +17,7 @@ from tidelog.logic.strata import Stratum
 from tidelog.maintenance.prepared import Shelf, Step
 
 UNKNOWN = Where(Flag.ALIVE | Flag.PENDING, Flag.NONE)  # not true, and not waiting to become so
+IDLE = Where(Flag.PENDING, Flag.NONE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,13 @@ class Task:
         """The facts, from now on waiting for their turn."""
         self.engine.mark(facts, set=Flag.PENDING)
         return facts
+
+    def without(self, facts: Facts, others: Facts) -> Facts:
+        """The facts but for the others; none of them waits for its turn."""
+        self.engine.mark(others, set=Flag.PENDING)
+        left = self.engine.select(facts, IDLE)
+        self.engine.mark(others, clear=Flag.PENDING)
+        return left
 
 
 class Algorithm(Protocol):

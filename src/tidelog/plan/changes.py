@@ -152,10 +152,10 @@ class Changes:
         node: Node
         if isinstance(literal, Negation):
             node = self._witness(literal, state)
-            terms = literal.atom.terms
-            bound = [term for term in terms if isinstance(term, Variable)]
             wild = negated_only_variables(body)
-            places = self._order_after(pivot, [variable for variable in bound if variable not in wild])
+            known = [term for term in literal.atom.terms if isinstance(term, Variable) and term not in wild]
+            body = tuple(as_test(other, known) for other in body)
+            places = self._order_after(body, pivot, known)
         else:
             atom = atom_of(literal)
             node = Scan(atom.predicate, Part.GIVEN, atom.terms, pivot in self.own)
@@ -164,11 +164,12 @@ class Changes:
             node = self._extended(node, body[place], place, parts)
         return self._plan(Project(node, self.rule.head.terms), predicate_of(literal))
 
-    def _order_after(self, pivot: int, bound: list[Variable]) -> tuple[int, ...]:
-        """The other literals in the order in which they are matched once `bound` is."""
-        body = self.rule.body
+    def _order_after(
+        self, body: tuple[Literal, ...], pivot: int, known: Collection[Variable]
+    ) -> tuple[int, ...]:
+        """The other literals in the order in which they are matched once these variables are."""
         others = [place for place in range(len(body)) if place != pivot]
-        ordered = order([body[place] for place in others], None, self.statistics, bound)
+        ordered = order([body[place] for place in others], None, self.statistics, known)
         return tuple(others[place] for place in ordered)
 
     def _witness(self, literal: Negation, state: Part) -> Node:
@@ -183,7 +184,7 @@ class Changes:
         """The plan driven by given heads."""
         head = self.rule.head
         known = dict.fromkeys(term for term in head.terms if isinstance(term, Variable))
-        body = tuple(_as_test(literal, known) for literal in self.rule.body)
+        body = tuple(as_test(literal, known) for literal in self.rule.body)
         node: Node = Scan(head.predicate, Part.GIVEN, head.terms)
         for place in order(body, None, self.statistics, tuple(known)):
             node = self._extended(node, body[place], place, parts)
@@ -210,7 +211,7 @@ class Changes:
                 return Filter(node, literal)
 
 
-def _as_test(literal: Literal, known: Collection[Variable]) -> Literal:
+def as_test(literal: Literal, known: Collection[Variable]) -> Literal:
     """A computation whose result is known already is a test."""
     if isinstance(literal, Assignment) and literal.variable in known:
         return Comparison("=", literal.variable, literal.expression)

@@ -1,0 +1,50 @@
+"""FP-update: all that depends on what is removed is unsure; the fixpoint goes on from the rest.
+
+Kotowski, Bry, Brodt: Reasoning as Axioms Change, RR 2011: algorithms 1.2 and 1.3, section 7.1 for strata and
+7.2 for rules. The unsure facts U are those that some instance among the old facts makes depend on a removed
+fact or rule; K is kept; the new fixpoint is that of the new rules over K. Its first, naive step looks for
+heads in U only: all other heads that K derives are in K already.
+
+Invariant: no fact of K has an instance that is lost, and K is part of the new fixpoint.
+"""
+
+from __future__ import annotations
+
+from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Where
+from tidelog.maintenance.insertion import insert
+from tidelog.maintenance.prepared import Step
+from tidelog.maintenance.task import UNKNOWN, Task
+
+DEPENDS = Effect(Where(Flag.BEFORE | Flag.PENDING, Flag.BEFORE))
+DERIVED = Effect(UNKNOWN)
+EXPLICIT = Where(Flag.EXPLICIT, Flag.EXPLICIT)
+
+
+class FixpointUpdate:
+    """Needs nothing beside the facts."""
+
+    name = "fp-update"
+    counters = Counters.NONE
+
+    def maintain(self, task: Task) -> None:
+        """Find U, and go on from K."""
+        unsure = dependents(task)
+        insert(task, first_step(task, unsure))
+
+
+def dependents(task: Task) -> Facts:
+    """U: the facts that depend on what was removed, among all that was true (algorithm 1.2)."""
+    delta = task.waiting(task.removed) | task.lost(DEPENDS)
+    unsure = delta
+    while len(delta):
+        delta = task.run(Step.DEPENDENTS, delta, DEPENDS)
+        unsure |= delta
+    return unsure
+
+
+def first_step(task: Task, unsure: Facts) -> Facts:
+    """The facts of U that follow from K in one step, which is then all that is true (algorithm 1.3)."""
+    engine = task.engine
+    engine.mark(unsure, clear=Flag.ALIVE | Flag.PENDING)
+    task.overdeleted = len(unsure)
+    return task.waiting(engine.select(unsure, EXPLICIT)) | task.run(Step.REDERIVE, unsure, DERIVED)
