@@ -70,7 +70,7 @@ def _take(room: int) -> bytearray:
         if len(buffer) >= room and _is_free(buffer):
             return buffer
         _kept.append(buffer)
-    buffer = bytearray(room + 1)
+    buffer = bytearray(room + room // 16 + 1)  # the next block may begin with more that is left over
     buffer.pop()  # room for the byte by which `_is_free` asks
     return buffer
 

@@ -20,8 +20,7 @@ from tidelog.logic.values import Kind, Value
 Ids = npt.NDArray[np.int32]
 
 FIRST_CAPACITY = 1024
-LOAD = 0.6
-GROWTH = 4  # memory that is not written to costs nothing; copying does
+LOAD = 0.75
 TEXT_KINDS = frozenset({Kind.BIG, Kind.STRING, Kind.LANGUAGE_STRING, Kind.LITERAL, Kind.IRI, Kind.BLANK})
 NO_TIME_ZONE = 1 << 20  # `extra` of a dateTime without a time zone
 
@@ -60,10 +59,10 @@ class Dictionary:
         words[layout.D_LIMIT] = int(len(self.slots) * LOAD)
 
     def grow(self, rows: int = 1, text: int = 0) -> None:
-        """Make room for this many more values and bytes, by at least half of what there is."""
+        """Make room for this many more values and bytes, and for many more than that."""
         count = len(self)
         if count + rows > len(self.kind):
-            size = max(count + rows, len(self.kind) * GROWTH)
+            size = max(count + rows, _larger(self.kind))
             columns = (self.kind, self.payload, self.extent, self.extra)
             # All or none, and published at once: after a lack of memory the dictionary is as it was.
             self.kind, self.payload, self.extent, self.extra = (
@@ -72,7 +71,7 @@ class Dictionary:
             self._publish()
         top = int(self.words[layout.D_HEAP_TOP])
         if top + text > len(self.heap):
-            self.heap = memory.grown(self.heap, top, max(top + text, len(self.heap) * GROWTH))
+            self.heap = memory.grown(self.heap, top, max(top + text, _larger(self.heap)))
             self._publish()
         if count + rows > self.words[layout.D_LIMIT]:
             self._grow_slots(count + rows)
@@ -248,6 +247,11 @@ class Dictionary:
         data = np.empty(int(offsets[-1]), np.uint8)
         kernels.gather_texts(self.words, np.ascontiguousarray(ids), offsets, data)
         return pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def _larger(array: npt.NDArray[Any]) -> int:
+    """How long an array is to become: memory that is not written to costs nothing, but copying does."""
+    return len(array) * (16 if array.nbytes < 8 << 20 else 4)
 
 
 def _packed(value: Value) -> tuple[int, int]:

@@ -32,7 +32,8 @@ from tidelog.engine.columnar.layout import (
     D_SLOTS,
 )
 
-BLOCK = 128  # texts that are hashed ahead
+BLOCK = 32  # texts that are hashed ahead
+UNKNOWN, REPEATED = -1, -2  # what is known of a text before the dictionary is asked
 UPPER = np.int64(-4294967296)
 LOWER = np.int64(0xFFFFFFFF)
 INTEGER, STRING, IRI = 2, 8, 11
@@ -54,34 +55,41 @@ def text_hash(address: Any, length: Any, kind: Any, extra: Any) -> Any:
         ^ (np.uint64(extra) << np.uint64(8))
     )
     offset = np.int64(0)
-    while offset + 8 <= length:
+    while offset + 16 < length:
+        turned = load64(address + offset + 8) * np.uint64(0x9E3779B97F4A7C15)
+        turned = (turned << np.uint64(32)) | (turned >> np.uint64(32))
+        hashed = (hashed ^ load64(address + offset) ^ turned) * np.uint64(0xFF51AFD7ED558CCD)
+        hashed ^= hashed >> np.uint64(31)
+        offset += 16
+    if offset + 8 < length:
         hashed = (hashed ^ load64(address + offset)) * np.uint64(0xFF51AFD7ED558CCD)
         hashed ^= hashed >> np.uint64(31)
-        offset += 8
-    if offset < length:
-        tail = np.uint64(0)
-        rest = bytes_at(address, length)
-        while offset < length:
-            tail = (tail << np.uint64(8)) | np.uint64(rest[offset])
-            offset += 1
-        hashed = (hashed ^ tail) * np.uint64(0xFF51AFD7ED558CCD)
+    hashed = (hashed ^ last_bytes(address, length)) * np.uint64(0xFF51AFD7ED558CCD)
     return mix(hashed) >> np.uint64(32)
 
 
 @inlined
+def last_bytes(address: Any, length: Any) -> Any:
+    """The last eight bytes of a text, or all of a shorter one."""
+    if length >= 8:
+        return load64(address + length - 8)
+    word = np.uint64(0)
+    text = bytes_at(address, length)
+    for offset in range(length):
+        word = (word << np.uint64(8)) | np.uint64(text[offset])
+    return word
+
+
+@inlined
 def same_bytes(left: Any, right: Any, length: Any) -> Any:
-    """Whether the bytes at two addresses agree."""
+    """Whether the bytes at two addresses agree; the last ones first, where names differ that begin alike."""
+    if last_bytes(left, length) != last_bytes(right, length):
+        return False
     offset = np.int64(0)
-    while offset + 8 <= length:
+    while offset + 8 < length:
         if load64(left + offset) != load64(right + offset):
             return False
         offset += 8
-    a = bytes_at(left, length)
-    b = bytes_at(right, length)
-    while offset < length:
-        if a[offset] != b[offset]:
-            return False
-        offset += 1
     return True
 
 
@@ -135,6 +143,18 @@ def intern_numbers(D: Any, kind: Any, extra: Any, values: Any, done: Any, out: A
     return len(values)
 
 
+@inlined
+def is_entry(D: Any, entry: Any, address: Any, length: Any, kind: Any, extra: Any) -> Any:
+    """Whether an entry of the dictionary is the text at an address."""
+    capacity = D[D_CAPACITY]
+    return (
+        int32_at(D[D_EXTENT], capacity)[entry] == length
+        and bytes_at(D[D_KIND], capacity)[entry] == kind
+        and int32_at(D[D_EXTRA], capacity)[entry] == extra
+        and same_bytes(D[D_HEAP] + int64_at(D[D_PAYLOAD], capacity)[entry], address, length)
+    )
+
+
 @kernel
 def intern_hashed(D: Any, address: Any, length: Any, kind: Any, extra: Any, hashed: Any) -> Any:
     """The id of the text at an address whose hash is known, or FULL."""
@@ -154,12 +174,7 @@ def intern_hashed(D: Any, address: Any, length: Any, kind: Any, extra: Any, hash
             break
         if (slot & UPPER) == tag:
             found = (slot & LOWER) - 1
-            if (
-                extents[found] == length
-                and kinds[found] == kind
-                and extras[found] == extra
-                and same_bytes(heap + payloads[found], address, length)
-            ):
+            if is_entry(D, found, address, length, kind, extra):
                 return found
         position = (position + 1) & (slot_count - 1)
     count = D[D_COUNT]
@@ -216,15 +231,17 @@ def intern_texts(
     what the next look at the dictionary needs (slot, entry, text) is fetched while others are looked at.
     """
     hashes = np.empty(BLOCK, np.uint64)
-    repeats = np.empty(BLOCK, np.bool_)
-    found = np.int64(0)
+    known = np.empty(BLOCK, np.int64)
+    found = D[D_COUNT]
     begin = done
     while begin < rows:
         end = min(begin + BLOCK, rows)
-        hash_block(D, texts, form, data, rows, kind, extra, begin, end, hashes, repeats)
-        fetch_block(D, hashes, repeats, end - begin)
+        guess_block(D, texts, form, data, rows, kind, extra, begin, end, found + 1, hashes, known)
+        fetch_block(D, hashes, known, end - begin)
         for row in range(begin, end):
-            if not repeats[row - begin]:
+            if known[row - begin] >= 0:
+                found = known[row - begin]
+            elif known[row - begin] == UNKNOWN:
                 address, length = text_at(texts, form, data, row, rows)
                 found = intern_hashed(D, address, length, kind, extra, hashes[row - begin])
                 if found == FULL:
@@ -235,7 +252,7 @@ def intern_texts(
 
 
 @kernel
-def hash_block(
+def guess_block(
     D: Any,
     texts: Any,
     form: Any,
@@ -245,40 +262,52 @@ def hash_block(
     extra: Any,
     begin: Any,
     end: Any,
+    guess: Any,
     hashes: Any,
-    repeats: Any,
+    known: Any,
 ) -> None:
-    """Hash the texts of a block, and note which repeat the one before them, as in sorted columns."""
+    """Note which texts of a block repeat the one before or go on in the dictionary's order; hash the others.
+
+    Columns are often sorted, or list what an earlier one has listed in the same order: `guess` is the entry
+    to expect. Neither kind costs more than to compare texts that lie one after the other.
+    """
     slots = D[D_SLOTS]
     shift = np.uint64(D[D_SHIFT])
+    count = D[D_COUNT]
     before = np.int64(0)
     before_length = np.int64(-1)
     for row in range(begin, end):
         address, length = text_at(texts, form, data, row, rows)
-        repeats[row - begin] = length == before_length and same_bytes(before, address, length)
-        if not repeats[row - begin]:
+        if length == before_length and same_bytes(before, address, length):
+            known[row - begin] = REPEATED
+            continue
+        before = address
+        before_length = length
+        if guess < count and is_entry(D, guess, address, length, kind, extra):
+            known[row - begin] = guess
+            guess += 1
+        else:
+            known[row - begin] = UNKNOWN
             hashed = text_hash(address, length, kind, extra)
             hashes[row - begin] = hashed
             prefetch(slots + 8 * np.int64(hashed >> shift))
-            before = address
-            before_length = length
 
 
 @kernel
-def fetch_block(D: Any, hashes: Any, repeats: Any, count: Any) -> None:
+def fetch_block(D: Any, hashes: Any, known: Any, count: Any) -> None:
     """Fetch the entries and texts that the hashes of a block lead to."""
     slots = int64_at(D[D_SLOTS], D[D_SLOT_COUNT])
     shift = np.uint64(D[D_SHIFT])
     payloads = int64_at(D[D_PAYLOAD], D[D_CAPACITY])
     for place in range(count):
-        if not repeats[place]:
+        if known[place] == UNKNOWN:
             slot = slots[np.int64(hashes[place] >> shift)]
             if slot != 0:
                 entry = (slot & LOWER) - 1
                 prefetch(D[D_PAYLOAD] + 8 * entry)
                 prefetch(D[D_EXTENT] + 4 * entry)
     for place in range(count):
-        if not repeats[place]:
+        if known[place] == UNKNOWN:
             slot = slots[np.int64(hashes[place] >> shift)]
             if slot != 0:
                 prefetch(D[D_HEAP] + payloads[(slot & LOWER) - 1])
