@@ -17,7 +17,7 @@ from tidelog.logic.changes import UNSIGNED, transactions
 from tidelog.logic.program import Program
 from tidelog.maintenance.maintainer import Maintainer, Update
 from tidelog.syntax.parser import parse
-from tidelog.transaction import Change
+from tidelog.transaction import Change, without_search_for_cycles
 
 # A change script of one or more transactions, or one transaction as (sign, predicate, row)s.
 Changes = str | Source | Iterable[tuple[str, str, tuple[Any, ...]]]
@@ -83,7 +83,9 @@ class Stream(Iterator[Delta]):
         change = self._begin(None)
         if drafted is not None and drafted.before is change.before:
             return drafted
-        fill(change)
+        with without_search_for_cycles():
+            fill(change)
+            del fill  # and the tree with it
         return change
 
     def _is_ready(self) -> bool:
@@ -95,7 +97,8 @@ class Stream(Iterator[Delta]):
         """Let the transactions of the next script wait for their turns."""
         update = next(self._source)
         try:
-            self._waiting.extend(_fills(update))
+            with without_search_for_cycles():
+                self._waiting.extend(_fills(update))
         except TidelogError as error:
             self._waiting.append(_raising(error))
 

@@ -6,7 +6,9 @@ there afterwards.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -157,18 +159,18 @@ class Change:
 
     def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
         """Add the statements of a text: rules, facts, declarations, imports."""
-        self.take(parse(Source(name, text)), unsigned="+", folder=folder)
+        with without_search_for_cycles():
+            self.take(parse(Source(name, text)), unsigned="+", folder=folder)
 
     def remove(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
         """Take away the rules and facts of a text. Rules are found by what they mean."""
-        self.take(parse(Source(name, text)), unsigned="-", folder=folder)
+        with without_search_for_cycles():
+            self.take(parse(Source(name, text)), unsigned="-", folder=folder)
 
     def apply(self, text: str, *, name: str = "<changes>") -> None:
         """Add and take away what a change script says, one transaction; a last `@commit .` may be there."""
-        document = parse(Source(name, text))
-        if document.statements and isinstance(document.statements[-1], ast.CommitDirective):
-            document = replace(document, statements=document.statements[:-1])
-        self.take(document)
+        with without_search_for_cycles():
+            self.take(_without_last_commit(parse(Source(name, text))))
 
     def take(
         self, document: ast.Document, *, unsigned: str | None = None, folder: Path | None = None
@@ -351,8 +353,9 @@ class Change:
         return Rows(tuple(self._engine.encode_column(column) for column in batch.columns), batch.rows)
 
     def _encode_facts(self, facts: Sequence[Fact]) -> Rows:
-        columns = zip(*(fact.values for fact in facts), strict=True)
         encode = self._engine.dictionary.encode_values
+        places = range(len(facts[0].values))
+        columns = ([fact.values[place] for fact in facts] for place in places)
         return Rows(tuple(encode(column) for column in columns), len(facts))
 
 
@@ -363,6 +366,24 @@ _REASONS: Mapping[str, tuple[str, str]] = {
         "take away what it is derived from, or a rule that derives it",
     ),
 }
+
+
+@contextmanager
+def without_search_for_cycles() -> Iterator[None]:
+    """Nobody looks for cycles among objects in the block: trees have none, and are gone at its end."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _without_last_commit(document: ast.Document) -> ast.Document:
+    if document.statements and isinstance(document.statements[-1], ast.CommitDirective):
+        return replace(document, statements=document.statements[:-1])
+    return document
 
 
 def with_arity(data: object) -> tuple[object, int | None]:
