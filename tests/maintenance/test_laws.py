@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.maintenance.laboratory import Bench, Facts, Laboratory, SetBench
@@ -32,6 +32,7 @@ ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
 }
 Make = Callable[[Program, Facts], Bench]
 algorithms = pytest.mark.parametrize("name", ALGORITHMS)
+fewer = settings(max_examples=settings().max_examples * 2 // 5)
 
 
 def run(bench: Make, script: Script, choose: Callable[[int], Algorithm]) -> None:
@@ -48,12 +49,14 @@ def test_over_a_graph_all_is_as_from_scratch(bench: Make, name: str, script: Scr
 
 
 @algorithms
+@fewer
 @given(script=program_scripts())
 def test_over_random_programs_all_is_as_from_scratch(bench: Make, name: str, script: Script) -> None:
     run(bench, script, lambda number: ALGORITHMS[name]())
 
 
 @algorithms
+@fewer
 @given(script=tangled_scripts())
 def test_rules_that_are_not_stratified_together_are_exchanged(bench: Make, name: str, script: Script) -> None:
     run(bench, script, lambda number: ALGORITHMS[name]())
@@ -64,6 +67,7 @@ def test_algorithms_take_turns(bench: Make, script: Script, names: list[str]) ->
     run(bench, script, lambda number: ALGORITHMS[names[number]]())
 
 
+@fewer
 @given(script=st.one_of(graph_scripts(), tangled_scripts()), name=st.sampled_from(sorted(ALGORITHMS)))
 def test_whatever_event_stops_a_transaction_nothing_has_changed(
     bench: Make, script: Script, name: str

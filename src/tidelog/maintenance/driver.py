@@ -24,7 +24,7 @@ from tidelog.maintenance.maintainer import Check, NetChange, Rows, Update
 from tidelog.maintenance.prepared import Library
 from tidelog.maintenance.schedule import Revision, Schedule, numbered
 from tidelog.maintenance.task import Algorithm, Section, Task
-from tidelog.rewrite.aggregates import is_auxiliary
+from tidelog.rewrite.aggregates import SEPARATOR, is_auxiliary
 
 NO_FACTS: Mapping[str, Rows] = {}
 
@@ -78,6 +78,13 @@ class Driver:
         """The facts of the program's own predicates."""
         found = self.engine.ids(facts).items()
         return {name: Rows(columns, count) for name, (columns, count) in found if not is_auxiliary(name)}
+
+    def forget(self) -> None:
+        """Make plans and auxiliary relations anew: relations were exchanged behind the driver's back."""
+        for relation in [relation for relation in self.engine.relations() if SEPARATOR in relation]:
+            self.engine.drop(relation)
+        self._library = Library(self.engine)
+        self._rules = None
 
     # ---- what must be known before
 

@@ -95,9 +95,9 @@ class Task:
 
     def plans(self, step: Step, given: Facts) -> list[Any]:
         """The plans of a step that facts of these relations drive."""
-        driven = self.section.shelf[step]
-        if not driven:
+        if not len(given):
             return []
+        driven = self.section.shelf[step]
         return [plan for relation in given.relations for plan in driven.get(relation, ())]
 
     def _told(self, step: Step, given: int, found: Facts) -> Facts:
