@@ -99,7 +99,7 @@ class Reasoner:
         self._loaded_imports = 0
         self._is_materialised = False
         self._was_materialised = False
-        self._inconsistency: Inconsistent | None = None
+        self._inconsistency: tuple[Diagnostic, ...] | None = None
         self._strata: tuple[tuple[object, ...], tuple[Stratum, ...]] | None = None
         self._define_all()
 
@@ -316,7 +316,7 @@ class Reasoner:
         """Derive everything that follows; does nothing if nothing has changed since the last time."""
         self._complete()
         if self._inconsistency is not None:
-            raise self._inconsistency
+            raise Inconsistent(self._inconsistency)
 
     def _complete(self) -> None:
         """Derive everything that follows, an inconsistency included, if that has not been done."""
@@ -338,7 +338,7 @@ class Reasoner:
         try:
             self._check_consistency(self._program)
         except Inconsistent as inconsistency:
-            self._inconsistency = inconsistency  # a transaction may put it right
+            self._inconsistency = inconsistency.diagnostics  # a transaction may put it right
 
     @property
     def rules(self) -> tuple[Rule, ...]:

@@ -42,6 +42,7 @@ SHOWN = 5  # facts named in a diagnostic about many
 NOT_A_FACT = "E630"
 NOT_EXPLICIT = "E631"
 NOT_COMMITTED = "E633"
+COMMITTED = "E635"
 ON_MISSING = ("error", "ignore")
 
 Keys = list[tuple[int, ...]]
@@ -212,6 +213,9 @@ class Change:
 
     def commit(self) -> Delta:
         """Carry the transaction out now; what the end of the block does."""
+        if self._delta is not None:
+            message = "the transaction has been carried out already"
+            raise TidelogError(Diagnostic(COMMITTED, message, help="begin another one with `change()`"))
         self._delta = self._commit(self)
         self._announce(self._delta)
         return self._delta
@@ -360,7 +364,10 @@ class Change:
 
 
 _REASONS: Mapping[str, tuple[str, str]] = {
-    NOT_A_FACT: ("is not there to be taken away", 'leave it out, or pass over it with missing="ignore"'),
+    NOT_A_FACT: (
+        "is not there to be taken away",
+        'leave it out, or pass over what is not there: missing="ignore", `--missing ignore`',
+    ),
     NOT_EXPLICIT: (
         "is derived, not stated, so it cannot be taken away",
         "take away what it is derived from, or a rule that derives it",

@@ -406,6 +406,40 @@ def test_deltas_as_arrow(family: tl.Reasoner) -> None:
         _ = delta["nothing"]
 
 
+def test_a_transaction_is_carried_out_once(family: tl.Reasoner) -> None:
+    change = family.change()
+    change.insert("parent", [("dora", "emil")])
+    assert change.commit() is change.delta
+    with pytest.raises(tl.TidelogError) as caught:
+        change.commit()
+    assert codes_of(caught.value) == ["E635"]
+
+
+@pytest.mark.parametrize("count", [2, 300])
+def test_the_facts_of_a_predicate_are_replaced(family: tl.Reasoner, count: int) -> None:
+    rows = [("ada", "bruno"), *((f"n{number}", f"n{number + 1}") for number in range(count - 1))]
+    with family.change() as change:
+        change.replace("parent", rows)
+    assert set(family["parent"]) == set(rows)
+    assert sorted(change.delta["parent"].removed) == [("bruno", "dora")]
+    with family.change() as change:
+        change.replace("parent", [])
+    assert not family["ancestor"]
+
+
+def test_the_program_is_replaced(family: tl.Reasoner) -> None:
+    other = tl.parse("old(?x) :- ancestor(?x, _) . ancestor(?b, ?a) :- parent(?b, ?a) . @output old .")
+    with family.change() as change:
+        change.become(other)
+    assert sorted(change.delta) == [
+        ("+", "old", ("ada",)),
+        ("+", "old", ("bruno",)),
+        ("-", "ancestor", ("ada", "dora")),
+    ]
+    assert family.program.outputs == ("old",)
+    assert [rule.name for rule in family.program.rules] == ["direct", None]
+
+
 @pytest.mark.parametrize(
     ("make", "code"),
     [

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from tidelog.errors import Diagnostic, Severity, suggest
+from tidelog.errors import Diagnostic, Label, suggest
 from tidelog.logic import clauses
 from tidelog.logic.include import Placed
 from tidelog.logic.meaning import Rules
@@ -25,6 +25,7 @@ UNSIGNED = "E640"
 NOT_IN_SCRIPTS = "E641"
 COMMIT_INSIDE = "E642"
 RULE_NOT_THERE = "E632"
+SHOWN = 3  # rules that are shown beside one that is not there
 
 _IN_SCRIPTS = (
     ast.Clause,
@@ -194,11 +195,11 @@ class _Resolver(Resolver):
 
 def _not_there(wanted: Rule, rules: Sequence[Rule]) -> Diagnostic:
     """That a rule cannot be taken away because it is not there."""
-    heads = {rule.head.predicate for rule in rules}
     head = wanted.head.predicate
-    if head in heads:
-        help: str | None = "the rules are found by what they mean: compare with those that the program has"
+    near = [rule.span for rule in rules if rule.head.predicate == head and rule.span is not None]
+    if near:
+        help: str | None = "a rule is found by its meaning: names of variables and order do not matter"
     else:
-        help = suggest(head, heads) or f"no rule derives `{head}`"
-    message = "there is no such rule to take away"
-    return Diagnostic(RULE_NOT_THERE, message, wanted.span, help, severity=Severity.ERROR)
+        help = suggest(head, {rule.head.predicate for rule in rules}) or f"no rule derives `{head}`"
+    labels = tuple(Label(span, "this rule is there") for span in near[:SHOWN])
+    return Diagnostic(RULE_NOT_THERE, "there is no such rule to take away", wanted.span, help, labels)
