@@ -11,25 +11,13 @@ from hypothesis import strategies as st
 from tests.maintenance.laboratory import Bench, Facts, Laboratory, SetBench
 from tests.maintenance.scripts import Script, graph_scripts, program_scripts, tangled_scripts
 from tidelog.logic.program import Program
-from tidelog.maintenance.backward_forward import BackwardForward
-from tidelog.maintenance.counting import CountingBackwardForward, CountingDeleteAndRederive
-from tidelog.maintenance.dred import DeleteAndRederive
+from tidelog.maintenance.algorithms import ALGORITHMS as BY_NAME
 from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
-from tidelog.maintenance.fp_update import FixpointUpdate
 from tidelog.maintenance.rank_counting import RankCounting
 from tidelog.maintenance.task import Algorithm
 
-ALGORITHMS: dict[str, Callable[[], Algorithm]] = {
-    "dred": DeleteAndRederive,
-    "fp-update": FixpointUpdate,
-    "backward-forward": BackwardForward,
-    "counting": CountingDeleteAndRederive,
-    "counting-backward-forward": CountingBackwardForward,
-    "depth 0": lambda: ForwardBackwardForward(0),
-    "depth 1": lambda: ForwardBackwardForward(1),
-    "depth 3": lambda: ForwardBackwardForward(3),
-    "rank-counting": RankCounting,
-}
+DEPTHS = {f"depth {depth}": ForwardBackwardForward(depth) for depth in (0, 1, 3)}
+ALGORITHMS: dict[str, Algorithm] = {**BY_NAME, **DEPTHS}
 Make = Callable[[Program, Facts], Bench]
 algorithms = pytest.mark.parametrize("name", ALGORITHMS)
 fewer = settings(max_examples=settings().max_examples * 2 // 5)
@@ -45,26 +33,26 @@ def run(bench: Make, script: Script, choose: Callable[[int], Algorithm]) -> None
 @algorithms
 @given(script=graph_scripts())
 def test_over_a_graph_all_is_as_from_scratch(bench: Make, name: str, script: Script) -> None:
-    run(bench, script, lambda number: ALGORITHMS[name]())
+    run(bench, script, lambda number: ALGORITHMS[name])
 
 
 @algorithms
 @fewer
 @given(script=program_scripts())
 def test_over_random_programs_all_is_as_from_scratch(bench: Make, name: str, script: Script) -> None:
-    run(bench, script, lambda number: ALGORITHMS[name]())
+    run(bench, script, lambda number: ALGORITHMS[name])
 
 
 @algorithms
 @fewer
 @given(script=tangled_scripts())
 def test_rules_that_are_not_stratified_together_are_exchanged(bench: Make, name: str, script: Script) -> None:
-    run(bench, script, lambda number: ALGORITHMS[name]())
+    run(bench, script, lambda number: ALGORITHMS[name])
 
 
 @given(script=graph_scripts(), names=st.lists(st.sampled_from(sorted(ALGORITHMS)), min_size=5, max_size=5))
 def test_algorithms_take_turns(bench: Make, script: Script, names: list[str]) -> None:
-    run(bench, script, lambda number: ALGORITHMS[names[number]]())
+    run(bench, script, lambda number: ALGORITHMS[names[number]])
 
 
 @fewer
@@ -73,7 +61,7 @@ def test_whatever_event_stops_a_transaction_nothing_has_changed(
     bench: Make, script: Script, name: str
 ) -> None:
     laboratory = Laboratory(bench, script.program, script.start)
-    algorithm = ALGORITHMS[name]()
+    algorithm = ALGORITHMS[name]
     for change in script.changes[:2]:
         at = 1
         while laboratory.interrupt(algorithm, change, at):

@@ -47,7 +47,7 @@ class Example:
         """All that follows once these are the explicit facts."""
         laboratory = self.laboratory
         laboratory.events.clear()
-        laboratory.apply(ALGORITHMS[by](), Change(explicit(facts), laboratory.program.rules))
+        laboratory.apply(ALGORITHMS[by], Change(explicit(facts), laboratory.program.rules))
         return written(laboratory.bench.facts())
 
     @property

@@ -53,15 +53,15 @@ class Search:
     def disproved(self, doubtful: Facts) -> Facts:
         """The facts that turn out to have no derivation: doubtful ones, and others that were checked."""
         self.engine.mark(doubtful, set=Flag.CHECKED, clear=Flag.PENDING)
-        checked = fresh = doubtful
-        waiting = self.engine.none()
+        fresh, waiting = doubtful, self.engine.none()
+        checked = []
         while True:
+            checked.append(fresh)
             self.saturate(self.proved_at_once(fresh))
             waiting = self.worth_exploring(self.unproved(waiting | fresh))
             if not len(waiting):
-                return self.unproved(checked)
+                return self.unproved(self.task.united(checked))
             fresh, waiting = self.task.run_support(waiting)
-            checked |= fresh
 
     def unproved(self, facts: Facts) -> Facts:
         """Those that are not proved so far."""

@@ -22,12 +22,13 @@ def overdelete(
 ) -> Facts:
     """The facts taken away, beginning with the doubtful ones that `condemn` does not spare."""
     engine = task.engine
-    gone = engine.none()
+    rounds = []
     while len(doubtful):
         doomed = condemn(doubtful)
         engine.mark(doomed, set=Flag.DELTA, clear=Flag.PENDING)
         doubtful = task.run(Step.OVERDELETE, doomed, effect)
         engine.mark(doomed, clear=Flag.ALIVE | Flag.DELTA)
-        gone |= doomed
+        rounds.append(doomed)
+    gone = task.united(rounds)
     task.overdeleted = len(gone)
     return gone

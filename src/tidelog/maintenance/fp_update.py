@@ -35,11 +35,11 @@ class FixpointUpdate:
 def dependents(task: Task) -> Facts:
     """U: the facts that depend on what was removed, among all that was true (algorithm 1.2)."""
     delta = task.waiting(task.removed) | task.lost(DEPENDS)
-    unsure = delta
+    rounds = []
     while len(delta):
+        rounds.append(delta)
         delta = task.run(Step.DEPENDENTS, delta, DEPENDS)
-        unsure |= delta
-    return unsure
+    return task.united(rounds)
 
 
 def first_step(task: Task, unsure: Facts) -> Facts:

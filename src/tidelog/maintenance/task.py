@@ -6,7 +6,7 @@ When an algorithm begins, lower strata are settled, `removed` are no longer expl
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -140,6 +140,13 @@ class Task:
         """The facts, from now on waiting for their turn."""
         self.engine.mark(facts, set=Flag.PENDING)
         return facts
+
+    def united(self, parts: Sequence[Facts]) -> Facts:
+        """All facts of the parts; made in pairs, so that many small parts are not copied many times."""
+        while len(parts) > 1:
+            pairs = [parts[place] | parts[place + 1] for place in range(0, len(parts) - 1, 2)]
+            parts = [*pairs, *parts[2 * len(pairs) :]]
+        return parts[0] if parts else self.engine.none()
 
     def without(self, facts: Facts, others: Facts) -> Facts:
         """The facts but for the others; none of them waits for its turn."""
