@@ -109,6 +109,11 @@ class SetBench:
         return flags, dict(state.founded), dict(state.hidden), dict(state.ranks), state.counters
 
 
+def unsplit(program: Program, explicit: Facts) -> Bench:
+    """A bench whose engine has materialised the program without auxiliary relations."""
+    return SetBench(program, explicit, is_split=False)
+
+
 def _of(counts: Mapping[tuple[str, Row], int], relations: Iterable[str]) -> dict[tuple[str, Row], int]:
     wanted = frozenset(relations)
     return {fact: count for fact, count in counts.items() if fact[0] in wanted}

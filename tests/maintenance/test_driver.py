@@ -9,7 +9,7 @@ import pytest
 import tidelog as tl
 from tests.maintenance.laboratory import Change, Laboratory, SetBench
 from tests.maintenance.sets import Row
-from tidelog.engine.events import MaintenanceEnded, MaintenanceStarted, Tally
+from tidelog.engine.events import Event, MaintenanceEnded, MaintenanceStarted, Tally
 from tidelog.errors import EvaluationError
 from tidelog.logic import values
 from tidelog.maintenance import prepared
@@ -117,10 +117,35 @@ def test_what_went_and_came_is_told_and_summed_up() -> None:
     assert tally.derived == 5
 
 
+COUNT = "@declare edge(x: any, y: any) . n(#count(?x)) :- edge(?x, _) ."
+
+
 def test_after_forgetting_auxiliary_relations_are_made_anew() -> None:
-    rules = "@declare edge(x: any, y: any) . n(#count(?x)) :- edge(?x, _) ."
-    chain = Chain(3, rules)
+    chain = Chain(3, COUNT)
     chain.state(range(2))
     chain.laboratory.driver(DeleteAndRederive()).forget()
     assert not any(" " in name for name in chain.laboratory.bench.engine.relations())
     chain.state(range(4))
+
+
+def test_auxiliary_relations_go_with_their_rules() -> None:
+    chain = Chain(3, COUNT)
+    rules = chain.laboratory.program.rules
+    chain.laboratory.apply(RankCounting(), Change(edges(range(3)), ()))
+    assert not any(" " in name for name in chain.laboratory.bench.engine.relations())
+    chain.laboratory.apply(RankCounting(), Change(edges(range(2)), rules))
+
+
+def test_auxiliary_relations_that_could_not_be_made_are_made_later() -> None:
+    program = tl.parse(COUNT)
+    start = Change(edges(range(3)), program.rules)
+    laboratory = Laboratory(lambda *given: SetBench(*given, is_split=False), program, start)
+
+    def stop(event: Event) -> None:
+        raise KeyboardInterrupt
+
+    laboratory.on_event = stop
+    with pytest.raises(KeyboardInterrupt):
+        laboratory.driver(RankCounting())._prepare(laboratory.program)
+    laboratory.on_event = laboratory.events.append
+    laboratory.apply(RankCounting(), Change(edges(range(2)), program.rules))

@@ -48,7 +48,7 @@ class Driver:
         self.check = check
         self._library = Library(engine)
         self._rules: tuple[Rule, ...] | None = None  # those that the schedule is of
-        self._schedule = self._scheduled((), ())
+        self._schedule = self._scheduled((), ())  # of the last program
 
     @property
     def name(self) -> str:
@@ -66,12 +66,14 @@ class Driver:
             self.listen(MaintenanceEnded(self.name, went, came, perf_counter() - started))
         except BaseException as error:
             self.engine.roll_back()
-            self._rules = None
+            self._schedule_anew(before)
             self.listen(MaintenanceEnded(self.name, 0, 0, perf_counter() - started, kept=False))
             if isinstance(error, Overflow):
                 raise EvaluationError(Diagnostic("E603", str(error))) from None
             raise
         gone, new = self.engine.commit()
+        if after.rules is not before.rules:
+            self._schedule_anew(after)
         return NetChange(added=self._rows(new), removed=self._rows(gone))
 
     def _rows(self, facts: Facts) -> dict[str, Rows]:
@@ -81,10 +83,8 @@ class Driver:
 
     def forget(self) -> None:
         """Make plans and auxiliary relations anew: relations were exchanged behind the driver's back."""
-        for relation in [relation for relation in self.engine.relations() if SEPARATOR in relation]:
-            self.engine.drop(relation)
+        self._schedule_anew(None)
         self._library = Library(self.engine)
-        self._rules = None
 
     # ---- what must be known before
 
@@ -92,8 +92,7 @@ class Driver:
         """Let there be a schedule of the program, its auxiliary relations, and the counters asked for."""
         if program.rules is not self._rules:
             self._complete(program)
-            self._schedule = self._scheduled(program.rules, program.rules)
-            self._rules = program.rules
+            self._schedule_anew(program)
         if self.engine.counters is not self.algorithm.counters:
             sections = self._schedule.sections if self.algorithm.counters is not Counters.NONE else ()
             counted = [section.stratum for section in sections if not section.is_aggregate]
@@ -116,8 +115,20 @@ class Driver:
                 self._settle(section, self._task(section, nothing, nothing, nothing, nothing))
         except BaseException:
             self.engine.roll_back()
+            self._schedule_anew(None)
             raise
         self.engine.commit()
+
+    def _schedule_anew(self, program: Program | None) -> None:
+        """Let there be a schedule of this program, and plans and auxiliary relations of no other."""
+        rules = () if program is None else program.rules
+        self._rules = None if program is None else rules
+        self._schedule = self._scheduled(rules, rules)
+        self._library.keep(self._schedule.sources)
+        known = self._schedule.relations
+        for relation in [name for name in self.engine.relations() if SEPARATOR in name]:
+            if relation not in known:
+                self.engine.drop(relation)
 
     def _scheduled(self, before: tuple[Rule, ...], after: tuple[Rule, ...]) -> Schedule:
         old, new = numbered(before), numbered(after)
@@ -152,9 +163,6 @@ class Driver:
             yield Act(self._scheduled(between, after.rules), NO_FACTS, NO_FACTS)
         else:
             yield Act(self._scheduled(before.rules, after.rules), update.removed, update.added)
-        self._schedule = self._scheduled(after.rules, after.rules)
-        self._rules = after.rules
-        self._library.keep(self._schedule.sources)
 
     def _play(self, act: Act) -> tuple[int, int]:
         """How many facts went and came in all strata of an act."""

@@ -69,6 +69,11 @@ class Schedule:
         return {source for shelf in shelves for some in shelf.sources.values() for source in some}
 
     @property
+    def relations(self) -> set[str]:
+        """All that rules derive, on scratch paper too."""
+        return {source.rule.head.predicate for source in self.sources} | self.section_of.keys()
+
+    @property
     def groups(self) -> set[frozenset[str]]:
         """The predicates that are maintained together."""
         return {frozenset(section.predicates) for section in self.sections}
