@@ -6,7 +6,9 @@
 - `<name>.answers/`: the answers to its queries, `1.csv`, `2.csv`…;
 - `<name>.error`: the code of the error that it must end with;
 - `<name>.params`: a line `name=value` for each parameter;
-- `<name>.data/`: what it imports and includes.
+- `<name>.data/`: what it imports and includes;
+- `<name>.changes`: a change script, and `<name>.deltas/`: what each of its transactions changes, as `tidelog
+  stream --deltas` writes it.
 """
 
 from __future__ import annotations
@@ -68,6 +70,22 @@ class Case:
     def answers(self) -> Texts:
         """The answers to the program's queries."""
         return _texts(self.path.with_suffix(".answers"))
+
+    @property
+    def changes(self) -> Path:
+        """The change script, if there is one."""
+        return self.path.with_suffix(".changes")
+
+    @property
+    def deltas(self) -> Texts:
+        """What the transactions of the change script change."""
+        return delta_texts(self.path.with_suffix(".deltas"))
+
+
+def delta_texts(folder: Path) -> Texts:
+    """The content of each file of each transaction in a folder of deltas."""
+    files = sorted(folder.glob("*/*.csv"))
+    return {str(path.relative_to(folder)): path.read_text(encoding="utf-8") for path in files}
 
 
 def _texts(folder: Path) -> Texts:

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.corpus import Case, Outcome, cases, run_columnar, run_reference
+from tests.corpus import Case, Outcome, cases, delta_texts, run_columnar, run_reference
 from tidelog.__main__ import main
 from tidelog.engine.columnar import runner
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Program
+from tidelog.maintenance.registry import MAINTAINERS
 
 CASES = cases()
 GOOD = [case for case in CASES if case.error is None]
 BAD = [case for case in CASES if case.error is not None]
+CHANGING = [case for case in GOOD if case.changes.exists()]
 
 RUNS: dict[str, Callable[[Program], Outcome]] = {
     "reference": run_reference,
@@ -73,6 +75,18 @@ def test_case_through_the_command_line(case: Case, tmp_path: Path, capfd: pytest
     written = {path.name: path.read_bytes().decode() for path in tmp_path.iterdir()}
     assert written == case.expected
     assert printed.out.count("?- ") == len(case.answers)
+
+
+@pytest.mark.parametrize("maintainer", MAINTAINERS)
+@pytest.mark.parametrize("case", CHANGING, ids=lambda case: case.name)
+def test_changes(case: Case, maintainer: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Every transaction changes what it should, and nothing else, whatever algorithm works it in."""
+    folder = tmp_path / "deltas"
+    script = str(case.changes)
+    code = main(["stream", str(case.path), script, "--deltas", str(folder), "--maintainer", maintainer])
+    assert code == 0, capfd.readouterr().err
+    assert delta_texts(folder) == case.deltas
+    assert len(list(folder.iterdir())) == case.changes.read_text().count("@commit") + 1
 
 
 @pytest.mark.parametrize("case", BAD, ids=lambda case: case.name)
