@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 import tidelog as tl
-from tests.maintenance.laboratory import Change, Laboratory, SetBench
+from tests.maintenance.laboratory import Change, Laboratory, SetBench, unsplit
 from tests.maintenance.sets import Row
 from tidelog.engine.events import Event, MaintenanceEnded, MaintenanceStarted, Tally
 from tidelog.errors import EvaluationError
@@ -139,7 +139,7 @@ def test_auxiliary_relations_go_with_their_rules() -> None:
 def test_auxiliary_relations_that_could_not_be_made_are_made_later() -> None:
     program = tl.parse(COUNT)
     start = Change(edges(range(3)), program.rules)
-    laboratory = Laboratory(lambda *given: SetBench(*given, is_split=False), program, start)
+    laboratory = Laboratory(unsplit, program, start)
 
     def stop(event: Event) -> None:
         raise KeyboardInterrupt

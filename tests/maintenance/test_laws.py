@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.maintenance.laboratory import Bench, Facts, Laboratory, SetBench
+from tests.maintenance.laboratory import Bench, Facts, Laboratory, unsplit
 from tests.maintenance.scripts import Script, graph_scripts, program_scripts, tangled_scripts
 from tidelog.logic.program import Program
 from tidelog.maintenance.algorithms import ALGORITHMS as BY_NAME
@@ -71,8 +71,4 @@ def test_whatever_event_stops_a_transaction_nothing_has_changed(
 
 @given(script=graph_scripts())
 def test_auxiliary_relations_are_made_where_they_are_missing(script: Script) -> None:
-    run(
-        lambda program, explicit: SetBench(program, explicit, is_split=False),
-        script,
-        lambda _: RankCounting(),
-    )
+    run(unsplit, script, lambda number: RankCounting())
