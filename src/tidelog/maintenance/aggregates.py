@@ -1,6 +1,6 @@
 """Aggregates: the groups that a change touches are made anew, no others.
 
-Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993, section 5.2.
+After Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993.
 
 An auxiliary relation of `rewrite.aggregates` has one rule and is a stratum of its own. Instances of its body
 that were lost or gained name the groups that are touched; for these the rows to aggregate are collected from

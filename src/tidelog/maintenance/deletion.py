@@ -11,6 +11,8 @@ from tidelog.engine.maintaining import Effect, Facts, Flag
 from tidelog.maintenance.prepared import Step
 from tidelog.maintenance.task import Task
 
+GONE = Flag.ALIVE | Flag.DELTA
+
 
 def every_one(doubtful: Facts) -> Facts:
     """All of them."""
@@ -27,7 +29,7 @@ def overdelete(
         doomed = condemn(doubtful)
         engine.mark(doomed, set=Flag.DELTA, clear=Flag.PENDING)
         doubtful = task.run(Step.OVERDELETE, doomed, effect)
-        engine.mark(doomed, clear=Flag.ALIVE | Flag.DELTA)
+        engine.mark(doomed, clear=GONE)
         rounds.append(doomed)
     gone = task.united(rounds)
     task.overdeleted = len(gone)

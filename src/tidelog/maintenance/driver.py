@@ -27,6 +27,7 @@ from tidelog.maintenance.task import Algorithm, Section, Task
 from tidelog.rewrite.aggregates import SEPARATOR, is_auxiliary
 
 NO_FACTS: Mapping[str, Rows] = {}
+STATED = Flag.EXPLICIT | Flag.ALIVE  # what a fact is that no rule derives
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,9 +217,9 @@ class Driver:
         """What went and came in predicates that no rule derives."""
         engine = self.engine
         for facts in _underived(removed, schedule):
-            engine.mark(facts, clear=Flag.EXPLICIT | Flag.ALIVE)
+            engine.mark(facts, clear=STATED)
         for facts in _underived(added, schedule):
-            engine.mark(facts, set=Flag.EXPLICIT | Flag.ALIVE)
+            engine.mark(facts, set=STATED)
         return engine.settle([name for name in {**removed, **added} if name not in schedule.section_of])
 
     # ---- one stratum

@@ -11,6 +11,7 @@ from tidelog.maintenance.task import UNKNOWN, Task
 
 FOUND = Effect(UNKNOWN, create=True)
 COUNTED = Effect(UNKNOWN, create=True, count=1)
+NEW = Flag.ALIVE | Flag.DELTA
 
 
 def insert(task: Task, again: Facts) -> None:
@@ -24,7 +25,7 @@ def insert(task: Task, again: Facts) -> None:
     fresh = again | task.stated()
     fresh |= task.gained(effect)
     while len(fresh):
-        engine.mark(fresh, set=Flag.ALIVE | Flag.DELTA, clear=Flag.PENDING)
+        engine.mark(fresh, set=NEW, clear=Flag.PENDING)
         if engine.counters is Counters.RANK:
             engine.raise_ranks(fresh)
         found = task.run(Step.INSERT, fresh, effect)
