@@ -274,35 +274,43 @@ class Reasoner:
 
     def _carry_out(self, update: Update, after: Program) -> NetChange:
         """The net change of an update; on any exception everything is as before."""
-        before = self._program
-        new = (
-            [name for name in after.predicates if name not in before.predicates]
-            if before is not after
-            else []
-        )
+        known = self._program.predicates
+        new = [] if after is self._program else [name for name in after.predicates if name not in known]
         tally = self.statistics
         loaded, derived = tally.loaded, tally.derived
         tally.clear()
         tally.derived = derived
-        net: NetChange | None = None
-        limits = self._limits()
         try:
             for name in new:
                 self._engine.define(name, after.predicates[name].arity)
-            with limits.guarding():
-                if not _is_nothing(update):
-                    net = self._maintainer.apply(update, before, after)
-                    _count(tally, loaded, derived, update, net)
-                    limits.check()
-                    self._check_consistency(after)
+            net = self._maintain(update, after)
         except BaseException:
-            if net is not None:
-                self._undo(update, before, after)
             for name in new:
                 self._engine.drop(name)
             tally.loaded, tally.derived = loaded, derived
             raise
-        return net or NetChange()
+        return net
+
+    def _maintain(self, update: Update, after: Program) -> NetChange:
+        """The net change of an update, which is taken back if its outcome may not be."""
+        before, tally = self._program, self.statistics
+        loaded, derived = tally.loaded, tally.derived
+        net = NetChange()
+        is_done = False
+        limits = self._limits()
+        try:
+            with limits.guarding():
+                if update:
+                    net = self._maintainer.apply(update, before, after)
+                    is_done = True
+                _count(tally, loaded, derived, update, net)
+                limits.check()
+                self._check_consistency(after)
+        except BaseException:
+            if is_done:
+                self._undo(update, before, after)
+            raise
+        return net
 
     def _undo(self, update: Update, before: Program, after: Program) -> None:
         """Take an update back that was carried out but must not be. Nothing stops this."""
@@ -385,12 +393,15 @@ class Reasoner:
     def _check_consistency(self, program: Program) -> None:
         if BOTTOM not in program.predicates or not self._engine.size(BOTTOM):
             return
-        for number, rule in enumerate(program.rules):
-            done = self.statistics.rules.get(number)
-            if rule.head.predicate == BOTTOM and done is not None and done.matches:
-                name = f" by the rule {rule.name!r}" if rule.name else ""
-                raise Inconsistent(Diagnostic("E601", f"inconsistent: bottom() derived{name}", rule.span))
-        raise Inconsistent(Diagnostic("E601", "inconsistent: the program states bottom()"))
+        rules = {number: rule for number, rule in enumerate(program.rules) if rule.head.predicate == BOTTOM}
+        if not rules:
+            raise Inconsistent(Diagnostic("E601", "inconsistent: the program states bottom()"))
+        # Where nothing was derived just now, it is one of those that can derive it.
+        done = self.statistics.rules
+        matched = [rule for number, rule in rules.items() if number in done and done[number].matches]
+        rule = (matched or list(rules.values()))[0]
+        name = f" by the rule {rule.name!r}" if rule.name else ""
+        raise Inconsistent(Diagnostic("E601", f"inconsistent: bottom() derived{name}", rule.span))
 
     # ---- asking
 
@@ -449,10 +460,6 @@ def prepare() -> None:
 
 def _proceed() -> None:
     """The check that never stops anything."""
-
-
-def _is_nothing(update: Update) -> bool:
-    return not (update.removed or update.added or update.rules_removed or update.rules_added)
 
 
 def _count(tally: Tally, loaded: int, derived: int, update: Update, net: NetChange) -> None:

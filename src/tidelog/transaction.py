@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tidelog.changes import Delta, find_predicate
 from tidelog.engine.columnar.evaluate import ColumnarEngine
@@ -31,12 +30,12 @@ from tidelog.logic.python import from_python as value_of
 from tidelog.logic.report import by_place
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows, Update
+from tidelog.maintenance.row_sets import FEW, Keys, distinct, joined, rows_of, taken, without
 from tidelog.plan.rule_text import Writing
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
-FEW = 64  # so many rows are encoded and compared one by one: less work than setting up columns
 SHOWN = 5  # facts named in a diagnostic about many
 
 NOT_A_FACT = "E630"
@@ -44,8 +43,6 @@ NOT_EXPLICIT = "E631"
 NOT_COMMITTED = "E633"
 COMMITTED = "E635"
 ON_MISSING = ("error", "ignore")
-
-Keys = list[tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +109,7 @@ class Change:
         """Take explicit facts away."""
         known = self._find(predicate)
         if known is None:
-            help = suggest(predicate, [other.written for other in self.program.predicates.values()])
-            message = f"nothing can be taken away: there is no predicate `{predicate}`"
-            self._faulty.append(Diagnostic(NOT_A_FACT, message, help=help))
+            self._faulty.append(self._no_predicate(predicate))
             return
         self._note(self._removed, known.name, self._encode(known, data))
 
@@ -139,12 +134,12 @@ class Change:
     def replace_rows(self, name: str, parts: Sequence[Rows]) -> None:
         """The same for rows of ids."""
         held = Rows(*self._engine.explicit(name)) if name in self.before.predicates else None
-        wanted = _distinct([Stated(rows) for rows in parts if rows.count])
+        wanted = distinct([rows for rows in parts if rows.count])
         if held is None or not held.count:
             self._note(self._added, name, wanted)
             return
-        self._note(self._removed, name, _without(held, wanted) if wanted.count else held)
-        self._note(self._added, name, _without(wanted, held) if wanted.count else wanted)
+        self._note(self._removed, name, without(held, wanted) if wanted.count else held)
+        self._note(self._added, name, without(wanted, held) if wanted.count else wanted)
 
     def become(self, program: Program) -> None:
         """Let the program be this one, which was resolved as a whole; rules that mean the same stay.
@@ -195,10 +190,7 @@ class Change:
             spans = tuple(fact.span for fact in facts)
             self._note(self._removed, name, self._encode_facts(facts), spans)
             return
-        known = [predicate.written for predicate in self.program.predicates.values()]
-        help = suggest(name, known)
-        message = f"nothing can be taken away: there is no predicate `{name}`"
-        self._faulty += [Diagnostic(NOT_A_FACT, message, fact.span, help) for fact in facts]
+        self._faulty += [self._no_predicate(name, fact.span) for fact in facts]
 
     # ---- carrying it out
 
@@ -232,21 +224,21 @@ class Change:
         """The facts as they are asked for, not compared with what is there; None if rules change."""
         if self._outcome.removed or self._outcome.added:
             return None
-        removed = {name: _distinct(stated) for name, stated in self._removed.items()}
-        added = {name: _distinct(stated) for name, stated in self._added.items()}
+        removed = {name: distinct([item.rows for item in stated]) for name, stated in self._removed.items()}
+        added = {name: distinct([item.rows for item in stated]) for name, stated in self._added.items()}
         return Update(removed, added)
 
     def update(self) -> tuple[Update, tuple[Diagnostic, ...]]:
         """The update, normalised, and notices of what is not there; raises if that is an error."""
-        added = {name: _distinct(stated) for name, stated in self._added.items()}
+        added = {name: distinct([item.rows for item in stated]) for name, stated in self._added.items()}
         removed: dict[str, Rows] = {}
         for name, stated in self._removed.items():
             self._check_explicit(name, stated)
-            rows = _distinct(stated)
+            rows = distinct([item.rows for item in stated])
             removed[name] = self._explicit(name, rows) if self._faulty else rows
         notices = self._report_missing()
         for name in removed.keys() & added.keys():
-            removed[name] = _without(removed[name], added[name])
+            removed[name] = without(removed[name], added[name])
         new = {name: self._not_explicit(name, rows) for name, rows in added.items()}
         self.inserted = sum(rows.count for rows in new.values())
         return Update(_present(removed), _present(new), self._outcome.removed, self._outcome.added), notices
@@ -260,10 +252,10 @@ class Change:
     # ---- sets of rows
 
     def _explicit(self, name: str, rows: Rows) -> Rows:
-        return _taken(rows, (self._standing(name, rows) & EXPLICIT) != 0)
+        return taken(rows, (self._standing(name, rows) & EXPLICIT) != 0)
 
     def _not_explicit(self, name: str, rows: Rows) -> Rows:
-        return _taken(rows, (self._standing(name, rows) & EXPLICIT) == 0)
+        return taken(rows, (self._standing(name, rows) & EXPLICIT) == 0)
 
     def _standing(self, name: str, rows: Rows) -> Any:
         if name not in self.before.predicates:
@@ -282,6 +274,11 @@ class Change:
             absent = np.flatnonzero(standing == 0)
             self._faulty += self._describe(name, item, absent, NOT_A_FACT)
             self._faulty += self._describe(name, item, derived, NOT_EXPLICIT)
+
+    def _no_predicate(self, name: str, span: Span | None = None) -> Diagnostic:
+        help = suggest(name, [known.written for known in self.program.predicates.values()])
+        message = f"nothing can be taken away: there is no predicate `{name}`"
+        return Diagnostic(NOT_A_FACT, message, span, help)
 
     def _describe(self, name: str, stated: Stated, places: Any, code: str) -> Iterator[Diagnostic]:
         """One diagnostic for each fact that was written somewhere, one in all for others."""
@@ -334,11 +331,11 @@ class Change:
             keys = self._encode_few(data, predicate.types)
             if keys is not None:
                 self._faults.rows += len(keys)
-                return _of_keys(keys, predicate.arity)
+                return rows_of(keys, predicate.arity)
         # All rows are read before the first is noted: a bad one leaves everything as it was.
         batches = list(from_python(data, predicate.types, predicate.columns, self._faults))
         none = Rows(tuple(np.zeros(0, np.int32) for _ in predicate.types), 0)
-        return _joined([self._encode_batch(batch) for batch in batches]) if batches else none
+        return joined([self._encode_batch(batch) for batch in batches]) if batches else none
 
     def _encode_few(self, data: Sequence[object], types: Sequence[ColumnType]) -> Keys | None:
         """The ids of a few rows; None if something about them takes more care."""
@@ -418,63 +415,3 @@ def _by_predicate(facts: Iterable[Fact]) -> Iterable[tuple[str, list[Fact]]]:
 
 def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:
     return {name: some for name, some in rows.items() if some.count}
-
-
-def _distinct(stated: Sequence[Stated]) -> Rows:
-    """All rows, each once."""
-    if not stated:
-        return Rows((), 0)
-    if len(stated) == 1 and stated[0].rows.count == 1:
-        return stated[0].rows
-    rows = _joined([item.rows for item in stated])
-    if rows.count <= FEW:
-        return _of_keys(list(dict.fromkeys(_keys(rows))), len(rows.columns))
-    _, places = np.unique(_codes(rows), return_index=True)
-    return Rows(tuple(column[places] for column in rows.columns), len(places))
-
-
-def _without(rows: Rows, others: Rows) -> Rows:
-    """The rows that are none of the others."""
-    if rows.count + others.count <= FEW:
-        left_out = set(_keys(others))
-        return _of_keys([key for key in _keys(rows) if key not in left_out], len(rows.columns))
-    codes = _codes(_joined([rows, others]))
-    return _taken(rows, ~np.isin(codes[: rows.count], codes[rows.count :]))
-
-
-def _codes(rows: Rows) -> npt.NDArray[np.int64]:
-    """A number for each row, equal for equal rows."""
-    if not rows.columns:
-        return np.zeros(rows.count, np.int64)
-    codes = rows.columns[0].astype(np.int64)
-    for place, column in enumerate(rows.columns[1:]):
-        if place:  # three columns and more: number the pairs first
-            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
-        codes = (codes << 32) | column
-    return codes
-
-
-def _keys(rows: Rows) -> Keys:
-    if not rows.columns:
-        return [()] * rows.count
-    return list(zip(*(column.tolist() for column in rows.columns), strict=True))
-
-
-def _of_keys(keys: Keys, arity: int) -> Rows:
-    if not arity or not keys:
-        return Rows(tuple(np.zeros(0, np.int32) for _ in range(arity)), len(keys))
-    return Rows(tuple(np.array(column, np.int32) for column in zip(*keys, strict=True)), len(keys))
-
-
-def _joined(rows: Sequence[Rows]) -> Rows:
-    if len(rows) == 1:
-        return rows[0]
-    columns = zip(*(item.columns for item in rows), strict=True)
-    return Rows(tuple(np.concatenate(parts) for parts in columns), sum(item.count for item in rows))
-
-
-def _taken(rows: Rows, places: Any) -> Rows:
-    """The rows for which `places` holds."""
-    if places.all():
-        return rows
-    return Rows(tuple(column[places] for column in rows.columns), int(np.count_nonzero(places)))

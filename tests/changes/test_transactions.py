@@ -313,6 +313,10 @@ def test_an_inconsistency_is_rolled_back_and_can_be_put_right() -> None:
         reasoner.materialise()
     with pytest.raises(tl.Inconsistent):
         reasoner.apply("+ person(c) .")
+    with pytest.raises(tl.Inconsistent):
+        reasoner.apply("")
+    with pytest.raises(tl.Inconsistent):
+        _ = reasoner["single"]
     delta = reasoner.apply("- married(a, a) .")
     assert ("-", "bottom", ()) in list(delta)
     assert sorted(reasoner["single"]) == [("a",), ("b",)]

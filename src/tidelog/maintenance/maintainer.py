@@ -43,6 +43,9 @@ class Update:
     rules_removed: tuple[Rule, ...] = ()
     rules_added: tuple[Rule, ...] = ()
 
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added or self.rules_removed or self.rules_added)
+
     @property
     def inverse(self) -> Update:
         """The update that undoes this one."""

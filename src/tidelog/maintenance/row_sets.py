@@ -1,0 +1,75 @@
+"""Sets of rows of ids: few of them as Python tuples, many by sorting, neither by way of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.maintenance.maintainer import Rows
+
+FEW = 64  # so many rows are compared one by one: less work than setting up columns
+
+Keys = list[tuple[int, ...]]
+
+
+def distinct(parts: Sequence[Rows]) -> Rows:
+    """All rows, each once."""
+    rows = joined(parts)
+    if rows.count <= 1:
+        return rows
+    if rows.count <= FEW:
+        return rows_of(list(dict.fromkeys(keys_of(rows))), len(rows.columns))
+    _, places = np.unique(codes_of(rows), return_index=True)
+    return Rows(tuple(column[places] for column in rows.columns), len(places))
+
+
+def without(rows: Rows, others: Rows) -> Rows:
+    """The rows that are none of the others."""
+    if rows.count + others.count <= FEW:
+        left_out = set(keys_of(others))
+        return rows_of([key for key in keys_of(rows) if key not in left_out], len(rows.columns))
+    codes = codes_of(joined([rows, others]))
+    return taken(rows, ~np.isin(codes[: rows.count], codes[rows.count :]))
+
+
+def codes_of(rows: Rows) -> npt.NDArray[np.int64]:
+    """A number for each row, equal for equal rows."""
+    if not rows.columns:
+        return np.zeros(rows.count, np.int64)
+    codes = rows.columns[0].astype(np.int64)
+    for place, column in enumerate(rows.columns[1:]):
+        if place:  # three columns and more: number the pairs first
+            codes = np.unique(codes, return_inverse=True)[1].astype(np.int64)
+        codes = (codes << 32) | column
+    return codes
+
+
+def keys_of(rows: Rows) -> Keys:
+    """The rows as tuples."""
+    if not rows.columns:
+        return [()] * rows.count
+    return list(zip(*(column.tolist() for column in rows.columns), strict=True))
+
+
+def rows_of(keys: Keys, arity: int) -> Rows:
+    """The rows of tuples."""
+    if not arity or not keys:
+        return Rows(tuple(np.zeros(0, np.int32) for _ in range(arity)), len(keys))
+    return Rows(tuple(np.array(column, np.int32) for column in zip(*keys, strict=True)), len(keys))
+
+
+def joined(rows: Sequence[Rows]) -> Rows:
+    """All rows, one part after the other."""
+    if len(rows) == 1:
+        return rows[0]
+    columns = zip(*(item.columns for item in rows), strict=True)
+    return Rows(tuple(np.concatenate(parts) for parts in columns), sum(item.count for item in rows))
+
+
+def taken(rows: Rows, places: npt.NDArray[np.bool_]) -> Rows:
+    """The rows for which `places` holds."""
+    if places.all():
+        return rows
+    return Rows(tuple(column[places] for column in rows.columns), int(np.count_nonzero(places)))
