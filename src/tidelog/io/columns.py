@@ -38,10 +38,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows of a relation, column by column; `rows` also counts those of a relation without columns."""
+    """Some rows of a relation, column by column; `rows` also counts those of a relation without columns.
+
+    About `following` more rows are to come from the same source, as far as that is known.
+    """
 
     columns: tuple[Column, ...]
     rows: int
+    following: int = 0
 
     def slice(self, rows: int) -> Batch:
         """The first `rows` rows."""

@@ -21,7 +21,7 @@ from tidelog.io.careful import Block, Layout, read_block
 from tidelog.io.columns import ARROW_TYPES, FALSE, TRUE, Batch, Column, column_of_texts, finite
 from tidelog.io.faults import Faults
 from tidelog.io.fields import text_views
-from tidelog.io.lines import LineReader
+from tidelog.io.lines import LineReader, remaining_bytes
 from tidelog.io.records import Record, count_lines, ends_open, first_record
 from tidelog.io.source import DataFile, Header
 from tidelog.logic.values import ColumnType
@@ -36,8 +36,18 @@ _DIRECT = frozenset({ColumnType.INTEGER, ColumnType.DOUBLE, ColumnType.BOOLEAN, 
 
 def read_delimited(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
     """The rows of a delimited file, block by block."""
+    rows = 0
     with file.open() as stream:
-        yield from _read_blocks(_blocks(stream, file, BLOCK * threads), file, faults, threads)
+        for batch in _read_blocks(_blocks(stream, file, BLOCK * threads), file, faults, threads):
+            rows += batch.rows
+            yield replace(batch, following=_following(stream, rows))
+
+
+def _following(stream: IO[bytes], rows: int) -> int:
+    """About how many rows the rest of a plain file has, if what has been read of it has so many."""
+    if not isinstance(stream, io.BufferedReader) or not stream.seekable():
+        return 0
+    return remaining_bytes(stream) * rows // max(stream.tell(), 1)
 
 
 def _read_blocks(blocks: Iterator[Block], file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:

@@ -33,6 +33,7 @@ Ids = npt.NDArray[np.int32]
 DENSE_BYTES = 64 << 20  # a set of rows is a direct array up to this size
 DENSE_BYTES_ALL = 512 << 20  # … and all of them together stay below this
 SAMPLE = 2048
+MOST_EXPECTED = 1 << 20  # rows that a table makes room for before they are read: they may be duplicates
 
 
 def _proceed() -> None:
@@ -136,6 +137,8 @@ class ColumnarEngine:
     def load(self, relation: str, batch: Batch) -> int:
         """Add a batch of explicit facts; returns how many were new."""
         columns = [self.encode_column(column) for column in batch.columns]
+        expected = batch.rows + min(batch.following, MOST_EXPECTED)
+        self.table(relation).reserve(expected, len(self.dictionary), given=True)
         return self.add(relation, columns, batch.rows)
 
     def add(self, relation: str, columns: Sequence[Ids], rows: int) -> int:

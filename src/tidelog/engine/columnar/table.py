@@ -20,6 +20,7 @@ Ids = npt.NDArray[np.int32]
 Words = npt.NDArray[np.int64]
 
 FIRST_CAPACITY = 64
+DENSE_ROW = 64  # bytes of a direct set that a given fact may cost; a hashed one takes 11 to 21
 LOAD = 0.75
 SEGMENTED_FROM = 1 << 16  # sets of at least so many slots are divided into segments
 SEGMENTS = 16
@@ -42,7 +43,7 @@ class Table:
         self.descriptors[number] = 0
         self.descriptors[number, layout.ARITY] = arity
         self._publish_columns()
-        self._make_set(constants, FIRST_CAPACITY)
+        self._make_set(constants, FIRST_CAPACITY, dense_bytes)
 
     @property
     def words(self) -> Words:
@@ -66,17 +67,17 @@ class Table:
 
     # ---- the set of rows
 
-    def _make_set(self, constants: int, rows: int) -> None:
+    def _make_set(self, constants: int, rows: int, dense_bytes: int) -> None:
         """A new set for the rows that are there: direct if it would be small, hashed otherwise."""
         self.words[layout.SLOT_LIMIT] = 0
-        if not self._make_dense(constants):
+        if not self._make_dense(constants, dense_bytes):
             self._make_hashed(rows)
 
-    def _make_dense(self, constants: int) -> bool:
+    def _make_dense(self, constants: int, dense_bytes: int) -> bool:
         # Some room for constants that computations will add.
         side = constants + constants // 8 + 16
         size = side**self.arity
-        if self.arity > 2 or 4 * size > self.dense_bytes:
+        if self.arity > 2 or 4 * size > dense_bytes:
             return False
         self.slots = memory.zeros(max(size, 1), np.int32)
         words = self.words
@@ -115,14 +116,18 @@ class Table:
 
     # ---- growing
 
-    def reserve(self, more: int, constants: int) -> None:
-        """Make room for `more` rows over ids below `constants`."""
+    def reserve(self, more: int, constants: int, given: bool = False) -> None:
+        """Make room for `more` rows over ids below `constants`, 0 if there are none that are new.
+
+        Given facts are often few among all pairs of ids, and rules derive many: only for rules a direct set
+        may be much larger than the rows in it, since each page of it costs when it is first touched.
+        """
         needed = len(self) + more
         words = self.words
         if needed > len(self.flags):
             # Memory that is not written to costs nothing; copying does.
             factor = 2 if needed > 4 << 20 else 16 if needed > 1 << 16 else 4
-            size = max(needed, len(self.flags) * factor)
+            size = max(2 * needed, len(self.flags) * factor)
             used = len(self)
             # All or none: after a lack of memory the table is as it was.
             columns = [memory.grown(column, used, size) for column in self.columns]
@@ -130,10 +135,9 @@ class Table:
             self.columns = columns
             self._publish_columns()
         outgrown = words[layout.DENSE] and self.arity and constants > words[layout.SIDE]
-        if outgrown:
-            self._make_set(constants, needed)
-        elif needed > words[layout.SLOT_LIMIT]:
-            self._make_hashed(needed)
+        if outgrown or needed > words[layout.SLOT_LIMIT]:
+            dense_bytes = min(self.dense_bytes, DENSE_ROW * needed) if given else self.dense_bytes
+            self._make_set(constants, needed, 0 if constants == 0 else dense_bytes)
 
     def reserve_segments(self) -> None:
         """Let a hashed set be divided into segments, so that threads can own them."""
@@ -156,7 +160,8 @@ class Table:
         packed = None
         # Room for all rows would waste memory where most are duplicates: grow by halves.
         while True:
-            self.reserve(min(count - done, max(len(self) // 2, 1 << 16)), constants)
+            given = bool(flags & layout.EXPLICIT)
+            self.reserve(min(count - done, max(len(self) // 2, 1 << 16)), constants, given)
             if few and not self.words[layout.DENSE]:
                 addresses = [source[min(place, self.arity - 1)].ctypes.data for place in range(3)]
                 done = int(
