@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import mmap
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +10,6 @@ import numpy.typing as npt
 
 CHECKED_FROM = 64 << 20  # smaller arrays are not worth a look at the machine
 KEPT_FREE = 128 << 20
-HUGE_PAGE = 2 << 20
 
 
 def _read_number(path: str) -> int | None:
@@ -47,37 +43,16 @@ def _check(size: int, dtype: Any) -> None:
         raise MemoryError(f"{wanted >> 20} MB wanted, {free >> 20} MB available")
 
 
-def _mapped(size: int, dtype: Any) -> npt.NDArray[Any] | None:
-    """A large array of zeros in huge pages of its own, or None where there are none.
-
-    Touching memory first is a large part of the time of short runs, and one fault in place of 512 a fifth of
-    it. NumPy asks for huge pages too, but only whole ones that begin at a multiple of their size are given.
-    """
-    wanted = size * np.dtype(dtype).itemsize
-    if wanted < HUGE_PAGE or sys.platform != "linux":
-        return None
-    whole_pages = -(-wanted // HUGE_PAGE) * HUGE_PAGE
-    try:
-        region = mmap.mmap(-1, whole_pages, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    except OSError as error:
-        raise MemoryError(f"{wanted >> 20} MB wanted: {error.strerror}") from error
-    with contextlib.suppress(OSError):  # a system without them gives small pages
-        region.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(region, dtype, size)
-
-
 def empty(size: int, dtype: Any) -> npt.NDArray[Any]:
     """An array whose content is not set."""
     _check(size, dtype)
-    array = _mapped(size, dtype)
-    return np.empty(size, dtype) if array is None else array
+    return np.empty(size, dtype)
 
 
 def zeros(size: int, dtype: Any) -> npt.NDArray[Any]:
     """An array of zeros, mapped lazily."""
     _check(size, dtype)
-    array = _mapped(size, dtype)
-    return np.zeros(size, dtype) if array is None else array
+    return np.zeros(size, dtype)
 
 
 def grown(array: npt.NDArray[Any], used: int, size: int) -> npt.NDArray[Any]:
