@@ -16,7 +16,7 @@ from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
 from tidelog.maintenance.rank_counting import RankCounting
 from tidelog.maintenance.task import Algorithm
 
-DEPTHS = {f"depth {depth}": ForwardBackwardForward(depth) for depth in (0, 1, 3)}
+DEPTHS = {f"depth {depth}": ForwardBackwardForward(depth) for depth in (0, 3)}
 ALGORITHMS: dict[str, Algorithm] = {**BY_NAME, **DEPTHS}
 Make = Callable[[Program, Facts], Bench]
 algorithms = pytest.mark.parametrize("name", ALGORITHMS)
