@@ -33,6 +33,7 @@ Ids = npt.NDArray[np.int32]
 DENSE_BYTES = 64 << 20  # a set of rows is a direct array up to this size
 DENSE_BYTES_ALL = 512 << 20  # … and all of them together stay below this
 SAMPLE = 2048
+STANDING = np.uint8(layout.ALIVE | layout.EXPLICIT)
 MOST_EXPECTED = 1 << 20  # rows that a table makes room for before they are read: they may be duplicates
 
 
@@ -204,8 +205,7 @@ class ColumnarEngine:
         """The flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
         table = self.table(relation)
         found = table.find(columns, rows)
-        flags: npt.NDArray[np.uint8] = table.flags[found] & np.uint8(layout.ALIVE | layout.EXPLICIT)
-        flags[found < 0] = 0
+        flags: npt.NDArray[np.uint8] = (table.flags[found] & STANDING) * (found >= 0)
         return flags
 
     def explicit(
