@@ -57,6 +57,7 @@ KERNEL_FILES = (
     "engine/columnar/component_kernels.py",
     "engine/columnar/expressions.py",
     "engine/columnar/heads.py",
+    "engine/columnar/change_kernels.py",
     "engine/columnar/interpreter.py",
 )
 

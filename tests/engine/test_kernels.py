@@ -195,7 +195,7 @@ def test_a_table_is_a_set_of_rows(
         places = {row: place for place, row in enumerate(known)}
         found = table.find(columns_of(asked, arity), len(asked)).tolist()
         assert found == [places.get(row, -1) for row in asked]
-        assert (table.flags[: len(table)] == layout.EXPLICIT | layout.ALIVE).all()
+        assert (table.flags[: len(table)] == layout.EXPLICIT | layout.TRUE).all()
 
 
 @pytest.mark.parametrize("arity", [1, 2, 3, 4])

@@ -13,6 +13,7 @@ from typing import Protocol
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.expressions import DEEPEST
 from tidelog.engine.columnar.table import IndexKey
+from tidelog.engine.maintaining import PARTS, PRESENT
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import (
     Apply,
@@ -26,7 +27,19 @@ from tidelog.logic.program import (
     variables_of,
 )
 from tidelog.logic.values import Value
-from tidelog.plan.algebra import AntiJoin, Extend, Filter, Join, Node, Part, Project, Scan, Unit
+from tidelog.plan.algebra import (
+    AntiJoin,
+    Extend,
+    Filter,
+    Join,
+    Node,
+    Part,
+    Project,
+    Scan,
+    Support,
+    Unit,
+    Witness,
+)
 
 OPERATIONS = {
     "+": layout.X_ADD,
@@ -44,6 +57,10 @@ OPERATIONS = {
 INDEXED = (layout.PROBE, layout.ABSENT_INDEX)
 LIMITS = {Part.ALL: layout.CURRENT_ROWS, Part.OLD: layout.OLD_ROWS}
 
+# What a step hands on beside the variables of a rule: numbers that are no ids.
+HIGHEST_RANK = Variable("highest rank of own facts")  # no variable of a rule has a space
+GIVEN_ROW = Variable("number of the given row")
+
 
 class Store(Protocol):
     """What the assembler asks of the engine."""
@@ -56,6 +73,9 @@ class Store(Protocol):
 
     def identity(self, value: Value) -> int:
         """The id of a value."""
+
+    def has_dead(self, relation: str) -> bool:
+        """Whether some rows of a relation are no facts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,50 +96,117 @@ class Assembled:
     steps: int
     pivot: int | None  # the table that is scanned, None for a body without atoms
     part: Part
+    tables: frozenset[int] = frozenset()  # all that it reads or writes
     indexes: tuple[int, ...] = ()
     python: dict[int, PythonStep] = field(default_factory=dict)
 
 
-def assemble(relation: str, root: Project, store: Store) -> Assembled:
-    """The words of a plan that adds facts to a relation."""
+def assemble(relation: str, root: Project | Support, store: Store, ranked: bool = False) -> Assembled:
+    """The words of a plan whose heads are facts of a relation; `ranked` if ranks are compared."""
     chain = list(_chain(root.input))
     if len(chain) > layout.MOST_STEPS:
         message = f"a body of more than {layout.MOST_STEPS} literals for `{relation}`"
         raise EvaluationError(Diagnostic("E604", message, help="let another rule derive a part of it"))
-    needed = _needed_after(chain, root.terms)
+    is_recursive = any(_is_own(node) for node in chain)
+    terms = _results(root, ranked and is_recursive)
+    numbered = _numbered(chain, root)
+    needed = _needed_after(chain, terms, numbered)
     layout_now: list[Term] = []
     steps: list[list[int]] = []
     python: dict[int, PythonStep] = {}
     for level, node in enumerate(chain):
-        last = level == len(chain) - 1
-        outputs = list(root.terms) if last else needed[level]
-        step, python_step = _step(node, layout_now, outputs, store)
+        outputs = list(terms) if level == len(chain) - 1 else needed[level]
+        step, python_step = _step(node, layout_now, outputs, store, numbered.get(level))
+        if GIVEN_ROW in layout_now:
+            step[layout.S_GIVEN] = layout_now.index(GIVEN_ROW)
         steps.append(step)
         if python_step is not None:
             python[level] = python_step
         layout_now = outputs
+    first = _scan_of(chain[0])
+    widths = [len(terms), *map(len, needed), 1]
+    return Assembled(
+        tuple(_joined(relation, root, steps, _rank_word(root, is_recursive, ranked), store)),
+        relation,
+        max(widths),
+        len(steps),
+        store.table_number(first.relation) if first is not None else None,
+        first.part if first is not None else Part.ALL,
+        frozenset((store.table_number(relation), *(step[layout.S_TABLE] for step in steps))),
+        tuple({step[layout.S_INDEX] for step in steps if _has_index(step)}),
+        python,
+    )
+
+
+def _joined(
+    relation: str, root: Project | Support, steps: list[list[int]], rank: int, store: Store
+) -> Iterator[int]:
+    """The words of the whole plan: what stands before the steps, the steps, the tables of the support."""
+    atoms = root.atoms if isinstance(root, Support) else ()
     offset = layout.P_OFFSETS + len(steps)
     offsets = []
     for step in steps:
         offsets.append(offset)
         offset += len(step)
-    words = [store.table_number(relation), len(steps), *offsets, *(word for step in steps for word in step)]
-    first = chain[0]
-    return Assembled(
-        tuple(words),
-        relation,
-        max(1, len(root.terms), *(len(names) for names in needed)) if needed else max(1, len(root.terms)),
-        len(steps),
-        store.table_number(first.relation) if isinstance(first, Scan) else None,
-        first.part if isinstance(first, Scan) else Part.ALL,
-        tuple({step[layout.S_INDEX] for step in steps if step[layout.S_KIND] in INDEXED}),
-        python,
-    )
+    yield from (store.table_number(relation), len(steps), rank, len(atoms), offset, *offsets)
+    for step in steps:
+        yield from step
+    yield from (store.table_number(atom.relation) for atom in atoms)
+
+
+def _rank_word(root: Project | Support, is_recursive: bool, ranked: bool) -> int:
+    """The output with the highest rank; -1 for a nonrecursive rule, -2 where ranks are not compared."""
+    if not is_recursive:
+        return -1
+    return len(root.terms) if ranked and isinstance(root, Project) else -2
+
+
+def _has_index(step: list[int]) -> bool:
+    return step[layout.S_KIND] in INDEXED or step[layout.S_UNLESS] != 0
+
+
+def _scan_of(node: Node) -> Scan | None:
+    """The scan by which a node reads a relation."""
+    match node:
+        case Scan():
+            return node
+        case Witness(scan) | Join(_, scan):
+            return scan
+        case _:
+            return None
+
+
+def _is_own(node: Node) -> bool:
+    scan = _scan_of(node)
+    return scan is not None and scan.own
+
+
+def _results(root: Project | Support, ranked: bool) -> tuple[Term, ...]:
+    """What the last step hands to what becomes of heads."""
+    if isinstance(root, Project):
+        return (*root.terms, HIGHEST_RANK) if ranked else root.terms
+    return (GIVEN_ROW, *(_number_of(place) for place in range(len(root.atoms))))
+
+
+def _number_of(place: int) -> Variable:
+    return Variable(f"number of own fact {place}")
+
+
+def _numbered(chain: list[Node], root: Project | Support) -> dict[int, tuple[Variable, ...]]:
+    """The steps whose row numbers are asked for, and what they are called."""
+    if isinstance(root, Project):
+        return {}
+    numbered: dict[int, tuple[Variable, ...]] = {0: (GIVEN_ROW,)}
+    scans = [_scan_of(node) for node in chain]
+    for place, atom in enumerate(root.atoms):
+        level = scans.index(atom, 1)
+        numbered[level] = (*numbered.get(level, ()), _number_of(place))
+    return numbered
 
 
 def _chain(node: Node) -> Iterator[Node]:
     """The nodes from the one that is scanned first to the last."""
-    if not isinstance(node, Unit | Scan):
+    if not isinstance(node, Unit | Scan | Witness):
         yield from _chain(node.input)
     yield node
 
@@ -127,8 +214,11 @@ def _chain(node: Node) -> Iterator[Node]:
 def _reads(node: Node) -> Iterable[Variable]:
     """The variables that a node needs or binds."""
     match node:
-        case Scan(_, _, terms) | Join(_, Scan(_, _, terms)) | AntiJoin(_, Scan(_, _, terms)):
-            return [term for term in terms if isinstance(term, Variable)]
+        case Scan() | Witness() | Join():
+            scan = _scan_of(node)
+            return [term for term in scan.terms if isinstance(term, Variable)] if scan is not None else ()
+        case AntiJoin(_, scan):
+            return [term for term in scan.terms if isinstance(term, Variable)]
         case Filter(_, test):
             return literal_variables(test)
         case Extend(_, _, expression):
@@ -137,44 +227,43 @@ def _reads(node: Node) -> Iterable[Variable]:
             return ()
 
 
-def _needed_after(chain: list[Node], terms: tuple[Term, ...]) -> list[list[Term]]:
+def _needed_after(
+    chain: list[Node], terms: tuple[Term, ...], numbered: dict[int, tuple[Variable, ...]]
+) -> list[list[Term]]:
     """For each node, the variables bound by then that later nodes or the head read."""
     needed: list[list[Term]] = []
-    for level in range(len(chain) - 1):
-        bound: set[Variable] = set()
-        for node in chain[: level + 1]:
-            if isinstance(node, Extend):
-                bound.add(node.variable)
-            elif isinstance(node, Scan | Join):
-                bound.update(_reads(node))
+    bound: set[Variable] = set()
+    for level, node in enumerate(chain[:-1]):
+        bound.update(numbered.get(level, ()))
+        if isinstance(node, Extend):
+            bound.add(node.variable)
+        elif isinstance(node, Scan | Witness | Join):
+            bound.update(_reads(node))
+        if _is_own(node):
+            bound.add(HIGHEST_RANK)
         later: dict[Term, None] = {}
-        for node in chain[level + 1 :]:
-            later.update(dict.fromkeys(_reads(node)))
+        for other in chain[level + 1 :]:
+            later.update(dict.fromkeys(_reads(other)))
         later.update(dict.fromkeys(term for term in terms if isinstance(term, Variable)))
         needed.append([variable for variable in later if variable in bound])
     return needed
 
 
 def _step(
-    node: Node, given: list[Term], outputs: list[Term], store: Store
+    node: Node,
+    given: list[Term],
+    outputs: list[Term],
+    store: Store,
+    numbers: tuple[Variable, ...] | None,
 ) -> tuple[list[int], PythonStep | None]:
-    """The words of one step, and what Python computes of it."""
+    """The words of one step, and what Python computes of it; its rows' numbers are called `numbers`."""
     match node:
         case Unit():
             return _words(layout.UNIT, outputs=_outputs(outputs, given, (), None, store)), None
-        case Scan(relation, _, terms):
-            checks = _filters(terms, given, store)
-            table = store.table_number(relation)
-            keys = [word for column, wanted in checks for word in (column, -1 - wanted)]
-            return _words(
-                layout.SCAN,
-                table=table,
-                keys=keys,
-                key_count=len(checks),
-                outputs=_outputs(outputs, given, terms, None, store),
-            ), None
+        case Scan() | Witness():
+            return _first(node, given, _row_outputs(node, given, outputs, store, numbers), store), None
         case Join(_, scan):
-            return _join(scan, given, outputs, store), None
+            return _join(scan, given, _row_outputs(node, given, outputs, store, numbers), store), None
         case AntiJoin(_, scan):
             return _absent(scan, given, outputs, store), None
         case Filter(_, test):
@@ -183,6 +272,58 @@ def _step(
             return _expression_step(layout.COMPUTE, expression, variable, given, outputs, store)
         case _:
             raise AssertionError(node)
+
+
+def _row_outputs(
+    node: Node, given: list[Term], outputs: list[Term], store: Store, numbers: tuple[Variable, ...] | None
+) -> list[tuple[int, int]]:
+    """Where each output of a step that matches rows comes from."""
+    scan = _scan_of(node)
+    assert scan is not None
+    sources = []
+    for output in outputs:
+        if output == HIGHEST_RANK and scan.own:
+            sources.append((layout.FROM_RANK, given.index(output) if output in given else -1))
+        elif numbers is not None and output in numbers:
+            sources.append((layout.FROM_NUMBER, 0))
+        else:
+            sources += _outputs([output], given, scan.terms, None, store)
+    return sources
+
+
+def _first(
+    node: Scan | Witness, given: list[Term], outputs: list[tuple[int, int]], store: Store
+) -> list[int]:
+    """The words of the step that scans rows, or takes those that are given."""
+    scan = node if isinstance(node, Scan) else node.scan
+    table = store.table_number(scan.relation)
+    mask, want = _wanted(scan, store)
+    if isinstance(node, Witness):
+        wild = {scan.terms[column] for column in range(len(scan.terms)) if column not in node.bound}
+        checks = _filters(scan.terms, [], store)
+        columns = tuple(
+            c for c, term in enumerate(scan.terms) if isinstance(term, Variable) and term not in wild
+        )
+        index = store.index_number(IndexKey(table, columns, tuple(checks)))
+        unless = int(PRESENT[node.unless])
+        peer = layout.ALIVE if node.unless is Part.BEFORE else layout.BEFORE
+    else:
+        checks, index, unless, peer = _filters(scan.terms, given, store), 0, 0, 0
+    keys = [word for column, wanted in checks for word in (column, -1 - wanted)]
+    step = _words(layout.SCAN, table=table, index=index, keys=keys, key_count=len(checks), outputs=outputs)
+    step[layout.S_MASK], step[layout.S_WANT] = mask, want
+    step[layout.S_UNLESS], step[layout.S_PEER] = unless, peer
+    return step
+
+
+def _wanted(scan: Scan, store: Store) -> tuple[int, int]:
+    """The flags that a scan looks at, and what they must be."""
+    where = PARTS.get(scan.part)
+    if where is not None:
+        return int(where.mask), int(where.want)
+    if scan.part is not Part.GIVEN and store.has_dead(scan.relation):
+        return layout.ALIVE, layout.ALIVE
+    return 0, 0
 
 
 def _words(
@@ -198,7 +339,7 @@ def _words(
 ) -> list[int]:
     keys, outputs, expression = list(keys), list(outputs), list(expression)
     count = len(keys) if key_count is None else key_count
-    head = [kind, table, index, limit, count, len(outputs), len(expression)]
+    head = [kind, table, index, limit, 0, 0, 0, 0, -1, count, len(outputs), len(expression)]
     return [*head, *keys, *(word for pair in outputs for word in pair), *expression]
 
 
@@ -242,26 +383,34 @@ def _source(term: Term, given: list[Term], store: Store) -> int:
     return -1 - store.identity(term.value) if isinstance(term, Constant) else given.index(term)
 
 
-def _join(scan: Scan, given: list[Term], outputs: list[Term], store: Store) -> list[int]:
+def _join(scan: Scan, given: list[Term], outputs: list[tuple[int, int]], store: Store) -> list[int]:
     table = store.table_number(scan.relation)
-    outs = _outputs(outputs, given, scan.terms, None, store)
     if all(isinstance(term, Constant) or term in given for term in scan.terms):
+        limit = LIMITS.get(scan.part, layout.ALL_ROWS)
         keys = [_source(term, given, store) for term in scan.terms]
-        return _words(layout.MEMBER, table=table, limit=LIMITS[scan.part], keys=keys, outputs=outs)
-    index, keys = _lookup(scan, table, given, store)
-    # An index holds the rows up to the current round: only the older part needs a look at row numbers.
-    limit = layout.OLD_ROWS if scan.part is Part.OLD else layout.ALL_ROWS
-    return _words(layout.PROBE, table=table, index=index, limit=limit, keys=keys, outputs=outs)
+        step = _words(layout.MEMBER, table=table, limit=limit, keys=keys, outputs=outputs)
+    else:
+        index, keys = _lookup(scan, table, given, store)
+        # An index holds the rows up to the current round: only the older part needs a look at row numbers.
+        limit = layout.OLD_ROWS if scan.part is Part.OLD else layout.ALL_ROWS
+        step = _words(layout.PROBE, table=table, index=index, limit=limit, keys=keys, outputs=outputs)
+    step[layout.S_MASK], step[layout.S_WANT] = _wanted(scan, store)
+    return step
 
 
 def _absent(scan: Scan, given: list[Term], outputs: list[Term], store: Store) -> list[int]:
     table = store.table_number(scan.relation)
     outs = _outputs(outputs, given, (), None, store)
     if all(isinstance(term, Constant) or term in given for term in scan.terms):
+        limit = LIMITS.get(scan.part, layout.ALL_ROWS)
         keys = [_source(term, given, store) for term in scan.terms]
-        return _words(layout.ABSENT, table=table, limit=layout.CURRENT_ROWS, keys=keys, outputs=outs)
-    index, keys = _lookup(scan, table, given, store)
-    return _words(layout.ABSENT_INDEX, table=table, index=index, keys=keys, outputs=outs)
+        step = _words(layout.ABSENT, table=table, limit=limit, keys=keys, outputs=outs)
+    else:
+        index, keys = _lookup(scan, table, given, store)
+        step = _words(layout.ABSENT_INDEX, table=table, index=index, keys=keys, outputs=outs)
+    present = PRESENT.get(scan.part)
+    step[layout.S_MASK] = int(present) if present is not None else _wanted(scan, store)[0]
+    return step
 
 
 def _lookup(scan: Scan, table: int, given: list[Term], store: Store) -> tuple[int, list[int]]:

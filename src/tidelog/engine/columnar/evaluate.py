@@ -51,7 +51,7 @@ class ColumnarEngine:
         self.dictionary = Dictionary()
         self.tables: list[Table] = []
         self.descriptors = np.zeros((8, layout.COLUMNS + 3), np.int64)
-        self.indexes = np.zeros((8, layout.X_LISTS + 3), np.int64)
+        self.indexes = np.zeros((8, layout.X_LISTS + 9), np.int64)
         self.workspaces = [Workspace() for _ in range(self.threads)]
         self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # starts no thread before it has work
         self.check: Callable[[], None] = _proceed
@@ -60,6 +60,7 @@ class ColumnarEngine:
         self._indexes: dict[IndexKey, Index] = {}
         self._indexes_of: dict[int, list[Index]] = {}
         self._free: list[int] = []
+        self.generation = 0  # changes when plans that are kept must be assembled anew
         self._distinct: dict[tuple[str, int], tuple[int, float]] = {}
         self._matching: dict[tuple[str, int, int], tuple[int, int]] = {}
 
@@ -88,8 +89,9 @@ class ColumnarEngine:
             for table in self.tables:
                 table.attach(larger)
         height, width = self.indexes.shape
-        if layout.X_LISTS + arity > width:
-            self._replace_indexes(height, layout.X_LISTS + arity)
+        lists = layout.X_LISTS + 3 * arity  # keys, and two words for each filter
+        if lists > width:
+            self._replace_indexes(height, lists)
 
     def _replace_indexes(self, rows: int, columns: int) -> None:
         larger = np.zeros((rows, columns), np.int64)
@@ -102,6 +104,7 @@ class ColumnarEngine:
     def drop(self, relation: str) -> None:
         """Forget a relation and its memory; its place is used again."""
         number = self._numbers.pop(relation)
+        self.generation += self.tables[number].is_planned
         for index in self._indexes_of.pop(number, []):
             del self._indexes[index.key]
         self.tables[number].release()
@@ -125,6 +128,13 @@ class ColumnarEngine:
             self._numbers[relation] = self._numbers.pop(kept)
             self.table(relation).name = relation
 
+    def compact(self, table: Table) -> None:
+        """Let go of a table's dead rows; plans that are kept go on reading it."""
+        constants = len(self.dictionary)
+        table.compact(constants)
+        for index in self._indexes_of.get(table.number, ()):
+            index.rebuild(constants)
+
     def table(self, relation: str) -> Table:
         """The table of a relation."""
         return self.tables[self._numbers[relation]]
@@ -145,6 +155,8 @@ class ColumnarEngine:
     def add(self, relation: str, columns: Sequence[Ids], rows: int) -> int:
         """Add rows of ids as explicit facts; returns how many were new."""
         table = self.table(relation)
+        if table.dead:
+            self.compact(table)
         return table.insert(columns, rows, layout.EXPLICIT, len(self.dictionary))
 
     def encode_column(self, column: Column) -> Ids:
@@ -197,7 +209,15 @@ class ColumnarEngine:
         They stay as they are: a table only ever adds rows behind them, or moves to other memory.
         """
         table = self.table(relation)
-        return tuple(table.column(place) for place in range(table.arity)), len(table)
+        columns = tuple(table.column(place) for place in range(table.arity))
+        if not table.dead:
+            return columns, len(table)
+        living = np.flatnonzero(table.flags[: len(table)] & layout.ALIVE)
+        return tuple(column[living] for column in columns), len(living)
+
+    def has_dead(self, relation: str) -> bool:
+        """Whether some rows of a relation are no facts."""
+        return self.table(relation).dead > 0
 
     # ---- what is known of facts, for transactions
 
@@ -228,7 +248,8 @@ class ColumnarEngine:
 
     def size(self, relation: str) -> int:
         """How many facts a relation has."""
-        return len(self.table(relation))
+        words = self.descriptors[self._numbers[relation]]
+        return int(words[layout.ROWS] - words[layout.DEAD])
 
     def distinct(self, relation: str, column: int) -> float:
         """About how many distinct values a column has, from a sample."""
@@ -257,6 +278,7 @@ class ColumnarEngine:
             table = self.table(relation)
             table.words[layout.OLD_END] = len(table)
             table.words[layout.CURRENT_END] = len(table)
+            table.rounds = [len(table)]
 
     def advance(self, relations: Collection[str]) -> int:
         """End a round: returns how many facts are now NEW."""
@@ -267,6 +289,7 @@ class ColumnarEngine:
             before = int(words[layout.CURRENT_END])
             words[layout.OLD_END] = before
             words[layout.CURRENT_END] = len(table)
+            table.rounds.append(len(table))
             new += len(table) - before
         return new
 
@@ -311,10 +334,15 @@ class ColumnarEngine:
 
     def _aggregate(self, root: Aggregate, head: Table) -> Outcome:
         """Group what was collected and add one fact per group that has all its values."""
-        table = self.table(root.input.relation)
+        columns, count, missing = self.groups(root)
+        return Outcome(count, head.insert(columns, count, 0, len(self.dictionary)), missing)
+
+    def groups(self, root: Aggregate) -> tuple[list[Ids], int, int]:
+        """The facts that follow from groups: columns, how many, and how many groups lack a value."""
         variables = [term for term in root.input.terms if isinstance(term, Variable)]
-        columns = {variable: table.column(place) for place, variable in enumerate(variables)}
-        groups = aggregate(columns, len(table), root.group, root.aggregations, self.dictionary)
+        given, collected = self.rows(root.input.relation)
+        columns = dict(zip(variables, given, strict=True))
+        groups = aggregate(columns, collected, root.group, root.aggregations, self.dictionary)
         rows = len(next(iter(groups.values())))
         for assignment in root.after:
             groups[assignment.variable] = self._computed(assignment, groups, rows)
@@ -326,8 +354,7 @@ class ColumnarEngine:
             for term in root.terms
         ]
         count = int(kept.sum())
-        new = head.insert([column[kept] for column in ids], count, 0, len(self.dictionary))
-        return Outcome(count, new, rows - count)
+        return [column[kept] for column in ids], count, rows - count
 
     def _computed(self, assignment: Assignment, groups: dict[Variable, Ids], rows: int) -> Ids:
         """The ids of an expression over the groups' columns; -1 where it, or a column, has no value."""

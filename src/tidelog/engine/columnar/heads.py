@@ -12,7 +12,6 @@ import numpy as np
 
 from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel
 from tidelog.engine.columnar.layout import (
-    ALIVE,
     ARITY,
     CAPACITY,
     COLUMNS,
@@ -26,6 +25,7 @@ from tidelog.engine.columnar.layout import (
     SLOT_COUNT,
     SLOT_LIMIT,
     SLOTS,
+    TRUE,
     Z_BASE,
     Z_BATCH,
     Z_BLOCK,
@@ -77,7 +77,7 @@ def insert_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
                 dense[position] = rows + 1
                 column0[rows] = first[offset]
                 column1[rows] = second[offset]
-                flags[rows] = ALIVE
+                flags[rows] = TRUE
                 rows += 1
         T[table, ROWS] = rows
     elif arity <= 3 and arity > 0:
@@ -105,7 +105,7 @@ def insert_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
                 key[column] = int32_at(column_address(Z, level, column), batch)[offset]
             row, position = find_row(T, table, key)
             if row < 0:
-                write_row(T, table, key, position, rows, ALIVE)
+                write_row(T, table, key, position, rows, TRUE)
                 rows += 1
     T[table, ROWS] = rows
     Z[Z_MATCHES] += count
@@ -165,7 +165,7 @@ def emit_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
                 dense[position] = row + 1
                 column0[row] = first[offset]
                 column1[row] = second[offset]
-                flags[row] = ALIVE
+                flags[row] = TRUE
                 row += 1
                 left_in_block -= 1
                 if left_in_block == 0:
@@ -185,7 +185,7 @@ def emit_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
                 continue
             found, position = find_row(T, table, key)
             if found < 0:
-                write_row(T, table, key, position, row, ALIVE)
+                write_row(T, table, key, position, row, TRUE)
                 row += 1
                 left_in_block -= 1
                 if left_in_block == 0:
@@ -221,7 +221,7 @@ def insert_emitted(
                 dense[position] = row + 1
                 column0[row] = source[2 * offset]
                 column1[row] = source[2 * offset + 1]
-                flags[row] = ALIVE
+                flags[row] = TRUE
                 row += 1
                 left_in_block -= 1
                 if left_in_block == 0:
@@ -234,7 +234,7 @@ def insert_emitted(
             key[column] = source[arity * offset + column]
         found, position = find_row(T, table, key)
         if found < 0:
-            write_row(T, table, key, position, row, ALIVE)
+            write_row(T, table, key, position, row, TRUE)
             row += 1
             if (row - base) % block == 0:
                 row += jump

@@ -12,24 +12,34 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import inlined, int32_at, int64_at, kernel, mix
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix
+from tidelog.engine.columnar.change_kernels import apply_heads, note_support
 from tidelog.engine.columnar.dictionary_kernels import FULL
 from tidelog.engine.columnar.expressions import evaluate_batch
 from tidelog.engine.columnar.heads import column_address, emit_heads, insert_heads
 from tidelog.engine.columnar.layout import (
     ABSENT,
     ABSENT_INDEX,
+    ALIVE,
+    APPLY,
+    ARITY,
+    BEFORE,
     CAPACITY,
     COLUMNS,
     CURRENT_END,
     CURRENT_ROWS,
     DONE,
+    EMIT,
     EVALUATE,
+    FLAGS,
     FROM_CONSTANT,
     FROM_INPUT,
+    FROM_NUMBER,
+    FROM_RANK,
     FROM_RESULT,
     FROM_ROW,
     GROW_DICTIONARY,
+    INSERT,
     MEMBER,
     NO_VALUE,
     OLD_END,
@@ -38,15 +48,22 @@ from tidelog.engine.columnar.layout import (
     P_OFFSETS,
     P_STEPS,
     PAUSE,
+    PENDING,
     PROBE,
+    RANK,
     S_EXPRESSION,
+    S_GIVEN,
     S_INDEX,
     S_KEYS,
     S_KIND,
     S_LIMIT,
     S_LISTS,
+    S_MASK,
     S_OUTPUTS,
+    S_PEER,
     S_TABLE,
+    S_UNLESS,
+    S_WANT,
     SCAN,
     SELECT,
     UNIT,
@@ -70,6 +87,7 @@ from tidelog.engine.columnar.layout import (
     Z_FIRST,
     Z_LEFT,
     Z_LEVEL,
+    Z_LIST,
     Z_NO_VALUE,
     Z_POSITION,
     Z_RESULT,
@@ -149,6 +167,67 @@ def find_entry(T: Any, X: Any, index: Any, key: Any) -> Any:
 
 
 @kernel
+def is_witness(T: Any, X: Any, words: Any, step: Any, table: Any, row: Any, key: Any) -> Any:
+    """Whether no row with the same key speaks against this one, and none before it speaks for it."""
+    index = words[step + S_INDEX]
+    for number in range(X[index, X_KEYS]):
+        column = int32_at(T[table, COLUMNS + X[index, X_LISTS + number]], T[table, CAPACITY])
+        key[number] = column[row]
+    entry = find_entry(T, X, index, key)
+    entries = X[index, X_ENTRY_CAPACITY]
+    start = int64_at(X[index, X_START], entries)[entry]
+    pool = int32_at(X[index, X_POOL], X[index, X_POOL_CAPACITY])
+    flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+    for place in range(start, start + int32_at(X[index, X_LENGTH], entries)[entry]):
+        other = np.int64(flags[pool[place]])
+        if other & words[step + S_UNLESS]:
+            return False
+        if pool[place] < row and (other & (BEFORE | ALIVE)) == words[step + S_PEER]:
+            return False
+    return True
+
+
+@kernel
+def passes_checks(T: Any, words: Any, step: Any, table: Any, row: Any) -> Any:
+    """Whether a row has the constants and repetitions that a scan asks for."""
+    capacity = T[table, CAPACITY]
+    for number in range(words[step + S_KEYS]):
+        other = words[step + S_LISTS + 2 * number + 1]  # a column, or -1 - id
+        wanted = -1 - other if other < 0 else np.int64(int32_at(T[table, COLUMNS + other], capacity)[row])
+        column = words[step + S_LISTS + 2 * number]
+        if np.int64(int32_at(T[table, COLUMNS + column], capacity)[row]) != wanted:
+            return False
+    return True
+
+
+@kernel
+def scan_listed(T: Any, X: Any, words: Any, step: Any, Z: Any) -> Any:
+    """Fill the first batch with given rows, or with rows whose flags are as wanted, that pass the checks."""
+    batch = Z[Z_BATCH]
+    table = words[step + S_TABLE]
+    right = int32_at(Z[Z_RIGHT], batch)
+    flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+    position = Z[Z_POSITION]
+    count = Z[Z_COUNT]
+    is_listed = Z[Z_LIST] != 0
+    listed = int64_at(Z[Z_LIST], count)
+    mask, want = words[step + S_MASK], words[step + S_WANT]
+    key = np.empty(max(T[table, ARITY], 2), np.int64)
+    filled = np.int64(0)
+    while position < count and filled < batch:
+        row = listed[position] if is_listed else Z[Z_FIRST] + position
+        position += 1
+        if (np.int64(flags[row]) & mask) != want or not passes_checks(T, words, step, table, row):
+            continue
+        if words[step + S_UNLESS] != 0 and not is_witness(T, X, words, step, table, row, key):
+            continue
+        right[filled] = row
+        filled += 1
+    Z[Z_POSITION] = position
+    return filled
+
+
+@kernel
 def scan(T: Any, words: Any, step: Any, Z: Any) -> Any:
     """Fill the first batch with rows of the scanned range that pass the step's checks."""
     batch = Z[Z_BATCH]
@@ -175,28 +254,16 @@ def scan(T: Any, words: Any, step: Any, Z: Any) -> Any:
         position += filled
     else:
         while position < count and filled < batch:
-            row = first + position
-            position += 1
-            good = True
-            for number in range(checks):
-                column = words[step + S_LISTS + 2 * number]
-                wanted = words[step + S_LISTS + 2 * number + 1]
-                if wanted < 0:
-                    wanted = -1 - wanted
-                else:
-                    wanted = np.int64(int32_at(T[table, COLUMNS + wanted], capacity)[row])
-                if np.int64(int32_at(T[table, COLUMNS + column], capacity)[row]) != wanted:
-                    good = False
-                    break
-            if good:
-                right[filled] = row
+            if passes_checks(T, words, step, table, first + position):
+                right[filled] = first + position
                 filled += 1
+            position += 1
     Z[Z_POSITION] = position
     return filled
 
 
 @kernel
-def probe(T: Any, X: Any, words: Any, step: Any, level: Any, Z: Any) -> Any:
+def probe(T: Any, X: Any, words: Any, step: Any, level: Any, head: Any, Z: Any) -> Any:
     """Fill a batch with the pairs of input rows and the rows that the index has for them."""
     batch = Z[Z_BATCH]
     index = words[step + S_INDEX]
@@ -208,7 +275,12 @@ def probe(T: Any, X: Any, words: Any, step: Any, level: Any, Z: Any) -> Any:
     length = int32_at(X[index, X_LENGTH], entries)
     pool = int32_at(X[index, X_POOL], X[index, X_POOL_CAPACITY])
     limit = row_limit(T, table, words[step + S_LIMIT])
-    unlimited = limit == ENDLESS
+    mask, want = words[step + S_MASK], words[step + S_WANT]
+    unlimited = limit == ENDLESS and mask == 0
+    flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+    has_given = words[step + S_GIVEN] >= 0
+    given = int32_at(column_address(Z, level - 1, max(words[step + S_GIVEN], 0)), batch)
+    heads = bytes_at(T[head, FLAGS], T[head, CAPACITY])
     key = np.empty(max(words[step + S_KEYS], 1), np.int64)
     rows = Z[Z_ROWS + level - 1]
     row = Z[Z_POSITION + level]
@@ -218,6 +290,10 @@ def probe(T: Any, X: Any, words: Any, step: Any, level: Any, Z: Any) -> Any:
     simple = X[index, X_DIRECT] == 1 and words[step + S_KEYS] == 1 and source >= 0
     column = int32_at(column_address(Z, level - 1, max(source, 0)), batch)
     while row < rows and filled < batch:
+        if has_given and heads[given[row]] & PENDING:  # an instance has been found for it
+            row += 1
+            place = np.int64(0)
+            continue
         if simple:
             entry = np.int64(column[row])
             if entry >= entries:
@@ -242,7 +318,7 @@ def probe(T: Any, X: Any, words: Any, step: Any, level: Any, Z: Any) -> Any:
             while place < end and filled < batch:
                 candidate = pool[origin + place]
                 place += 1
-                if candidate < limit:
+                if candidate < limit and (np.int64(flags[candidate]) & mask) == want:
                     left[filled] = row
                     right[filled] = candidate
                     filled += 1
@@ -255,6 +331,22 @@ def probe(T: Any, X: Any, words: Any, step: Any, level: Any, Z: Any) -> Any:
 
 
 @kernel
+def find_present(T: Any, X: Any, index: Any, table: Any, key: Any, mask: Any) -> Any:
+    """A row of an index's entry that has one of the mask's flags, or any row if the mask is 0; else -1."""
+    entry = find_entry(T, X, index, key)
+    if entry < 0:
+        return np.int64(-1)
+    entries = X[index, X_ENTRY_CAPACITY]
+    start = int64_at(X[index, X_START], entries)[entry]
+    pool = int32_at(X[index, X_POOL], X[index, X_POOL_CAPACITY])
+    flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+    for place in range(start, start + int32_at(X[index, X_LENGTH], entries)[entry]):
+        if mask == 0 or (np.int64(flags[pool[place]]) & mask) != 0:
+            return np.int64(pool[place])
+    return np.int64(-1)
+
+
+@kernel
 def test_membership(T: Any, X: Any, words: Any, step: Any, level: Any, Z: Any) -> Any:
     """Fill a batch with the input rows whose key is, or for negation is not, in the table."""
     batch = Z[Z_BATCH]
@@ -263,19 +355,22 @@ def test_membership(T: Any, X: Any, words: Any, step: Any, level: Any, Z: Any) -
     left = int32_at(Z[Z_LEFT], batch)
     right = int32_at(Z[Z_RIGHT], batch)
     limit = row_limit(T, table, words[step + S_LIMIT])
+    mask, want = words[step + S_MASK], words[step + S_WANT]
+    flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
     key = np.empty(max(words[step + S_KEYS], 2), np.int64)
     filled = np.int64(0)
     for row in range(Z[Z_POSITION + level], Z[Z_ROWS + level - 1]):
         load_key(words, step, Z, level, row, key)
         if kind == ABSENT_INDEX:
-            entry = find_entry(T, X, words[step + S_INDEX], key)
-            found = np.int64(-1)
-            if entry >= 0 and int32_at(X[words[step + S_INDEX], X_LENGTH], entry + 1)[entry] > 0:
-                found = np.int64(0)
+            found = find_present(T, X, words[step + S_INDEX], table, key, mask)
         else:
             found = find_row(T, table, key)[0]
             if found >= limit:
                 found = np.int64(-1)
+            elif found >= 0 and mask != 0:
+                known = np.int64(flags[found]) & mask
+                if known != want if kind == MEMBER else known == 0:
+                    found = np.int64(-1)
         if (found >= 0) == (kind == MEMBER):
             left[filled] = row
             right[filled] = found
@@ -331,6 +426,17 @@ def write_outputs(T: Any, words: Any, step: Any, level: Any, filled: Any, Z: Any
             source = int32_at(Z[Z_RESULT], batch)
             for offset in range(filled):
                 out[offset] = source[left[offset]]
+        elif origin == FROM_NUMBER:
+            for offset in range(filled):
+                out[offset] = right[offset]
+        elif origin == FROM_RANK:
+            rank = int32_at(T[table, RANK], T[table, CAPACITY])
+            source = int32_at(column_address(Z, max(level - 1, 0), max(which, 0)), batch)
+            for offset in range(filled):
+                highest = rank[right[offset]]
+                if which >= 0:
+                    highest = max(highest, source[left[offset]])
+                out[offset] = highest
 
 
 @kernel
@@ -347,10 +453,14 @@ def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
     while True:
         if level == steps:
             count = Z[Z_ROWS + level - 1]
-            if Z[Z_SINK] == 0:
+            if Z[Z_SINK] == INSERT:
                 answer = insert_heads(T, head, level - 1, count, Z)
-            else:
+            elif Z[Z_SINK] == EMIT:
                 answer = emit_heads(T, head, level - 1, count, Z)
+            elif Z[Z_SINK] == APPLY:
+                answer = apply_heads(T, words, plan, level - 1, count, Z)
+            else:
+                answer = note_support(T, words, plan, level - 1, count, Z)
             if answer != DONE:
                 Z[Z_LEVEL] = level
                 return answer
@@ -363,9 +473,12 @@ def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
         step = plan + words[plan + P_OFFSETS + level]
         kind = words[step + S_KIND]
         if kind == PROBE:
-            filled = probe(T, X, words, step, level, Z)
+            filled = probe(T, X, words, step, level, head, Z)
         elif kind == SCAN:
-            filled = scan(T, words, step, Z)
+            if Z[Z_LIST] == 0 and words[step + S_MASK] == 0:
+                filled = scan(T, words, step, Z)
+            else:
+                filled = scan_listed(T, X, words, step, Z)
         elif kind in (MEMBER, ABSENT, ABSENT_INDEX):
             filled = test_membership(T, X, words, step, level, Z)
         elif kind == UNIT:

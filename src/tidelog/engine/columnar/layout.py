@@ -18,11 +18,18 @@ A hash set's slot holds the upper 32 bits of the hash, then the row number plus 
     FLAGS,  # address of one byte per row
     OLD_END,  # rows before the last round's new ones
     CURRENT_END,  # rows that the current round reads
+    DEAD,  # rows that were not true when the last transaction ended
+    SCRATCH,  # 1: no journal is kept of its rows
+    FOUNDED,  # addresses of the counters and the rank of each row, 0 where there are none
+    HIDDEN,
+    RANK,
     COLUMNS,  # addresses of the columns, from here on
-) = range(13)
+) = range(18)
 
-ALIVE = 1
-EXPLICIT = 2
+# ---- flags of a row; `engine.maintaining.Flag` says what they mean
+ALIVE, EXPLICIT, BEFORE, DELTA, PENDING, TOUCHED, PROVED, CHECKED = (1 << bit for bit in range(8))
+TRUE = ALIVE | BEFORE  # of a row that materialisation writes
+PASSING = DELTA | PENDING | PROVED | CHECKED  # what an algorithm notes while it works on a stratum
 
 # ---- X: an index from key columns to rows, perhaps only of the rows that pass its filters
 (
@@ -39,9 +46,11 @@ EXPLICIT = 2
     X_POOL,
     X_POOL_CAPACITY,
     X_POOL_TOP,
+    X_DONE,  # rows of the table that have been looked at
+    X_FILTERS,  # number of filters, two words each: (column, id) or (column, -1 - other column)
     X_KEYS,  # number of key columns
-    X_LISTS,  # the key columns, from here on
-) = range(15)
+    X_LISTS,  # the key columns, then the filters, from here on
+) = range(17)
 
 # ---- D: the dictionary
 (
@@ -61,8 +70,15 @@ EXPLICIT = 2
     D_WORDS,
 ) = range(14)
 
-# ---- a plan: head table, number of steps, offset of each step; then the steps
-P_HEAD, P_STEPS, P_OFFSETS = range(3)
+# ---- a plan: the head's table, number of steps, …, offset of each step; then the steps
+(
+    P_HEAD,
+    P_STEPS,
+    P_RANK,  # the output that holds the highest rank of the own facts, -1: the rule is not recursive
+    P_ATOMS,  # plans that look for support: number of atoms, then
+    P_LIST,  # where the numbers of their tables stand
+    P_OFFSETS,
+) = range(6)
 
 # ---- a step
 (
@@ -70,15 +86,20 @@ P_HEAD, P_STEPS, P_OFFSETS = range(3)
     S_TABLE,
     S_INDEX,
     S_LIMIT,  # which rows: 0 all, 1 old ones, 2 those of the current round, 3 new ones (scans)
+    S_MASK,  # which rows: those whose flags under this mask …
+    S_WANT,  # … are these; for absence: those that have any of the mask's
+    S_UNLESS,  # scan of witnesses: rows with one of these flags speak against the given row …
+    S_PEER,  # … and of those whose BEFORE and ALIVE are these, the first speaks for all
+    S_GIVEN,  # the input column that holds the number of the given row, -1: none does
     S_KEYS,  # number of key sources (scan: of checks, two words each)
     S_OUTPUTS,  # number of outputs, two words each: (from where, which)
     S_EXPRESSION,  # number of expression words
     S_LISTS,  # from here on: keys, outputs, expression
-) = range(8)
+) = range(13)
 
 SCAN, PROBE, MEMBER, ABSENT, ABSENT_INDEX, SELECT, COMPUTE, UNIT = range(8)
 ALL_ROWS, OLD_ROWS, CURRENT_ROWS = range(3)
-FROM_INPUT, FROM_ROW, FROM_CONSTANT, FROM_RESULT = range(4)
+FROM_INPUT, FROM_ROW, FROM_CONSTANT, FROM_RESULT, FROM_NUMBER, FROM_RANK = range(6)
 
 # ---- expression words: (operation, argument)
 (
@@ -113,11 +134,12 @@ MOST_STEPS = 510
     Z_EVALUATED,  # 1: the result column is filled for the waiting expression step
     Z_FIRST,  # the scan's rows: first and count
     Z_COUNT,
+    Z_LIST,  # address of the numbers of the scan's rows, 0: they follow each other
     Z_MATCHES,
     Z_NEW,
     Z_NO_VALUE,  # rows dropped because a function had no value
     Z_BUDGET,  # matches until the plan pauses, for the clock and Ctrl-C
-    Z_SINK,  # 0 insert, 1 emit to the partitions of other threads
+    Z_SINK,  # what becomes of heads: INSERT, EMIT to the partitions of other threads, APPLY, SUPPORT
     Z_PARTS,
     Z_EMIT,  # address of the emitted rows, by partition
     Z_EMIT_CAPACITY,  # rows per partition
@@ -126,11 +148,31 @@ MOST_STEPS = 510
     Z_BASE,  # the row at which all threads began
     Z_NEXT,  # the next row that this thread may write
     Z_BLOCK,  # rows that a thread writes next to each other
+    Z_MASK,  # what APPLY does: see `engine.maintaining.Effect`
+    Z_WANT,
+    Z_SET,
+    Z_CREATE,
+    Z_STEP,
+    Z_UNFOUNDED,
+    Z_COUNTERS,  # what is counted
+    Z_CLOCK,  # the rank of facts that become true now
+    Z_OUT,  # address of the facts found: table in the upper half, row in the lower
+    Z_OUT_CAPACITY,
+    Z_OUT_COUNT,
+    Z_JOURNAL,  # address of the facts touched, -1: none is kept
+    Z_JOURNAL_FLAGS,  # addresses of what they were
+    Z_JOURNAL_FOUNDED,
+    Z_JOURNAL_HIDDEN,
+    Z_JOURNAL_RANK,
+    Z_JOURNAL_CAPACITY,
+    Z_JOURNAL_COUNT,
     Z_POSITION,
-) = range(25)
+) = range(44)
+INSERT, EMIT, APPLY, SUPPORT = range(4)
+COUNT_NOTHING, COUNT_CLASS, COUNT_RANK = range(3)
 Z_ENTRY = Z_POSITION + MOST_STEPS + 2
 Z_ROWS = Z_ENTRY + MOST_STEPS + 2
 Z_SIZE = Z_ROWS + MOST_STEPS + 2
 
 # ---- what a kernel asks of Python before it goes on
-DONE, GROW_TABLE, GROW_DICTIONARY, EVALUATE, PAUSE, FLUSH = range(6)
+DONE, GROW_TABLE, GROW_DICTIONARY, EVALUATE, PAUSE, FLUSH, GROW_LISTS, GROW_INDEX = range(8)

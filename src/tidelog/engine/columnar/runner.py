@@ -81,7 +81,9 @@ class Workspace:
         state = self.state
         state[layout.Z_RUNNING] = 0
         state[layout.Z_WIDTH] = plan.width
-        state[layout.Z_SINK] = 0
+        state[layout.Z_SINK] = layout.INSERT
+        state[layout.Z_LIST] = 0
+        state[layout.Z_BATCH] = BATCH
         state[layout.Z_MATCHES] = 0
         state[layout.Z_NEW] = 0
         state[layout.Z_NO_VALUE] = 0
@@ -94,7 +96,7 @@ class Workspace:
         if len(self.rows) < size:
             self.rows = np.empty(size, np.int32)
         state = self.state
-        state[layout.Z_SINK] = 1
+        state[layout.Z_SINK] = layout.EMIT
         state[layout.Z_PARTS] = owners
         state[layout.Z_EMIT] = self.rows.ctypes.data
         state[layout.Z_EMIT_CAPACITY] = capacity

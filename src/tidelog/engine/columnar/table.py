@@ -24,6 +24,7 @@ DENSE_ROW = 64  # bytes of a direct set that a given fact may cost; a hashed one
 LOAD = 0.75
 SEGMENTED_FROM = 1 << 16  # sets of at least so many slots are divided into segments
 SEGMENTS = 16
+SEVERAL = 1000  # rows from which filtering whole columns is worth while
 
 
 class Table:
@@ -40,6 +41,9 @@ class Table:
         self.columns: list[Ids] = [memory.empty(FIRST_CAPACITY, np.int32) for _ in range(arity)]
         self.flags: npt.NDArray[np.uint8] = memory.empty(FIRST_CAPACITY, np.uint8)
         self.slots: npt.NDArray[Any] = np.zeros(0, np.int64)
+        self.counters: dict[int, Ids] = {}  # by their place in T: FOUNDED, HIDDEN, RANK
+        self.rounds: list[int] = []  # how many rows there were after each round of materialisation
+        self.is_planned = False  # plans that are kept refer to this table
         self.descriptors[number] = 0
         self.descriptors[number, layout.ARITY] = arity
         self._publish_columns()
@@ -64,6 +68,8 @@ class Table:
         words[layout.FLAGS] = self.flags.ctypes.data
         for place, column in enumerate(self.columns):
             words[layout.COLUMNS + place] = column.ctypes.data
+        for place, counter in self.counters.items():
+            words[place] = counter.ctypes.data
 
     # ---- the set of rows
 
@@ -131,8 +137,9 @@ class Table:
             used = len(self)
             # All or none: after a lack of memory the table is as it was.
             columns = [memory.grown(column, used, size) for column in self.columns]
+            counters = {place: memory.grown(counter, used, size) for place, counter in self.counters.items()}
             self.flags = memory.grown(self.flags, used, size)
-            self.columns = columns
+            self.columns, self.counters = columns, counters
             self._publish_columns()
         outgrown = words[layout.DENSE] and self.arity and constants > words[layout.SIDE]
         if outgrown or needed > words[layout.SLOT_LIMIT]:
@@ -144,15 +151,60 @@ class Table:
         if not self.words[layout.DENSE] and self.words[layout.SLOT_COUNT] < SEGMENTED_FROM:
             self._make_hashed(int(SEGMENTED_FROM * LOAD))
 
+    @property
+    def dead(self) -> int:
+        """How many rows are no facts any more, or not yet."""
+        return int(self.descriptors[self.number, layout.DEAD])
+
+    def compact(self, constants: int) -> None:
+        """Let go of the dead rows; the others get new numbers. Indexes must be rebuilt."""
+        living = np.flatnonzero(self.flags[: len(self)] & layout.ALIVE)
+        columns = [column[living] for column in self.columns]
+        counters = {place: counter[living] for place, counter in self.counters.items()}
+        self.flags = self.flags[living]
+        self.columns, self.counters = columns, counters
+        words = self.words
+        ends = (layout.ROWS, layout.OLD_END, layout.CURRENT_END)
+        words[list(ends)] = len(living)
+        words[layout.DEAD] = 0
+        self.rounds = []
+        self.slots = np.zeros(0, np.int64)
+        self._publish_columns()
+        self._make_set(constants, len(living) + len(living) // 4 + FIRST_CAPACITY)
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.words[[layout.ROWS, layout.OLD_END, layout.CURRENT_END, layout.DEAD]] = 0
+        self.slots[:] = 0
+
+    # ---- counters
+
+    def count_with(self, places: Sequence[int]) -> None:
+        """Keep these counters for each row, all 0; ranks that are there stay."""
+        rank = self.counters.get(layout.RANK)
+        self.drop_counters()
+        self.counters = {place: memory.zeros(len(self.flags), np.int32) for place in places}
+        if rank is not None and layout.RANK in self.counters:
+            self.counters[layout.RANK] = rank
+        self._publish_columns()
+
+    def drop_counters(self) -> None:
+        """Keep no counters any more."""
+        self.counters = {}
+        self.words[[layout.FOUNDED, layout.HIDDEN, layout.RANK]] = 0
+
     def release(self) -> None:
         """Give back all memory; no plan may read or fill the table any more."""
         self.columns, self.flags, self.slots = [], np.zeros(0, np.uint8), np.zeros(0, np.int64)
+        self.counters = {}
         self.words[:] = 0
 
     # ---- rows in and out
 
     def insert(self, columns: Sequence[Ids], count: int, flags: int, constants: int) -> int:
         """Insert rows; returns how many were new."""
+        if self.dead:
+            raise AssertionError("rows are only inserted where none is dead")
         before = len(self)
         done = 0
         source = [np.ascontiguousarray(column, np.int32) for column in columns]
@@ -191,7 +243,8 @@ class Table:
     @property
     def bytes(self) -> int:
         """The memory this table holds."""
-        return sum(column.nbytes for column in self.columns) + self.flags.nbytes + self.slots.nbytes
+        arrays: list[npt.NDArray[Any]] = [*self.columns, *self.counters.values(), self.flags, self.slots]
+        return sum(array.nbytes for array in arrays)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,9 +271,9 @@ class Index:
         words[:] = 0
         words[layout.X_TABLE] = table.number
         words[layout.X_KEYS] = len(key.columns)
-        words[layout.X_LISTS : layout.X_LISTS + len(key.columns)] = key.columns
-        self.slots = np.zeros(1, np.int64)
-        self.done = 0  # rows of the table that have been looked at
+        words[layout.X_FILTERS] = len(key.filters)
+        lists = (*key.columns, *(word for pair in key.filters for word in pair))
+        words[layout.X_LISTS : layout.X_LISTS + len(lists)] = lists
         self._build(constants)
 
     @property
@@ -233,8 +286,16 @@ class Index:
         """Move to a larger X, which holds a copy of this index's row."""
         self.descriptors = descriptors
 
+    @property
+    def done(self) -> int:
+        """How many rows of the table have been looked at."""
+        return int(self.descriptors[self.number, layout.X_DONE])
+
     def _build(self, constants: int) -> None:
+        """Index all rows that are visible."""
         table = self.table
+        self.slots = np.zeros(1, np.int64)
+        self.words[[layout.X_DONE, layout.X_ENTRIES, layout.X_POOL_TOP]] = 0
         end = int(table.words[layout.CURRENT_END])
         listed = self._filtered(end)
         rows = end if listed is None else len(listed)
@@ -255,7 +316,11 @@ class Index:
             kernels.build_direct(table.descriptors, self.descriptors, self.number, address, rows)
         else:
             self._index(listed, 0, rows, constants)
-        self.done = end
+        words[layout.X_DONE] = end
+
+    def rebuild(self, constants: int) -> None:
+        """Index the rows of the table anew: their numbers have changed."""
+        self._build(constants)
 
     def _filtered(self, end: int) -> npt.NDArray[np.int64] | None:
         """The rows from the first that is not indexed yet up to `end` that pass the filters; None: all do."""
@@ -291,15 +356,18 @@ class Index:
 
     def update(self, constants: int) -> None:
         """Index the rows that have become visible since the last time."""
-        end = int(self.table.words[layout.CURRENT_END])
-        if end == self.done:
-            return
-        listed = self._filtered(end)
-        if listed is None:
-            self._index(None, self.done, end, constants)
-        else:
+        self.catch_up(int(self.table.words[layout.CURRENT_END]), constants)
+
+    def catch_up(self, end: int, constants: int) -> None:
+        """Index all rows before `end` that are not indexed yet."""
+        done = self.done
+        if end - done > SEVERAL and self.key.filters:
+            listed = self._filtered(end)
+            assert listed is not None
             self._index(listed, 0, len(listed), constants)
-        self.done = end
+            self.words[layout.X_DONE] = end
+        elif end > done:
+            self._index(None, done, end, constants)
 
     def _index(self, listed: npt.NDArray[np.int64] | None, first: int, count: int, constants: int) -> None:
         """Index the places `first` to `count` of a list of rows, or of all rows."""

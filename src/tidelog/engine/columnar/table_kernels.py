@@ -8,7 +8,6 @@ import numpy as np
 
 from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix, prefetch
 from tidelog.engine.columnar.layout import (
-    ALIVE,
     ARITY,
     CAPACITY,
     COLUMNS,
@@ -20,9 +19,12 @@ from tidelog.engine.columnar.layout import (
     SLOT_COUNT,
     SLOT_LIMIT,
     SLOTS,
+    TRUE,
     X_DIRECT,
+    X_DONE,
     X_ENTRIES,
     X_ENTRY_CAPACITY,
+    X_FILTERS,
     X_KEYS,
     X_LENGTH,
     X_LISTS,
@@ -156,7 +158,7 @@ def insert_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, done: 
         if position < 0:
             T[table, ROWS] = rows
             return index
-        write_row(T, table, key, position, rows, flags | ALIVE)
+        write_row(T, table, key, position, rows, flags | TRUE)
         rows += 1
     T[table, ROWS] = rows
     return count
@@ -235,7 +237,7 @@ def insert_hashed(
                         column1[rows] = source1[index]
                     if arity > 2:
                         column2[rows] = source2[index]
-                    flag[rows] = flags | ALIVE
+                    flag[rows] = flags | TRUE
                     rows += 1
                     break
                 if (slot & UPPER) == tag:
@@ -343,12 +345,35 @@ def same_key(T: Any, X: Any, index: Any, table: Any, left: Any, right: Any, capa
     return True
 
 
+@inlined
+def passes_filters(T: Any, X: Any, index: Any, table: Any, row: Any, capacity: Any) -> Any:
+    """Whether a row belongs into a partial index."""
+    first = X_LISTS + X[index, X_KEYS]
+    for number in range(X[index, X_FILTERS]):
+        wanted = X[index, first + 2 * number + 1]
+        if wanted < 0:
+            wanted = np.int64(int32_at(T[table, COLUMNS - 1 - wanted], capacity)[row])
+        if np.int64(int32_at(T[table, COLUMNS + X[index, first + 2 * number]], capacity)[row]) != wanted:
+            return False
+    return True
+
+
+@inlined
+def leave_index(X: Any, index: Any, top: Any, used: Any, place: Any, listed: Any) -> Any:
+    """Write down how far indexing has come."""
+    X[index, X_POOL_TOP] = top
+    X[index, X_ENTRIES] = used
+    if listed == 0:
+        X[index, X_DONE] = place
+    return place
+
+
 @kernel
 def index_rows(T: Any, X: Any, index: Any, listed: Any, first: Any, count: Any) -> Any:
     """Index `count` rows from place `first` on; less than `count` means that the index must grow first.
 
-    The places are those of the list at the address `listed`, or row numbers if that is 0. Returns the place
-    reached.
+    The places are those of the list at the address `listed`, whose rows pass the filters, or row numbers if
+    that is 0. Returns the place reached.
     """
     table = X[index, X_TABLE]
     capacity = T[table, CAPACITY]
@@ -368,6 +393,8 @@ def index_rows(T: Any, X: Any, index: Any, listed: Any, first: Any, count: Any) 
     used = X[index, X_ENTRIES]
     for place in range(first, count):
         row = rows[place] if listed != 0 else place
+        if listed == 0 and not passes_filters(T, X, index, table, row, capacity):
+            continue
         if keys == 0:
             entry = np.int64(0)
         elif direct:
@@ -389,9 +416,7 @@ def index_rows(T: Any, X: Any, index: Any, listed: Any, first: Any, count: Any) 
                 entry = used
                 # At most half full: probes stay short.
                 if entry >= entries or 2 * entry >= slot_count or top + 1 > pool_capacity:
-                    X[index, X_POOL_TOP] = top
-                    X[index, X_ENTRIES] = used
-                    return place
+                    return leave_index(X, index, top, used, place, listed)
                 slots[position] = tag | (entry + 1)
                 start[entry] = top
                 length[entry] = 0
@@ -399,16 +424,12 @@ def index_rows(T: Any, X: Any, index: Any, listed: Any, first: Any, count: Any) 
                 top += 1
                 used += 1
         if entry >= entries:
-            X[index, X_POOL_TOP] = top
-            X[index, X_ENTRIES] = used
-            return place
+            return leave_index(X, index, top, used, place, listed)
         taken = length[entry]
         if taken == room[entry]:
             more = 4 if taken == 0 else 2 * taken
             if top + more > pool_capacity:
-                X[index, X_POOL_TOP] = top
-                X[index, X_ENTRIES] = used
-                return place
+                return leave_index(X, index, top, used, place, listed)
             origin = start[entry]
             for offset in range(taken):
                 pool[top + offset] = pool[origin + offset]
@@ -417,6 +438,4 @@ def index_rows(T: Any, X: Any, index: Any, listed: Any, first: Any, count: Any) 
             top += more
         pool[start[entry] + taken] = row
         length[entry] = taken + 1
-    X[index, X_POOL_TOP] = top
-    X[index, X_ENTRIES] = used
-    return count
+    return leave_index(X, index, top, used, count, listed)

@@ -1,0 +1,370 @@
+"""Kernels over sets of facts while a transaction is worked in: flags, counters, ranks, and the journal.
+
+A fact is named by its code: its table's number in the upper half, its row in the lower. Every kernel that
+changes what is known of a fact enters it into the journal first, once per transaction; callers see to it that
+the journal has room. Mutates what it is given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel
+from tidelog.engine.columnar.layout import (
+    ALIVE,
+    ARITY,
+    BEFORE,
+    CAPACITY,
+    CHECKED,
+    COUNT_CLASS,
+    COUNT_NOTHING,
+    CURRENT_END,
+    DEAD,
+    DENSE,
+    DONE,
+    EXPLICIT,
+    FLAGS,
+    FOUNDED,
+    GROW_LISTS,
+    GROW_TABLE,
+    HIDDEN,
+    OLD_END,
+    P_ATOMS,
+    P_HEAD,
+    P_LIST,
+    P_RANK,
+    PASSING,
+    PENDING,
+    RANK,
+    ROWS,
+    SCRATCH,
+    SIDE,
+    SLOT_LIMIT,
+    TOUCHED,
+    Z_BATCH,
+    Z_BUFFER,
+    Z_CLOCK,
+    Z_COUNTERS,
+    Z_CREATE,
+    Z_JOURNAL,
+    Z_JOURNAL_CAPACITY,
+    Z_JOURNAL_COUNT,
+    Z_JOURNAL_FLAGS,
+    Z_JOURNAL_FOUNDED,
+    Z_JOURNAL_HIDDEN,
+    Z_JOURNAL_RANK,
+    Z_MASK,
+    Z_MATCHES,
+    Z_NEW,
+    Z_OUT,
+    Z_OUT_CAPACITY,
+    Z_OUT_COUNT,
+    Z_SET,
+    Z_STEP,
+    Z_UNFOUNDED,
+    Z_WANT,
+    Z_WIDTH,
+)
+from tidelog.engine.columnar.table_kernels import LOWER, find_row, write_row
+
+SETTLED = np.uint8(0xFF ^ PASSING)
+STANDING = BEFORE | ALIVE
+
+
+@inlined
+def batch_column(Z: Any, level: Any, column: Any) -> Any:
+    """A column of a level's batch."""
+    return int32_at(Z[Z_BUFFER] + 4 * (level * Z[Z_WIDTH] + column) * Z[Z_BATCH], Z[Z_BATCH])
+
+
+@inlined
+def counter_of(T: Any, table: Any, which: Any, row: Any) -> Any:
+    """A counter of a row, 0 where the table has none."""
+    if T[table, which] == 0:
+        return np.int32(0)
+    return int32_at(T[table, which], T[table, CAPACITY])[row]
+
+
+@inlined
+def set_counter(T: Any, table: Any, which: Any, row: Any, value: Any) -> None:
+    """Change a counter of a row, where the table has it."""
+    if T[table, which] != 0:
+        int32_at(T[table, which], T[table, CAPACITY])[row] = value
+
+
+@kernel
+def touch(T: Any, table: Any, row: Any, Z: Any) -> None:
+    """Let the row be in the journal, as it was when it was first touched."""
+    flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+    if flags[row] & TOUCHED or Z[Z_JOURNAL] == -1 or T[table, SCRATCH] == 1:
+        return
+    place = Z[Z_JOURNAL_COUNT]
+    capacity = Z[Z_JOURNAL_CAPACITY]
+    int64_at(Z[Z_JOURNAL], capacity)[place] = (table << 32) | row
+    bytes_at(Z[Z_JOURNAL_FLAGS], capacity)[place] = flags[row]
+    int32_at(Z[Z_JOURNAL_FOUNDED], capacity)[place] = counter_of(T, table, FOUNDED, row)
+    int32_at(Z[Z_JOURNAL_HIDDEN], capacity)[place] = counter_of(T, table, HIDDEN, row)
+    int32_at(Z[Z_JOURNAL_RANK], capacity)[place] = counter_of(T, table, RANK, row)
+    Z[Z_JOURNAL_COUNT] = place + 1
+    flags[row] |= TOUCHED
+
+
+# ---- what becomes of the heads that a plan finds
+
+
+@inlined
+def enter_row(T: Any, table: Any, key: Any, position: Any) -> Any:
+    """Write a new row without flags; returns its number."""
+    row = T[table, ROWS]
+    write_row(T, table, key, position, row, 0)
+    for which in (FOUNDED, HIDDEN, RANK):
+        set_counter(T, table, which, row, 0)
+    T[table, ROWS] = row + 1
+    T[table, DEAD] += 1
+    return row
+
+
+@kernel
+def has_room(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
+    """Whether a batch of rows can be entered into a table."""
+    rows = T[table, ROWS] + count
+    if rows > T[table, CAPACITY] or rows > T[table, SLOT_LIMIT]:
+        return False
+    if T[table, DENSE] == 1:
+        for column in range(T[table, ARITY]):
+            ids = batch_column(Z, level, column)
+            for offset in range(count):
+                if ids[offset] >= T[table, SIDE]:
+                    return False
+    return True
+
+
+@inlined
+def count_instance(T: Any, table: Any, row: Any, flags: Any, rank: Any, highest: Any, Z: Any) -> None:
+    """Count one instance of the row's derivations more or less.
+
+    `rank` is -1 for a nonrecursive rule; else, if ranks are kept, `highest` is that of its own body facts.
+    """
+    is_founded = rank == -1
+    if not is_founded and Z[Z_COUNTERS] != COUNT_CLASS:
+        is_founded = highest < counter_of(T, table, RANK, row) and (Z[Z_STEP] < 0 or (flags & ALIVE) != 0)
+    which = FOUNDED if is_founded else HIDDEN
+    set_counter(T, table, which, row, counter_of(T, table, which, row) + Z[Z_STEP])
+
+
+@kernel
+def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -> Any:
+    """Do to each head of a batch what the state says; DONE, or what must grow, with nothing done."""
+    table = words[plan + P_HEAD]
+    rank = words[plan + P_RANK]
+    if Z[Z_CREATE] != 0 and not has_room(T, table, level, count, Z):
+        return GROW_TABLE
+    if Z[Z_OUT_COUNT] + count > Z[Z_OUT_CAPACITY] or Z[Z_JOURNAL_COUNT] + count > Z[Z_JOURNAL_CAPACITY]:
+        return GROW_LISTS
+    arity = T[table, ARITY]
+    flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+    out = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
+    found = Z[Z_OUT_COUNT]
+    counting = Z[Z_STEP] != 0 and Z[Z_COUNTERS] != COUNT_NOTHING and T[table, FOUNDED] != 0
+    ranks = batch_column(Z, level, max(rank, 0))
+    key = np.empty(max(arity, 2), np.int64)
+    for offset in range(count):
+        for column in range(arity):
+            key[column] = batch_column(Z, level, column)[offset]
+        row, position = find_row(T, table, key)
+        if row < 0:
+            if Z[Z_CREATE] == 0:
+                continue
+            row = enter_row(T, table, key, position)
+        if counting:
+            touch(T, table, row, Z)
+            count_instance(T, table, row, flags[row], rank, ranks[offset], Z)
+        if (np.int64(flags[row]) & Z[Z_MASK]) == Z[Z_WANT] and (
+            Z[Z_UNFOUNDED] == 0 or counter_of(T, table, FOUNDED, row) == 0
+        ):
+            touch(T, table, row, Z)
+            flags[row] |= np.uint8(Z[Z_SET])
+            out[found] = (table << 32) | row
+            found += 1
+    Z[Z_NEW] += found - Z[Z_OUT_COUNT]
+    Z[Z_OUT_COUNT] = found
+    Z[Z_MATCHES] += count
+    return DONE
+
+
+@kernel
+def note_support(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -> Any:
+    """Take the first instance of each given head: its facts that are not CHECKED are found, the head PENDING.
+
+    The batch's columns are the number of the given row, then those of the instance's own facts.
+    """
+    table = words[plan + P_HEAD]
+    atoms = words[plan + P_ATOMS]
+    if (
+        Z[Z_OUT_COUNT] + count * atoms > Z[Z_OUT_CAPACITY]
+        or Z[Z_JOURNAL_COUNT] + count * (atoms + 1) > Z[Z_JOURNAL_CAPACITY]
+    ):
+        return GROW_LISTS
+    out = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
+    heads = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+    given = batch_column(Z, level, 0)
+    for offset in range(count):
+        if heads[given[offset]] & PENDING:
+            continue
+        touch(T, table, np.int64(given[offset]), Z)
+        heads[given[offset]] |= PENDING
+        Z[Z_MATCHES] += 1
+        for number in range(atoms):
+            other = words[plan + words[plan + P_LIST] + number]
+            row = np.int64(batch_column(Z, level, number + 1)[offset])
+            flags = bytes_at(T[other, FLAGS], T[other, CAPACITY])
+            if flags[row] & CHECKED:
+                continue
+            touch(T, other, row, Z)
+            flags[row] |= CHECKED
+            out[Z[Z_OUT_COUNT]] = (other << 32) | row
+            Z[Z_OUT_COUNT] += 1
+    return DONE
+
+
+# ---- sets of facts, as numbers of rows of one table
+
+
+@kernel
+def find_or_enter(T: Any, table: Any, source: Any, count: Any, done: Any, create: Any, found: Any) -> Any:
+    """Write the numbers of the rows `done`… of `source` (column after column) into `found`, or -1.
+
+    Returns how many were looked for; less than `count` means that the table must grow first.
+    """
+    arity = T[table, ARITY]
+    key = np.empty(max(arity, 2), np.int64)
+    for index in range(done, count):
+        for column in range(arity):
+            key[column] = source[column * count + index]
+        row, position = find_row(T, table, key)
+        if row < 0 and create:
+            if position < 0 or T[table, ROWS] >= min(T[table, CAPACITY], T[table, SLOT_LIMIT]):
+                return index
+            row = enter_row(T, table, key, position)
+        found[index] = row
+    return count
+
+
+@kernel
+def mark_rows(T: Any, table: Any, rows: Any, set_flags: Any, clear_flags: Any, Z: Any) -> None:
+    """Clear flags of rows, then set flags."""
+    flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+    for row in rows:
+        touch(T, table, row, Z)
+        flags[row] = (flags[row] & np.uint8(0xFF ^ clear_flags)) | np.uint8(set_flags)
+
+
+@kernel
+def select_rows(T: Any, table: Any, rows: Any, mask: Any, want: Any, selected: Any) -> Any:
+    """Write the rows whose flags are as wanted into `selected`; returns how many they are."""
+    flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+    count = 0
+    for row in rows:
+        if (np.int64(flags[row]) & mask) == want:
+            selected[count] = row
+            count += 1
+    return count
+
+
+@kernel
+def select_counted(T: Any, table: Any, rows: Any, hidden_too: Any, above: Any, selected: Any) -> Any:
+    """Write the rows whose count is, or is not, above 0 into `selected`; returns how many they are.
+
+    A table without counters holds explicit facts only: their count is 1.
+    """
+    flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+    count = 0
+    for row in rows:
+        if T[table, FOUNDED] == 0:
+            counted = (flags[row] & EXPLICIT) != 0
+        else:
+            counted = counter_of(T, table, FOUNDED, row) > 0
+            if hidden_too:
+                counted = counted or counter_of(T, table, HIDDEN, row) > 0
+        if counted == above:
+            selected[count] = row
+            count += 1
+    return count
+
+
+@kernel
+def add_founded(T: Any, table: Any, rows: Any, amount: Any, Z: Any) -> None:
+    """Add to the founded counter of rows."""
+    if T[table, FOUNDED] == 0:
+        return
+    founded = int32_at(T[table, FOUNDED], T[table, CAPACITY])
+    for row in rows:
+        touch(T, table, row, Z)
+        founded[row] += amount
+
+
+@kernel
+def raise_rows(T: Any, table: Any, rows: Any, Z: Any) -> None:
+    """Let rows have the highest rank: what was hidden is founded now."""
+    for row in rows:
+        touch(T, table, row, Z)
+        founded = counter_of(T, table, FOUNDED, row) + counter_of(T, table, HIDDEN, row)
+        set_counter(T, table, FOUNDED, row, founded)
+        set_counter(T, table, HIDDEN, row, 0)
+        set_counter(T, table, RANK, row, Z[Z_CLOCK])
+
+
+# ---- the journal's ends
+
+
+@kernel
+def settle(T: Any, Z: Any, first: Any, gone: Any, come: Any) -> Any:
+    """Clear passing flags of all facts in the journal from `first` on; write those that went and came."""
+    journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
+    went, came = 0, 0
+    for place in range(first, Z[Z_JOURNAL_COUNT]):
+        table, row = journal[place] >> 32, journal[place] & LOWER
+        flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+        flags[row] &= SETTLED
+        standing = flags[row] & STANDING
+        if standing == BEFORE:
+            gone[went] = journal[place]
+            went += 1
+        elif standing == ALIVE:
+            come[came] = journal[place]
+            came += 1
+    return went, came
+
+
+@kernel
+def close_journal(T: Any, Z: Any) -> None:
+    """Let what is true now count as true before, and forget the journal."""
+    journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
+    for place in range(Z[Z_JOURNAL_COUNT]):
+        table, row = journal[place] >> 32, journal[place] & LOWER
+        flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+        alive = flags[row] & ALIVE
+        if (flags[row] & STANDING) == BEFORE:
+            T[table, DEAD] += 1
+        elif (flags[row] & STANDING) == ALIVE:
+            T[table, DEAD] -= 1
+        flags[row] = (flags[row] & (EXPLICIT | ALIVE)) | (BEFORE if alive else 0)
+        T[table, OLD_END] = T[table, ROWS]
+        T[table, CURRENT_END] = T[table, ROWS]
+    Z[Z_JOURNAL_COUNT] = 0
+
+
+@kernel
+def undo_journal(T: Any, Z: Any) -> None:
+    """Put every fact in the journal back as it was, and forget the journal."""
+    capacity = Z[Z_JOURNAL_CAPACITY]
+    journal = int64_at(Z[Z_JOURNAL], capacity)
+    for place in range(Z[Z_JOURNAL_COUNT]):
+        table, row = journal[place] >> 32, journal[place] & LOWER
+        bytes_at(T[table, FLAGS], T[table, CAPACITY])[row] = bytes_at(Z[Z_JOURNAL_FLAGS], capacity)[place]
+        set_counter(T, table, FOUNDED, row, int32_at(Z[Z_JOURNAL_FOUNDED], capacity)[place])
+        set_counter(T, table, HIDDEN, row, int32_at(Z[Z_JOURNAL_HIDDEN], capacity)[place])
+        set_counter(T, table, RANK, row, int32_at(Z[Z_JOURNAL_RANK], capacity)[place])
+    Z[Z_JOURNAL_COUNT] = 0

@@ -1,0 +1,214 @@
+"""Running plans that pass on changes: over given rows, with what becomes of heads said at each run.
+
+Mutates the engine's tables, and the lists of facts found and touched, which live here.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.columnar import layout, memory
+from tidelog.engine.columnar.assemble import Assembled, assemble
+from tidelog.engine.columnar.assemble import Store as AssemblerStore
+from tidelog.engine.columnar.interpreter import run_plan
+from tidelog.engine.columnar.runner import BATCH, BUDGET, PythonFunction, Workspace
+from tidelog.engine.columnar.runner import Store as RunnerStore
+from tidelog.engine.columnar.table import Index, Table
+from tidelog.engine.maintaining import Counters, Effect
+from tidelog.engine.protocol import Outcome
+from tidelog.plan.algebra import ChangePlan, Support
+
+Rows = npt.NDArray[np.int64]
+
+SUPPORT_BATCH = 64  # looking for one instance each: small batches, so that little is matched in vain
+FIRST_LIST = 2 * BATCH
+COUNTED = {
+    Counters.NONE: layout.COUNT_NOTHING,
+    Counters.CLASS: layout.COUNT_CLASS,
+    Counters.RANK: layout.COUNT_RANK,
+}
+JOURNAL = (
+    (layout.Z_JOURNAL, np.int64),
+    (layout.Z_JOURNAL_FLAGS, np.uint8),
+    (layout.Z_JOURNAL_FOUNDED, np.int32),
+    (layout.Z_JOURNAL_HIDDEN, np.int32),
+    (layout.Z_JOURNAL_RANK, np.int32),
+)
+
+
+class Store(AssemblerStore, RunnerStore, Protocol):
+    """What running changes needs of the engine."""
+
+    generation: int
+    lists: Lists
+
+    @property
+    def counters(self) -> Counters:
+        """What is counted at present."""
+
+    def table(self, relation: str) -> Table:
+        """The table of a relation."""
+
+
+class Lists:
+    """The facts that plans find, and the journal of those that are touched; described in a workspace's Z."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.state = workspace.state
+        self.found: Rows = memory.empty(FIRST_LIST, np.int64)
+        self.journal: dict[int, npt.NDArray[Any]] = {}
+        self.state[layout.Z_JOURNAL] = -1
+        self._publish_found()
+
+    def _publish_found(self) -> None:
+        self.state[layout.Z_OUT] = self.found.ctypes.data
+        self.state[layout.Z_OUT_CAPACITY] = len(self.found)
+
+    def open(self) -> None:
+        """Begin a journal; its memory is used again."""
+        if not self.journal:
+            self.journal = {place: memory.empty(FIRST_LIST, kind) for place, kind in JOURNAL}
+        self.state[layout.Z_JOURNAL_COUNT] = 0
+        self._publish_journal()
+
+    def pause(self) -> None:
+        """Enter nothing into the journal for now."""
+        self.state[layout.Z_JOURNAL] = -1
+
+    def _publish_journal(self) -> None:
+        for place, array in self.journal.items():
+            self.state[place] = array.ctypes.data
+        self.state[layout.Z_JOURNAL_CAPACITY] = len(self.journal[layout.Z_JOURNAL])
+
+    @property
+    def is_open(self) -> bool:
+        """Whether touched facts are entered into the journal."""
+        return bool(self.state[layout.Z_JOURNAL] != -1)
+
+    def resume(self) -> None:
+        """Enter touched facts into the journal again."""
+        self._publish_journal()
+
+    def reserve(self, more: int) -> None:
+        """Make room for so many facts in either list."""
+        used = int(self.state[layout.Z_OUT_COUNT])
+        if used + more > len(self.found):
+            self.found = memory.grown(self.found, used, max(2 * len(self.found), used + more))
+            self._publish_found()
+        if self.is_open:
+            touched = int(self.state[layout.Z_JOURNAL_COUNT])
+            capacity = len(self.journal[layout.Z_JOURNAL])
+            if touched + more > capacity:
+                size = max(2 * capacity, touched + more)
+                self.journal = {
+                    place: memory.grown(array, touched, size) for place, array in self.journal.items()
+                }
+                self._publish_journal()
+
+    def take(self) -> Rows:
+        """The codes of the facts found; the list is empty then."""
+        count = int(self.state[layout.Z_OUT_COUNT])
+        self.state[layout.Z_OUT_COUNT] = 0
+        codes: Rows = self.found[:count].copy()
+        return codes
+
+
+class ChangeRunner:
+    """A plan that passes on changes, ready to run any number of times."""
+
+    def __init__(self, plan: ChangePlan, store: Store) -> None:
+        self.plan = plan
+        self.store = store
+        self.given = plan.given
+        self._assembled_for: tuple[int, Counters] | None = None
+        self.words: Rows
+        self.assembled: Assembled
+        self.indexes: list[Index]
+        self.python: dict[int, PythonFunction]
+
+    def assemble(self) -> None:
+        """Let the words be right for the tables and counters that there are."""
+        store = self.store
+        wanted = (store.generation, store.counters)
+        if wanted == self._assembled_for:
+            return
+        plan = self.plan
+        self.assembled = assemble(plan.relation, plan.root, store, store.counters is Counters.RANK)
+        self.words = np.array(self.assembled.words, np.int64)
+        for number in self.assembled.tables:
+            store.tables[number].is_planned = True
+        self.indexes = [store.index(number) for number in self.assembled.indexes]
+        self.python = {
+            level: PythonFunction(step, store.dictionary) for level, step in self.assembled.python.items()
+        }
+        self._assembled_for = (store.generation, store.counters)
+
+    def run(self, rows: Rows | None, effect: Effect | None) -> Outcome:
+        """Run over the given rows, or all; what is found goes into the store's lists."""
+        self.assemble()
+        store = self.store
+        constants = len(store.dictionary)
+        for index in self.indexes:
+            index.catch_up(len(index.table), constants)
+        workspace = store.workspaces[0]
+        workspace.fit(self.assembled)
+        state = workspace.state
+        self._scan(rows, workspace)
+        if isinstance(self.plan.root, Support):
+            state[layout.Z_SINK] = layout.SUPPORT
+            state[layout.Z_BATCH] = SUPPORT_BATCH
+        else:
+            assert effect is not None
+            set_effect(state, effect)
+        state[layout.Z_COUNTERS] = COUNTED[store.counters]
+        state[layout.Z_BUDGET] = BUDGET
+        while True:
+            wish = int(
+                run_plan(store.descriptors, store.indexes, store.dictionary.words, self.words, 0, state)
+            )
+            if wish == layout.DONE:
+                break
+            self._grant(wish, workspace)
+        return Outcome(int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE]))
+
+    def _scan(self, rows: Rows | None, workspace: Workspace) -> None:
+        state = workspace.state
+        if rows is not None:
+            state[layout.Z_LIST] = rows.ctypes.data
+            workspace.scan(0, len(rows))
+        elif self.assembled.pivot is None:
+            workspace.scan(0, 1)
+        else:
+            workspace.scan(0, len(self.store.tables[self.assembled.pivot]))
+
+    def _grant(self, wish: int, workspace: Workspace) -> None:
+        """Do what a kernel has asked for."""
+        store = self.store
+        state = workspace.state
+        if wish == layout.GROW_TABLE:
+            store.table(self.plan.relation).reserve(BATCH, len(store.dictionary))
+        elif wish == layout.GROW_DICTIONARY:
+            store.dictionary.grow(BATCH)
+        elif wish == layout.GROW_LISTS:
+            store.lists.reserve(BATCH * 4)
+        elif wish == layout.EVALUATE:
+            level = int(state[layout.Z_LEVEL])
+            rows = int(state[layout.Z_ROWS + level - 1])
+            self.python[level].fill(workspace, level - 1, rows, self.assembled.width)
+        else:
+            state[layout.Z_BUDGET] = BUDGET
+        store.check()
+
+
+def set_effect(state: npt.NDArray[np.int64], effect: Effect) -> None:
+    """Let heads be treated as the effect says."""
+    state[layout.Z_SINK] = layout.APPLY
+    state[layout.Z_MASK] = effect.where.mask
+    state[layout.Z_WANT] = effect.where.want
+    state[layout.Z_SET] = effect.set
+    state[layout.Z_CREATE] = effect.create
+    state[layout.Z_STEP] = effect.count
+    state[layout.Z_UNFOUNDED] = effect.unfounded

@@ -1,0 +1,343 @@
+"""The columnar engine as maintenance algorithms see it: facts come and go. Mutates itself.
+
+See `engine.maintaining.Maintainable` for what the methods promise. A set of facts is the numbers of its rows,
+relation by relation; what is known of a fact stands beside its row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.columnar import change_kernels as kernels
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.change_runner import ChangeRunner, Lists
+from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.columnar.table import Table
+from tidelog.engine.maintaining import Counters, Effect, Flag, Where
+from tidelog.engine.protocol import NOTHING, Outcome
+from tidelog.logic.strata import Stratum
+from tidelog.plan.algebra import Aggregate, ChangePlan, Part
+from tidelog.plan.changes import Changes
+
+Ids = npt.NDArray[np.int32]
+Rows = npt.NDArray[np.int64]
+
+NEVER = Where(Flag.NONE, Flag.ALIVE)
+COMPACT_FROM = 4096  # dead rows that are worth letting go of
+
+
+class RowSet:
+    """A set of facts: row numbers by relation."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Mapping[str, Rows]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return sum(map(len, self.rows.values()))
+
+    def __or__(self, other: RowSet) -> RowSet:
+        if not other.rows:
+            return self
+        both = dict(self.rows)
+        for relation, rows in other.rows.items():
+            both[relation] = np.concatenate((both[relation], rows)) if relation in both else rows
+        return RowSet(both)
+
+    @property
+    def relations(self) -> Collection[str]:
+        """The relations that have facts in it."""
+        return self.rows.keys()
+
+
+EMPTY = RowSet({})
+
+
+class MaintainedEngine(ColumnarEngine):
+    """All facts in this process, and what follows from their changes."""
+
+    def __init__(self, threads: int | None = None, relations: int = 8) -> None:
+        super().__init__(threads, relations)
+        self.lists = Lists(self.workspaces[0])
+        self._counters = Counters.NONE
+        self._was_recounted = False
+        self._settled = 0  # how much of the journal is of strata that have been settled
+        self.outcome = NOTHING  # of all plans of the last run
+
+    @property
+    def counters(self) -> Counters:
+        """What is counted at present."""
+        return self._counters
+
+    def forget_counters(self) -> None:
+        """Count nothing any more: facts have changed and were not counted."""
+        for table in self.tables:
+            if table.counters:
+                table.drop_counters()
+        self._counters = Counters.NONE
+
+    # ---- transactions
+
+    def begin_transaction(self) -> None:
+        """Begin a journal."""
+        self.lists.open()
+        self._settled = 0
+        self._was_recounted = False
+        self.workspaces[0].state[layout.Z_OUT_COUNT] = 0
+
+    def commit(self) -> tuple[RowSet, RowSet]:
+        """End the transaction: what went and what came, in all relations; BEFORE is ALIVE again."""
+        went, came = self._net(0)
+        kernels.close_journal(self.descriptors, self.workspaces[0].state)
+        self.lists.pause()
+        return went, came
+
+    def tidy(self, relations: Iterable[str]) -> None:
+        """Let go of dead rows where they are the greater part; sets of facts are no longer valid."""
+        for relation in relations:
+            table = self.table(relation)
+            if table.dead > COMPACT_FROM and 2 * table.dead > len(table):
+                self.compact(table)
+
+    def roll_back(self) -> None:
+        """Put flags and counters back as they were when the transaction began."""
+        kernels.undo_journal(self.descriptors, self.workspaces[0].state)
+        self.lists.pause()
+        if self._was_recounted:
+            self.forget_counters()
+
+    def settle(self, relations: Collection[str]) -> tuple[RowSet, RowSet]:
+        """End a stratum: clear what algorithms note of facts; what went and what came in it."""
+        went, came = self._net(self._settled)
+        self._settled = int(self.workspaces[0].state[layout.Z_JOURNAL_COUNT])
+        return went, came
+
+    def _net(self, first: int) -> tuple[RowSet, RowSet]:
+        """What went and what came among the facts of the journal from `first` on."""
+        state = self.workspaces[0].state
+        touched = int(state[layout.Z_JOURNAL_COUNT]) - first
+        if not touched:
+            return EMPTY, EMPTY
+        gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
+        went, came = kernels.settle(self.descriptors, state, first, gone, come)
+        return self._row_set(gone[:went]), self._row_set(come[:came])
+
+    def _row_set(self, codes: Rows) -> RowSet:
+        """The facts with these codes."""
+        if not len(codes):
+            return EMPTY
+        numbers = codes >> 32
+        rows = codes & 0xFFFFFFFF
+        first = int(numbers[0])
+        if (numbers == first).all():
+            return RowSet({self.tables[first].name: rows})
+        return RowSet({self.tables[number].name: rows[numbers == number] for number in set(numbers.tolist())})
+
+    # ---- sets of facts
+
+    def none(self) -> RowSet:
+        """No facts."""
+        return EMPTY
+
+    def facts(self, relation: str, columns: Sequence[Ids], count: int, create: bool) -> RowSet:
+        """The facts with these ids; those that are not there are entered without flags, or left out."""
+        table = self.table(relation)
+        found = np.empty(count, np.int64)
+        source = (
+            np.concatenate([np.ascontiguousarray(column, np.int32) for column in columns])
+            if columns
+            else np.zeros(0, np.int32)
+        )
+        done = 0
+        while True:
+            done = int(
+                kernels.find_or_enter(self.descriptors, table.number, source, count, done, create, found)
+            )
+            if done == count:
+                break
+            table.reserve(count - done, len(self.dictionary))
+        if not create:
+            found = found[found >= 0]
+        return RowSet({relation: found}) if len(found) else EMPTY
+
+    def every(self, relation: str) -> RowSet:
+        """All facts of a relation that are true now."""
+        table = self.table(relation)
+        rows = np.flatnonzero(table.flags[: len(table)] & layout.ALIVE)
+        return RowSet({relation: rows}) if len(rows) else EMPTY
+
+    def columns_of(self, facts: RowSet) -> dict[str, tuple[tuple[Ids, ...], int]]:
+        """The ids of facts, column by column, relation by relation."""
+        return {
+            relation: (tuple(column[rows] for column in self.table(relation).columns), len(rows))
+            for relation, rows in facts.rows.items()
+        }
+
+    def select(self, facts: RowSet, where: Where) -> RowSet:
+        """Those whose flags are as wanted."""
+        mask, want = int(where.mask), int(where.want)
+        return self._selected(
+            facts,
+            lambda table, rows, out: kernels.select_rows(self.descriptors, table, rows, mask, want, out),
+        )
+
+    def of(self, facts: RowSet, relations: Collection[str]) -> RowSet:
+        """Those of these relations."""
+        if facts.rows.keys() <= set(relations):
+            return facts
+        return RowSet({relation: rows for relation, rows in facts.rows.items() if relation in relations})
+
+    def mark(self, facts: RowSet, set: Flag = Flag.NONE, clear: Flag = Flag.NONE) -> None:
+        """Clear flags, then set flags."""
+        for table, rows in self._touching(facts):
+            state = self.workspaces[0].state
+            kernels.mark_rows(self.descriptors, table.number, rows, int(set), int(clear), state)
+
+    def _touching(self, facts: RowSet) -> Iterable[tuple[Table, Rows]]:
+        """The facts table by table, the journal having room for them."""
+        for relation, rows in facts.rows.items():
+            self.lists.reserve(len(rows))
+            yield self.table(relation), rows
+
+    def _selected(self, facts: RowSet, select: Any) -> RowSet:
+        """The facts for which a kernel that selects rows decides."""
+        selected = {}
+        for relation, rows in facts.rows.items():
+            out = np.empty(len(rows), np.int64)
+            count = int(select(self._numbers[relation], rows, out))
+            if count:
+                selected[relation] = out[:count]
+        return RowSet(selected) if selected else EMPTY
+
+    # ---- counters
+
+    def count(self, facts: RowSet, founded: int) -> None:
+        """Add to `founded` of each fact, if its relation has counters."""
+        for table, rows in self._touching(facts):
+            kernels.add_founded(self.descriptors, table.number, rows, founded, self.workspaces[0].state)
+
+    def select_unfounded(self, facts: RowSet) -> RowSet:
+        """Those whose `founded` is 0."""
+        return self._selected(
+            facts,
+            lambda table, rows, out: kernels.select_counted(self.descriptors, table, rows, False, False, out),
+        )
+
+    def select_supported(self, facts: RowSet) -> RowSet:
+        """Those whose `founded` or `hidden` is above 0."""
+        return self._selected(
+            facts,
+            lambda table, rows, out: kernels.select_counted(self.descriptors, table, rows, True, True, out),
+        )
+
+    def raise_ranks(self, facts: RowSet) -> None:
+        """Let the facts rank highest: what was hidden becomes founded, and the clock moves on."""
+        state = self.workspaces[0].state
+        for table, rows in self._touching(facts):
+            kernels.raise_rows(self.descriptors, table.number, rows, state)
+        state[layout.Z_CLOCK] += 1
+
+    def recount(self, counters: Counters, strata: Iterable[Stratum]) -> RowSet:
+        """Count all instances of the strata's rules anew; returns the facts that are true and unfounded."""
+        strata = [stratum for stratum in strata if any(not rule.aggregations for rule in stratum.rules)]
+        self._was_recounted = True
+        if counters is not self._counters:
+            self.forget_counters()
+            self._counters = counters
+        was_open = self.lists.is_open
+        self.lists.pause()
+        unfounded = EMPTY
+        for stratum in strata:
+            unfounded |= self._recount_stratum(stratum)
+        if was_open:
+            self.lists.resume()
+        return unfounded
+
+    def _recount_stratum(self, stratum: Stratum) -> RowSet:
+        places = [layout.FOUNDED]
+        if stratum.recursive:
+            places += [layout.HIDDEN, layout.RANK] if self._counters is Counters.RANK else [layout.HIDDEN]
+        for relation in stratum.predicates:
+            self._begin_counting(self.table(relation), places)
+        effect = Effect(NEVER, count=1)
+        for rule in stratum.rules:
+            if not rule.aggregations and all(self.size(atom.predicate) for atom in rule.positive):
+                plan = Changes(rule, 0, stratum.predicates, self).every(Part.NOW)
+                ChangeRunner(plan, self).run(None, effect)
+        unfounded = {}
+        for relation in stratum.predicates:
+            table = self.table(relation)
+            alive = (table.flags[: len(table)] & layout.ALIVE) != 0
+            rows = np.flatnonzero(alive & (table.counters[layout.FOUNDED][: len(table)] == 0))
+            if len(rows):
+                unfounded[relation] = rows
+        return RowSet(unfounded)
+
+    def _begin_counting(self, table: Table, places: Sequence[int]) -> None:
+        """Let the counters of a table be those of its explicit facts, and its ranks well-founded if known."""
+        had_ranks = layout.RANK in table.counters
+        table.count_with(places)
+        rows = len(table)
+        table.counters[layout.FOUNDED][:rows] = (table.flags[:rows] & layout.EXPLICIT) != 0
+        if layout.RANK in places and not had_ranks:
+            rank = table.counters[layout.RANK]
+            for number, end in enumerate(table.rounds[1:], 1):
+                rank[table.rounds[number - 1] : end] = number
+            rank[table.rounds[-1] if table.rounds else 0 : rows] = len(table.rounds)
+        state = self.workspaces[0].state
+        state[layout.Z_CLOCK] = max(int(state[layout.Z_CLOCK]), len(table.rounds) + 1)
+
+    # ---- plans
+
+    def prepare_change(self, plan: ChangePlan) -> ChangeRunner:
+        """The plan ready to run, any number of times."""
+        return ChangeRunner(plan, self)
+
+    def run(self, plans: Iterable[ChangeRunner], given: RowSet, effect: Effect) -> RowSet:
+        """The heads that the effect selects, of each plan's instances over the given facts."""
+        outcome = NOTHING
+        for plan in plans:
+            rows = None
+            if plan.given is not None:
+                rows = given.rows.get(plan.given)
+                if rows is None:
+                    continue
+            ran = plan.run(rows, effect)
+            outcome = Outcome(
+                outcome.matches + ran.matches, outcome.new + ran.new, outcome.no_value + ran.no_value
+            )
+        self.outcome = outcome
+        return self._row_set(self.lists.take())
+
+    def run_support(self, plans: Iterable[ChangeRunner], given: RowSet) -> tuple[RowSet, RowSet]:
+        """For each given head the first instance that a plan finds: its unchecked facts, and the heads."""
+        pending = Where(Flag.PENDING, Flag.PENDING)
+        waiting = given
+        for plan in plans:
+            rows = waiting.rows.get(plan.given or "")
+            if rows is not None and len(rows):
+                plan.run(rows, None)
+                waiting = self.select(waiting, Where(Flag.PENDING, Flag.NONE))
+        found = self._row_set(self.lists.take())
+        heads = self.select(given, pending)
+        self.mark(heads, clear=Flag.PENDING)
+        return found, heads
+
+    # ---- aggregates
+
+    def aggregate(self, root: Aggregate, relation: str) -> RowSet:
+        """One fact of the relation per group of the rows that are true in the root's input."""
+        columns, count, _ = self.groups(root)
+        return self.facts(relation, columns, count, create=True) if count else EMPTY
+
+    def clear(self, relation: str) -> None:
+        """Forget all facts of a relation that serves as scratch paper."""
+        table = self.table(relation)
+        table.clear()
+        for index in self._indexes_of.get(table.number, ()):
+            index.rebuild(len(self.dictionary))
