@@ -59,6 +59,7 @@ KERNEL_FILES = (
     "engine/columnar/heads.py",
     "engine/columnar/change_kernels.py",
     "engine/columnar/interpreter.py",
+    "engine/columnar/rank_loop.py",
 )
 
 

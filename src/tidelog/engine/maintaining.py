@@ -7,7 +7,7 @@ is read at the end, or everything put back as it was.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, IntFlag
 from typing import Any, Protocol
@@ -96,6 +96,33 @@ class Facts(Protocol):
     @property
     def relations(self) -> Collection[str]:
         """The relations that have facts in it."""
+
+
+class Family(Enum):
+    """The plans that rank counting runs, by what they find; `plan.changes.Changes` makes them."""
+
+    LOST = "lost"
+    LOST_UNDER_NEGATION = "lost under negation"
+    OVERDELETE = "overdelete"
+    GAINED = "gained"
+    GAINED_UNDER_NEGATION = "gained under negation"
+    INSERT = "insert"
+
+
+@dataclass(frozen=True, slots=True)
+class LoopSection:
+    """A stratum as a compiled loop sees it: its prepared plans by family."""
+
+    predicates: tuple[str, ...]
+    plans: Mapping[Family, Sequence[Any]]
+    aggregate: Callable[[Any, Any], None] | None = None  # of an auxiliary relation: given what went and came
+
+
+class CompiledRanks(Protocol):
+    """The loop of rank counting over all strata of a program in one call."""
+
+    def run(self, removed: Any, added: Any) -> int:
+        """Work in the removal and addition of explicit facts; returns how many instances were found."""
 
 
 class Maintainable(Engine, Protocol):
@@ -188,14 +215,20 @@ class Maintainable(Engine, Protocol):
         Returns the facts in those instances that were not CHECKED, and now are, and the heads that have one.
         """
 
+    def compile_ranks(self, sections: Sequence[LoopSection]) -> CompiledRanks | None:
+        """The compiled loop of rank counting over these sections; None if the engine has none."""
+
     def aggregate(self, root: Aggregate, relation: str) -> Facts:
         """One fact of the relation per group of the rows that are true in the root's input.
 
         Those that are not there are entered without flags.
         """
 
+    def scratch(self, relation: str, arity: int) -> None:
+        """Make an empty relation of whose facts no journal is kept, unless it is there."""
+
     def clear(self, relation: str) -> None:
-        """Forget all facts of a relation that serves as scratch paper; no journal is kept of it."""
+        """Forget all facts of a relation that `scratch` has made."""
 
     def settle(self, relations: Collection[str]) -> tuple[Facts, Facts]:
         """End a stratum: clear DELTA, PENDING, PROVED and CHECKED; what went and what came in it."""

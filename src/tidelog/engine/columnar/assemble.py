@@ -97,6 +97,7 @@ class Assembled:
     pivot: int | None  # the table that is scanned, None for a body without atoms
     part: Part
     tables: frozenset[int] = frozenset()  # all that it reads or writes
+    own: frozenset[int] = frozenset()  # those of its stratum, if its rule is recursive
     indexes: tuple[int, ...] = ()
     python: dict[int, PythonStep] = field(default_factory=dict)
 
@@ -133,6 +134,7 @@ def assemble(relation: str, root: Project | Support, store: Store, ranked: bool 
         store.table_number(first.relation) if first is not None else None,
         first.part if first is not None else Part.ALL,
         frozenset((store.table_number(relation), *(step[layout.S_TABLE] for step in steps))),
+        _own_tables(relation, chain, store) if is_recursive else frozenset(),
         tuple({step[layout.S_INDEX] for step in steps if _has_index(step)}),
         python,
     )
@@ -179,6 +181,11 @@ def _scan_of(node: Node) -> Scan | None:
 def _is_own(node: Node) -> bool:
     scan = _scan_of(node)
     return scan is not None and scan.own
+
+
+def _own_tables(relation: str, chain: list[Node], store: Store) -> frozenset[int]:
+    scans = [scan for node in chain if (scan := _scan_of(node)) is not None and scan.own]
+    return frozenset(store.table_number(name) for name in (relation, *(scan.relation for scan in scans)))
 
 
 def _results(root: Project | Support, ranked: bool) -> tuple[Term, ...]:

@@ -339,21 +339,51 @@ def settle(T: Any, Z: Any, first: Any, gone: Any, come: Any) -> Any:
 
 
 @kernel
-def close_journal(T: Any, Z: Any) -> None:
-    """Let what is true now count as true before, and forget the journal."""
+def rebase(T: Any, Z: Any) -> None:
+    """Let what is true now count as true before; facts touched again are entered into the journal anew."""
     journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
     for place in range(Z[Z_JOURNAL_COUNT]):
         table, row = journal[place] >> 32, journal[place] & LOWER
         flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
         alive = flags[row] & ALIVE
-        if (flags[row] & STANDING) == BEFORE:
-            T[table, DEAD] += 1
-        elif (flags[row] & STANDING) == ALIVE:
-            T[table, DEAD] -= 1
         flags[row] = (flags[row] & (EXPLICIT | ALIVE)) | (BEFORE if alive else 0)
+
+
+@kernel
+def look_back(T: Any, Z: Any) -> None:
+    """Let what was true when the journal began count as true before; the earliest entry of a fact decides."""
+    capacity = Z[Z_JOURNAL_CAPACITY]
+    journal = int64_at(Z[Z_JOURNAL], capacity)
+    for place in range(Z[Z_JOURNAL_COUNT] - 1, -1, -1):
+        table, row = journal[place] >> 32, journal[place] & LOWER
+        flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+        was = bytes_at(Z[Z_JOURNAL_FLAGS], capacity)[place] & ALIVE
+        flags[row] = (flags[row] & (EXPLICIT | ALIVE)) | (BEFORE if was else 0)
+
+
+@kernel
+def close_journal(T: Any, Z: Any, gone: Any, come: Any) -> Any:
+    """Write the facts that went and that came; what is true now is true before, and the journal is empty."""
+    journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
+    went, came = 0, 0
+    for place in range(Z[Z_JOURNAL_COUNT]):
+        table, row = journal[place] >> 32, journal[place] & LOWER
+        flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
+        standing = flags[row] & STANDING
+        if standing == BEFORE:
+            gone[went] = journal[place]
+            went += 1
+            T[table, DEAD] += 1
+        elif standing == ALIVE:
+            come[came] = journal[place]
+            came += 1
+            T[table, DEAD] -= 1
+        # A fact that is met again, after `rebase`, is found settled.
+        flags[row] = (flags[row] & (EXPLICIT | ALIVE)) | (BEFORE if flags[row] & ALIVE else 0)
         T[table, OLD_END] = T[table, ROWS]
         T[table, CURRENT_END] = T[table, ROWS]
     Z[Z_JOURNAL_COUNT] = 0
+    return went, came
 
 
 @kernel
@@ -361,7 +391,7 @@ def undo_journal(T: Any, Z: Any) -> None:
     """Put every fact in the journal back as it was, and forget the journal."""
     capacity = Z[Z_JOURNAL_CAPACITY]
     journal = int64_at(Z[Z_JOURNAL], capacity)
-    for place in range(Z[Z_JOURNAL_COUNT]):
+    for place in range(Z[Z_JOURNAL_COUNT] - 1, -1, -1):  # the earliest entry of a fact is the last to be read
         table, row = journal[place] >> 32, journal[place] & LOWER
         bytes_at(T[table, FLAGS], T[table, CAPACITY])[row] = bytes_at(Z[Z_JOURNAL_FLAGS], capacity)[place]
         set_counter(T, table, FOUNDED, row, int32_at(Z[Z_JOURNAL_FOUNDED], capacity)[place])

@@ -5,6 +5,7 @@ Mutates the engine's tables, and the lists of facts found and touched, which liv
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,12 +24,19 @@ from tidelog.plan.algebra import ChangePlan, Support
 
 Rows = npt.NDArray[np.int64]
 
+NO_ROWS: Rows = np.zeros(0, np.int64)
 SUPPORT_BATCH = 64  # looking for one instance each: small batches, so that little is matched in vain
 FIRST_LIST = 2 * BATCH
 COUNTED = {
     Counters.NONE: layout.COUNT_NOTHING,
     Counters.CLASS: layout.COUNT_CLASS,
     Counters.RANK: layout.COUNT_RANK,
+}
+# What is kept for facts of recursive strata, beside `founded`.
+COUNTERS: dict[Counters, tuple[int, ...]] = {
+    Counters.NONE: (),
+    Counters.CLASS: (layout.HIDDEN,),
+    Counters.RANK: (layout.HIDDEN, layout.RANK),
 }
 JOURNAL = (
     (layout.Z_JOURNAL, np.int64),
@@ -37,6 +45,34 @@ JOURNAL = (
     (layout.Z_JOURNAL_HIDDEN, np.int32),
     (layout.Z_JOURNAL_RANK, np.int32),
 )
+
+
+class RowSet:
+    """A set of facts: row numbers by relation."""
+
+    __slots__ = ("rows",)
+
+    def __init__(self, rows: Mapping[str, Rows]) -> None:
+        self.rows = rows
+
+    def __len__(self) -> int:
+        return sum(map(len, self.rows.values()))
+
+    def __or__(self, other: RowSet) -> RowSet:
+        if not other.rows:
+            return self
+        both = dict(self.rows)
+        for relation, rows in other.rows.items():
+            both[relation] = np.concatenate((both[relation], rows)) if relation in both else rows
+        return RowSet(both)
+
+    @property
+    def relations(self) -> Collection[str]:
+        """The relations that have facts in it."""
+        return self.rows.keys()
+
+
+EMPTY = RowSet({})
 
 
 class Store(AssemblerStore, RunnerStore, Protocol):
@@ -51,6 +87,15 @@ class Store(AssemblerStore, RunnerStore, Protocol):
 
     def table(self, relation: str) -> Table:
         """The table of a relation."""
+
+    def row_set(self, codes: Rows) -> RowSet:
+        """The facts with these codes."""
+
+
+def codes_of(facts: RowSet, store: Store) -> Rows:
+    """The facts' codes: the table's number in the upper half, the row's in the lower."""
+    codes = [(store.table_number(relation) << 32) | rows for relation, rows in facts.rows.items()]
+    return np.concatenate(codes) if len(codes) > 1 else codes[0] if codes else NO_ROWS
 
 
 class Lists:
@@ -87,6 +132,11 @@ class Lists:
     def is_open(self) -> bool:
         """Whether touched facts are entered into the journal."""
         return bool(self.state[layout.Z_JOURNAL] != -1)
+
+    @property
+    def capacity(self) -> int:
+        """How many facts the longer list has room for."""
+        return max(len(self.found), *(len(array) for array in self.journal.values()), 0)
 
     def resume(self) -> None:
         """Enter touched facts into the journal again."""
@@ -140,6 +190,10 @@ class ChangeRunner:
         self.words = np.array(self.assembled.words, np.int64)
         for number in self.assembled.tables:
             store.tables[number].is_planned = True
+        if store.counters is not Counters.NONE:
+            for number in self.assembled.own:
+                # A rule that was added may have made the stratum recursive.
+                store.tables[number].count_too(COUNTERS[store.counters])
         self.indexes = [store.index(number) for number in self.assembled.indexes]
         self.python = {
             level: PythonFunction(step, store.dictionary) for level, step in self.assembled.python.items()

@@ -166,8 +166,23 @@ MOST_STEPS = 510
     Z_JOURNAL_RANK,
     Z_JOURNAL_CAPACITY,
     Z_JOURNAL_COUNT,
+    Z_WENT,  # the compiled loop: addresses of the facts that went and came in settled strata, their numbers
+    Z_WENT_COUNT,
+    Z_CAME,
+    Z_CAME_COUNT,
+    Z_PICKED,  # address of the rows that drive a plan, and how many they are
+    Z_PICKED_COUNT,
+    Z_LIST_CAPACITY,  # of these three
+    Z_SECTION,  # where the loop stands: section, phase in it, entry of the phase, the round's first and end
+    Z_PHASE,
+    Z_NUMBER,
+    Z_ROUND_FIRST,
+    Z_ROUND_END,
+    Z_DELETED,  # of the section's facts found, the first so many were deleted
+    Z_SETTLED,  # of the journal, the first so many belong to settled sections
+    Z_WISH,  # the table, index or entry that must be seen to
     Z_POSITION,
-) = range(44)
+) = range(59)
 INSERT, EMIT, APPLY, SUPPORT = range(4)
 COUNT_NOTHING, COUNT_CLASS, COUNT_RANK = range(3)
 Z_ENTRY = Z_POSITION + MOST_STEPS + 2
@@ -175,4 +190,14 @@ Z_ROWS = Z_ENTRY + MOST_STEPS + 2
 Z_SIZE = Z_ROWS + MOST_STEPS + 2
 
 # ---- what a kernel asks of Python before it goes on
-DONE, GROW_TABLE, GROW_DICTIONARY, EVALUATE, PAUSE, FLUSH, GROW_LISTS, GROW_INDEX = range(8)
+(
+    DONE,
+    GROW_TABLE,
+    GROW_DICTIONARY,
+    EVALUATE,
+    PAUSE,
+    FLUSH,
+    GROW_LISTS,
+    GROW_INDEX,
+    ASSEMBLE,  # an entry's plan has no words yet
+) = range(9)

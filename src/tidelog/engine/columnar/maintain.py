@@ -6,7 +6,7 @@ relation by relation; what is known of a fact stands beside its row.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from tidelog.engine.columnar import change_kernels as kernels
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.change_runner import ChangeRunner, Lists
+from tidelog.engine.columnar.change_runner import COUNTERS, EMPTY, ChangeRunner, Lists, RowSet
 from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.columnar.ranked_update import RankedUpdate
 from tidelog.engine.columnar.table import Table
-from tidelog.engine.maintaining import Counters, Effect, Flag, Where
-from tidelog.engine.protocol import NOTHING, Outcome
+from tidelog.engine.maintaining import Counters, Effect, Flag, LoopSection, Where
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part
 from tidelog.plan.changes import Changes
@@ -30,34 +30,6 @@ NEVER = Where(Flag.NONE, Flag.ALIVE)
 COMPACT_FROM = 4096  # dead rows that are worth letting go of
 
 
-class RowSet:
-    """A set of facts: row numbers by relation."""
-
-    __slots__ = ("rows",)
-
-    def __init__(self, rows: Mapping[str, Rows]) -> None:
-        self.rows = rows
-
-    def __len__(self) -> int:
-        return sum(map(len, self.rows.values()))
-
-    def __or__(self, other: RowSet) -> RowSet:
-        if not other.rows:
-            return self
-        both = dict(self.rows)
-        for relation, rows in other.rows.items():
-            both[relation] = np.concatenate((both[relation], rows)) if relation in both else rows
-        return RowSet(both)
-
-    @property
-    def relations(self) -> Collection[str]:
-        """The relations that have facts in it."""
-        return self.rows.keys()
-
-
-EMPTY = RowSet({})
-
-
 class MaintainedEngine(ColumnarEngine):
     """All facts in this process, and what follows from their changes."""
 
@@ -66,13 +38,19 @@ class MaintainedEngine(ColumnarEngine):
         self.lists = Lists(self.workspaces[0])
         self._counters = Counters.NONE
         self._was_recounted = False
+        self._is_rebased = False
         self._settled = 0  # how much of the journal is of strata that have been settled
-        self.outcome = NOTHING  # of all plans of the last run
+        self._instances = 0
 
     @property
     def counters(self) -> Counters:
         """What is counted at present."""
         return self._counters
+
+    @property
+    def instances(self) -> int:
+        """How many instances of rules plans have found so far; it only grows."""
+        return self._instances
 
     def forget_counters(self) -> None:
         """Count nothing any more: facts have changed and were not counted."""
@@ -88,14 +66,25 @@ class MaintainedEngine(ColumnarEngine):
         self.lists.open()
         self._settled = 0
         self._was_recounted = False
+        self._is_rebased = False
         self.workspaces[0].state[layout.Z_OUT_COUNT] = 0
 
     def commit(self) -> tuple[RowSet, RowSet]:
         """End the transaction: what went and what came, in all relations; BEFORE is ALIVE again."""
-        went, came = self._net(0)
-        kernels.close_journal(self.descriptors, self.workspaces[0].state)
+        state = self.workspaces[0].state
+        if self._is_rebased:
+            kernels.look_back(self.descriptors, state)
+        touched = int(state[layout.Z_JOURNAL_COUNT])
+        gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
+        went, came = kernels.close_journal(self.descriptors, state, gone, come)
         self.lists.pause()
-        return went, came
+        return self.row_set(gone[:went]), self.row_set(come[:came])
+
+    def rebase(self) -> None:
+        """Let BEFORE be ALIVE for a second act; `commit` and `roll_back` still look back to the beginning."""
+        kernels.rebase(self.descriptors, self.workspaces[0].state)
+        self._settled = int(self.workspaces[0].state[layout.Z_JOURNAL_COUNT])
+        self._is_rebased = True
 
     def tidy(self, relations: Iterable[str]) -> None:
         """Let go of dead rows where they are the greater part; sets of facts are no longer valid."""
@@ -113,21 +102,16 @@ class MaintainedEngine(ColumnarEngine):
 
     def settle(self, relations: Collection[str]) -> tuple[RowSet, RowSet]:
         """End a stratum: clear what algorithms note of facts; what went and what came in it."""
-        went, came = self._net(self._settled)
-        self._settled = int(self.workspaces[0].state[layout.Z_JOURNAL_COUNT])
-        return went, came
-
-    def _net(self, first: int) -> tuple[RowSet, RowSet]:
-        """What went and what came among the facts of the journal from `first` on."""
         state = self.workspaces[0].state
-        touched = int(state[layout.Z_JOURNAL_COUNT]) - first
+        first, self._settled = self._settled, int(state[layout.Z_JOURNAL_COUNT])
+        touched = self._settled - first
         if not touched:
             return EMPTY, EMPTY
         gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
         went, came = kernels.settle(self.descriptors, state, first, gone, come)
-        return self._row_set(gone[:went]), self._row_set(come[:came])
+        return self.row_set(gone[:went]), self.row_set(come[:came])
 
-    def _row_set(self, codes: Rows) -> RowSet:
+    def row_set(self, codes: Rows) -> RowSet:
         """The facts with these codes."""
         if not len(codes):
             return EMPTY
@@ -171,8 +155,8 @@ class MaintainedEngine(ColumnarEngine):
         rows = np.flatnonzero(table.flags[: len(table)] & layout.ALIVE)
         return RowSet({relation: rows}) if len(rows) else EMPTY
 
-    def columns_of(self, facts: RowSet) -> dict[str, tuple[tuple[Ids, ...], int]]:
-        """The ids of facts, column by column, relation by relation."""
+    def ids(self, facts: RowSet) -> dict[str, tuple[tuple[Ids, ...], int]]:
+        """The columns of ids of the facts, and how many they are, by relation."""
         return {
             relation: (tuple(column[rows] for column in self.table(relation).columns), len(rows))
             for relation, rows in facts.rows.items()
@@ -249,6 +233,8 @@ class MaintainedEngine(ColumnarEngine):
         if counters is not self._counters:
             self.forget_counters()
             self._counters = counters
+        if counters is Counters.NONE:
+            return EMPTY
         was_open = self.lists.is_open
         self.lists.pause()
         unfounded = EMPTY
@@ -259,9 +245,9 @@ class MaintainedEngine(ColumnarEngine):
         return unfounded
 
     def _recount_stratum(self, stratum: Stratum) -> RowSet:
-        places = [layout.FOUNDED]
-        if stratum.recursive:
-            places += [layout.HIDDEN, layout.RANK] if self._counters is Counters.RANK else [layout.HIDDEN]
+        own = stratum.predicates
+        is_recursive = any(atom.predicate in own for rule in stratum.rules for atom in rule.positive)
+        places = [layout.FOUNDED, *(COUNTERS[self._counters] if is_recursive else ())]
         for relation in stratum.predicates:
             self._begin_counting(self.table(relation), places)
         effect = Effect(NEVER, count=1)
@@ -300,19 +286,14 @@ class MaintainedEngine(ColumnarEngine):
 
     def run(self, plans: Iterable[ChangeRunner], given: RowSet, effect: Effect) -> RowSet:
         """The heads that the effect selects, of each plan's instances over the given facts."""
-        outcome = NOTHING
         for plan in plans:
             rows = None
             if plan.given is not None:
                 rows = given.rows.get(plan.given)
                 if rows is None:
                     continue
-            ran = plan.run(rows, effect)
-            outcome = Outcome(
-                outcome.matches + ran.matches, outcome.new + ran.new, outcome.no_value + ran.no_value
-            )
-        self.outcome = outcome
-        return self._row_set(self.lists.take())
+            self._instances += plan.run(rows, effect).matches
+        return self.row_set(self.lists.take())
 
     def run_support(self, plans: Iterable[ChangeRunner], given: RowSet) -> tuple[RowSet, RowSet]:
         """For each given head the first instance that a plan finds: its unchecked facts, and the heads."""
@@ -321,12 +302,16 @@ class MaintainedEngine(ColumnarEngine):
         for plan in plans:
             rows = waiting.rows.get(plan.given or "")
             if rows is not None and len(rows):
-                plan.run(rows, None)
+                self._instances += plan.run(rows, None).matches
                 waiting = self.select(waiting, Where(Flag.PENDING, Flag.NONE))
-        found = self._row_set(self.lists.take())
+        found = self.row_set(self.lists.take())
         heads = self.select(given, pending)
         self.mark(heads, clear=Flag.PENDING)
         return found, heads
+
+    def compile_ranks(self, sections: Sequence[LoopSection]) -> RankedUpdate:
+        """The compiled loop of rank counting over these sections."""
+        return RankedUpdate(sections, self)
 
     # ---- aggregates
 
@@ -334,6 +319,12 @@ class MaintainedEngine(ColumnarEngine):
         """One fact of the relation per group of the rows that are true in the root's input."""
         columns, count, _ = self.groups(root)
         return self.facts(relation, columns, count, create=True) if count else EMPTY
+
+    def scratch(self, relation: str, arity: int) -> None:
+        """Make an empty relation of whose facts no journal is kept, unless it is there."""
+        if relation not in self._numbers:
+            self.define(relation, arity)
+            self.table(relation).words[layout.SCRATCH] = 1
 
     def clear(self, relation: str) -> None:
         """Forget all facts of a relation that serves as scratch paper."""

@@ -74,10 +74,7 @@ class Workspace:
 
     def fit(self, plan: Assembled) -> None:
         """Make room for the plan's batches and forget the last plan's state."""
-        size = plan.steps * plan.width * BATCH
-        if len(self.buffer) < size:
-            self.buffer = np.zeros(size, np.int32)
-            self.state[layout.Z_BUFFER] = self.buffer.ctypes.data
+        self.make_room(plan.steps, plan.width)
         state = self.state
         state[layout.Z_RUNNING] = 0
         state[layout.Z_WIDTH] = plan.width
@@ -87,6 +84,13 @@ class Workspace:
         state[layout.Z_MATCHES] = 0
         state[layout.Z_NEW] = 0
         state[layout.Z_NO_VALUE] = 0
+
+    def make_room(self, steps: int, width: int) -> None:
+        """Let there be batches of so many columns for so many steps."""
+        size = steps * width * BATCH
+        if len(self.buffer) < size:
+            self.buffer = np.zeros(size, np.int32)
+            self.state[layout.Z_BUFFER] = self.buffer.ctypes.data
 
     def emit_to(self, owners: int, arity: int) -> None:
         """Hand head rows to the threads that own them instead of inserting them."""

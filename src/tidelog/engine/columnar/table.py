@@ -188,6 +188,13 @@ class Table:
             self.counters[layout.RANK] = rank
         self._publish_columns()
 
+    def count_too(self, places: Sequence[int]) -> None:
+        """Keep these counters as well, if others are kept; where they are new, they are 0."""
+        missing = [place for place in places if place not in self.counters]
+        if self.counters and missing:
+            self.counters |= {place: memory.zeros(len(self.flags), np.int32) for place in missing}
+            self._publish_columns()
+
     def drop_counters(self) -> None:
         """Keep no counters any more."""
         self.counters = {}

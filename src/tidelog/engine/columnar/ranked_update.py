@@ -1,0 +1,214 @@
+"""Whole updates by the compiled loop of rank counting: its plans, lists and growing. Mutates the engine.
+
+The engine offers this to `maintenance.rank_counting`, which does the same in readable form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.columnar import layout, memory, rank_loop
+from tidelog.engine.columnar.change_runner import COUNTED, ChangeRunner, RowSet, Store, codes_of
+from tidelog.engine.columnar.runner import BATCH, BUDGET, Workspace
+from tidelog.engine.maintaining import Family, LoopSection
+
+Rows = npt.NDArray[np.int64]
+
+FAMILIES = {
+    Family.LOST: rank_loop.LOST,
+    Family.LOST_UNDER_NEGATION: rank_loop.LOST_UNDER_NEGATION,
+    Family.OVERDELETE: rank_loop.OVERDELETE,
+    Family.GAINED: rank_loop.GAINED,
+    Family.GAINED_UNDER_NEGATION: rank_loop.GAINED_UNDER_NEGATION,
+    Family.INSERT: rank_loop.INSERT,
+}
+BEGIN = np.array(
+    (
+        layout.Z_RUNNING,
+        layout.Z_MATCHES,
+        layout.Z_NEW,
+        layout.Z_NO_VALUE,
+        layout.Z_WENT_COUNT,
+        layout.Z_CAME_COUNT,
+        layout.Z_SECTION,
+        layout.Z_PHASE,
+        layout.Z_NUMBER,
+        layout.Z_SETTLED,
+    )
+)
+
+
+class RankedUpdate:
+    """The compiled loop over the sections of one program, for any number of updates."""
+
+    def __init__(self, sections: Sequence[LoopSection], store: Store) -> None:
+        self.store = store
+        self.sections = sections
+        self.generation = store.generation
+        self.runners: list[ChangeRunner] = []
+        self.starts = np.zeros((rank_loop.FAMILIES, len(sections) + 2), np.int64)
+        self._list_entries()
+        self.words: Rows = memory.empty(1 << 12, np.int64)
+        self.words_used = 0
+        self.indexes: Rows = np.zeros(64, np.int64)
+        self.indexes_used = 0
+        self.width = self.steps = 1
+        self._list_tables()
+        self.lists: list[Rows] = []
+        self._grow_lists()
+
+    def _list_entries(self) -> None:
+        """The plans of all sections, family by family, none of them assembled yet."""
+        for family, number in FAMILIES.items():
+            self.starts[number, :2] = len(self.runners)
+            for place, section in enumerate(self.sections, 2):
+                self.runners += section.plans.get(family, ())
+                self.starts[number, place] = len(self.runners)
+        self.entries = np.zeros((max(len(self.runners), 1), 4), np.int64)
+        for number, runner in enumerate(self.runners):
+            assert runner.given is not None
+            self.entries[number, rank_loop.E_PLAN] = -1
+            self.entries[number, rank_loop.E_TABLE] = self.store.table_number(runner.given)
+
+    def _list_tables(self) -> None:
+        """What is known of each table: its section, and how many of its facts have changed."""
+        tables = len(self.store.descriptors)
+        self.section_of = np.zeros(tables, np.int64)  # section 0: relations that no rule derives
+        for number, section in enumerate(self.sections, 1):
+            for predicate in section.predicates:
+                self.section_of[self.store.table_number(predicate)] = number
+        self.went_counts, self.came_counts = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
+
+    # ---- one update
+
+    def run(self, removed: RowSet, added: RowSet) -> int:
+        """Work in the removal and addition of explicit facts; returns how many instances were found."""
+        gone, new = codes_of(removed, self.store), codes_of(added, self.store)
+        state = self._begin()
+        try:
+            for number, section in enumerate(self.sections, 1):
+                if section.aggregate is not None:
+                    self._reach(number, gone, new)
+                    section.aggregate(self._changed(0), self._changed(1))
+                    state[layout.Z_PHASE] = rank_loop.SETTLE
+            self._reach(len(self.sections) + 1, gone, new)
+        finally:
+            rank_loop.forget_counts(self.went_counts, self.came_counts, state)
+        return int(state[layout.Z_MATCHES])
+
+    def _begin(self) -> Rows:
+        """The state at the beginning of an update."""
+        if len(self.store.descriptors) != len(self.section_of):
+            self._list_tables()
+        state = self.store.workspaces[0].state
+        state[BEGIN] = 0
+        state[layout.Z_COUNTERS] = COUNTED[self.store.counters]
+        return state
+
+    def _reach(self, section: int, removed: Rows, added: Rows) -> None:
+        """Work through all sections before this one."""
+        store = self.store
+        workspace = store.workspaces[0]
+        state = workspace.state
+        self._publish(workspace)
+        while True:
+            wish = int(
+                rank_loop.maintain(
+                    store.descriptors,
+                    store.indexes,
+                    store.dictionary.words,
+                    self.words,
+                    self.entries,
+                    self.indexes,
+                    self.starts,
+                    self.section_of,
+                    removed,
+                    added,
+                    section,
+                    self.went_counts,
+                    self.came_counts,
+                    state,
+                )
+            )
+            if wish == layout.DONE:
+                return
+            self._grant(wish, workspace)
+            store.check()
+
+    def _publish(self, workspace: Workspace) -> None:
+        """Let the state be right for these plans: a run of another plan may have changed it."""
+        state = workspace.state
+        state[layout.Z_BATCH] = BATCH
+        state[layout.Z_WIDTH] = self.width
+        state[layout.Z_BUDGET] = BUDGET
+        places = (layout.Z_WENT, layout.Z_CAME, layout.Z_PICKED)
+        for place, array in zip(places, self.lists, strict=True):
+            state[place] = array.ctypes.data
+        state[layout.Z_LIST_CAPACITY] = len(self.lists[0])
+
+    def _changed(self, which: int) -> RowSet:
+        """What went (0) or came (1) so far."""
+        count = int(self.store.workspaces[0].state[(layout.Z_WENT_COUNT, layout.Z_CAME_COUNT)[which]])
+        return self.store.row_set(self.lists[which][:count])
+
+    # ---- what the loop asks for
+
+    def _grant(self, wish: int, workspace: Workspace) -> None:
+        store = self.store
+        state = workspace.state
+        number = int(state[layout.Z_WISH])
+        if wish == layout.GROW_TABLE:
+            store.tables[number].reserve(BATCH, len(store.dictionary))
+        elif wish == layout.GROW_DICTIONARY:
+            store.dictionary.grow(BATCH)
+        elif wish == layout.GROW_LISTS:
+            store.lists.reserve(max(4 * BATCH, store.lists.capacity))
+            self._grow_lists()
+            self._publish(workspace)
+        elif wish == layout.GROW_INDEX:
+            index = store.index(number)
+            index.catch_up(len(index.table), len(store.dictionary))
+        elif wish == layout.ASSEMBLE:
+            self._assemble(number, workspace)
+        elif wish == layout.EVALUATE:
+            level = int(state[layout.Z_LEVEL])
+            rows = int(state[layout.Z_ROWS + level - 1])
+            self.runners[number].python[level].fill(workspace, level - 1, rows, self.width)
+        else:
+            state[layout.Z_BUDGET] = BUDGET
+
+    def _grow_lists(self) -> None:
+        """Let the loop's own lists be as long as the store's: whatever changes is in those."""
+        size = max(self.store.lists.capacity, 4 * BATCH)
+        used = len(self.lists[0]) if self.lists else 0
+        self.lists = (
+            [memory.grown(array, used, size) for array in self.lists]
+            if self.lists
+            else [memory.empty(size, np.int64) for _ in range(3)]
+        )
+
+    def _assemble(self, number: int, workspace: Workspace) -> None:
+        """Let an entry's plan have words."""
+        runner = self.runners[number]
+        runner.assemble()
+        words = runner.words
+        if self.words_used + len(words) > len(self.words):
+            self.words = memory.grown(self.words, self.words_used, 2 * (self.words_used + len(words)))
+        self.words[self.words_used : self.words_used + len(words)] = words
+        self.entries[number, rank_loop.E_PLAN] = self.words_used
+        self.words_used += len(words)
+        places = [index.number for index in runner.indexes]
+        if self.indexes_used + len(places) > len(self.indexes):
+            larger = 2 * (self.indexes_used + len(places))
+            self.indexes = memory.grown(self.indexes, self.indexes_used, larger)
+        self.indexes[self.indexes_used : self.indexes_used + len(places)] = places
+        self.entries[number, rank_loop.E_INDEXES] = self.indexes_used
+        self.entries[number, rank_loop.E_INDEX_COUNT] = len(places)
+        self.indexes_used += len(places)
+        self.width = max(self.width, runner.assembled.width)
+        self.steps = max(self.steps, runner.assembled.steps)
+        workspace.make_room(self.steps, self.width)
+        self._publish(workspace)
