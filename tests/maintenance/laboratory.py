@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from tests.maintenance.columnar import ColumnarBench
 from tests.maintenance.sets import Row, SetEngine
 from tidelog.engine.events import Event
 from tidelog.engine.maintaining import Counters, Flag, Maintainable
@@ -119,7 +120,7 @@ def _of(counts: Mapping[tuple[str, Row], int], relations: Iterable[str]) -> dict
     return {fact: count for fact, count in counts.items() if fact[0] in wanted}
 
 
-BENCHES: dict[str, Callable[[Program, Facts], Bench]] = {"sets": SetBench}
+BENCHES: dict[str, Callable[[Program, Facts], Bench]] = {"columnar": ColumnarBench, "sets": SetBench}
 
 
 # ---- a program that changes

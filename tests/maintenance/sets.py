@@ -413,6 +413,13 @@ class SetEngine:
             self.state.flags[relation].setdefault(row, Flag.NONE)
         return Set(frozenset(found))
 
+    def scratch(self, relation: str, arity: int) -> None:
+        """Make an empty relation, unless it is there."""
+        self.define(relation, arity)
+
+    def compile_ranks(self, sections: object) -> None:
+        """Nothing here is compiled."""
+
     def clear(self, relation: str) -> None:
         """Forget all facts of a relation."""
         self.state.flags[relation] = {}

@@ -117,8 +117,9 @@ def _section(number: int, stratum: Stratum, revision: Revision, library: Library
     aggregates = is_aggregate(stratum.rules)
     if aggregates:
         (source,) = (*unchanged, *removed, *added)
-        for relation in (source.rule.head, *scratch_relations(source.rule)):
-            library.engine.define(relation.predicate, len(relation.terms))
+        library.engine.define(source.rule.head.predicate, len(source.rule.head.terms))
+        for relation in scratch_relations(source.rule):
+            library.engine.scratch(relation.predicate, len(relation.terms))
         made = aggregate_sources(source)
     else:
         made = _sources(unchanged, removed, added)

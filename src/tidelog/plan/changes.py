@@ -99,6 +99,10 @@ class Changes:
         """The instances among proved own facts and kept lower ones that the given own facts take part in."""
         return self._from_own(Part.PROVED_SETTLED, Part.PROVED, Part.KEPT)
 
+    def rank(self) -> tuple[ChangePlan, ...]:
+        """The instances among proved own facts and lower ones true now that the given own facts drive."""
+        return self._from_own(Part.PROVED_SETTLED, Part.PROVED, Part.NOW)
+
     def _from_own(self, earlier: Part, later: Part, lower: Part) -> tuple[ChangePlan, ...]:
         plans = []
         for pivot in self.own:

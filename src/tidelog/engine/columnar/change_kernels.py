@@ -111,6 +111,14 @@ def touch(T: Any, table: Any, row: Any, Z: Any) -> None:
     flags[row] |= TOUCHED
 
 
+@inlined
+def lists_have_room(found: Any, touched: Any, Z: Any) -> Any:
+    """Whether so many more facts can be found and touched."""
+    if Z[Z_OUT_COUNT] + found > Z[Z_OUT_CAPACITY]:
+        return False
+    return Z[Z_JOURNAL] == -1 or Z[Z_JOURNAL_COUNT] + touched <= Z[Z_JOURNAL_CAPACITY]
+
+
 # ---- what becomes of the heads that a plan finds
 
 
@@ -161,7 +169,7 @@ def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -
     rank = words[plan + P_RANK]
     if Z[Z_CREATE] != 0 and not has_room(T, table, level, count, Z):
         return GROW_TABLE
-    if Z[Z_OUT_COUNT] + count > Z[Z_OUT_CAPACITY] or Z[Z_JOURNAL_COUNT] + count > Z[Z_JOURNAL_CAPACITY]:
+    if not lists_have_room(count, count, Z):
         return GROW_LISTS
     arity = T[table, ARITY]
     flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
@@ -202,10 +210,7 @@ def note_support(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) 
     """
     table = words[plan + P_HEAD]
     atoms = words[plan + P_ATOMS]
-    if (
-        Z[Z_OUT_COUNT] + count * atoms > Z[Z_OUT_CAPACITY]
-        or Z[Z_JOURNAL_COUNT] + count * (atoms + 1) > Z[Z_JOURNAL_CAPACITY]
-    ):
+    if not lists_have_room(count * atoms, count * (atoms + 1), Z):
         return GROW_LISTS
     out = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
     heads = bytes_at(T[table, FLAGS], T[table, CAPACITY])
@@ -387,14 +392,14 @@ def close_journal(T: Any, Z: Any, gone: Any, come: Any) -> Any:
 
 
 @kernel
-def undo_journal(T: Any, Z: Any) -> None:
-    """Put every fact in the journal back as it was, and forget the journal."""
+def undo_journal(T: Any, Z: Any, first: Any) -> None:
+    """Put every fact in the journal from `first` on back as it was, and forget these entries."""
     capacity = Z[Z_JOURNAL_CAPACITY]
     journal = int64_at(Z[Z_JOURNAL], capacity)
-    for place in range(Z[Z_JOURNAL_COUNT] - 1, -1, -1):  # the earliest entry of a fact is the last to be read
+    for place in range(Z[Z_JOURNAL_COUNT] - 1, first - 1, -1):  # the earliest entry of a fact comes last
         table, row = journal[place] >> 32, journal[place] & LOWER
         bytes_at(T[table, FLAGS], T[table, CAPACITY])[row] = bytes_at(Z[Z_JOURNAL_FLAGS], capacity)[place]
         set_counter(T, table, FOUNDED, row, int32_at(Z[Z_JOURNAL_FOUNDED], capacity)[place])
         set_counter(T, table, HIDDEN, row, int32_at(Z[Z_JOURNAL_HIDDEN], capacity)[place])
         set_counter(T, table, RANK, row, int32_at(Z[Z_JOURNAL_RANK], capacity)[place])
-    Z[Z_JOURNAL_COUNT] = 0
+    Z[Z_JOURNAL_COUNT] = first

@@ -190,10 +190,9 @@ class ChangeRunner:
         self.words = np.array(self.assembled.words, np.int64)
         for number in self.assembled.tables:
             store.tables[number].is_planned = True
-        if store.counters is not Counters.NONE:
-            for number in self.assembled.own:
-                # A rule that was added may have made the stratum recursive.
-                store.tables[number].count_too(COUNTERS[store.counters])
+        for number in self.assembled.own:
+            # A rule that was added may have made the stratum recursive.
+            store.tables[number].count_too(COUNTERS[store.counters])
         self.indexes = [store.index(number) for number in self.assembled.indexes]
         self.python = {
             level: PythonFunction(step, store.dictionary) for level, step in self.assembled.python.items()

@@ -60,6 +60,7 @@ class ColumnarEngine:
         self._indexes: dict[IndexKey, Index] = {}
         self._indexes_of: dict[int, list[Index]] = {}
         self._free: list[int] = []
+        self.epoch = 0  # the number of transactions so far
         self.generation = 0  # changes when plans that are kept must be assembled anew
         self._distinct: dict[tuple[str, int], tuple[int, float]] = {}
         self._matching: dict[tuple[str, int, int], tuple[int, int]] = {}
@@ -274,11 +275,13 @@ class ColumnarEngine:
 
     def begin(self, relations: Collection[str]) -> None:
         """Let all facts of the relations be visible, none of them as NEW."""
+        together = frozenset(relations)
         for relation in relations:
             table = self.table(relation)
             table.words[layout.OLD_END] = len(table)
             table.words[layout.CURRENT_END] = len(table)
             table.rounds = [len(table)]
+            table.rounds_of = self.epoch, together
 
     def advance(self, relations: Collection[str]) -> int:
         """End a round: returns how many facts are now NEW."""

@@ -432,8 +432,9 @@ def write_outputs(T: Any, words: Any, step: Any, level: Any, filled: Any, Z: Any
         elif origin == FROM_RANK:
             rank = int32_at(T[table, RANK], T[table, CAPACITY])
             source = int32_at(column_address(Z, max(level - 1, 0), max(which, 0)), batch)
+            is_ranked = T[table, RANK] != 0  # scratch paper is not
             for offset in range(filled):
-                highest = rank[right[offset]]
+                highest = rank[right[offset]] if is_ranked else np.int32(0)
                 if which >= 0:
                     highest = max(highest, source[left[offset]])
                 out[offset] = highest

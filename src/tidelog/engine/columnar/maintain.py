@@ -7,6 +7,7 @@ relation by relation; what is known of a fact stands beside its row.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.columnar.ranked_update import RankedUpdate
 from tidelog.engine.columnar.table import Table
 from tidelog.engine.maintaining import Counters, Effect, Flag, LoopSection, Where
+from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part
 from tidelog.plan.changes import Changes
@@ -30,6 +32,15 @@ NEVER = Where(Flag.NONE, Flag.ALIVE)
 COMPACT_FROM = 4096  # dead rows that are worth letting go of
 
 
+@dataclass(frozen=True, slots=True)
+class Former:
+    """What was counted before instances were counted anew in a transaction that had touched so many facts."""
+
+    touched: int
+    kind: Counters
+    counters: dict[int, dict[int, Ids]]
+
+
 class MaintainedEngine(ColumnarEngine):
     """All facts in this process, and what follows from their changes."""
 
@@ -37,7 +48,7 @@ class MaintainedEngine(ColumnarEngine):
         super().__init__(threads, relations)
         self.lists = Lists(self.workspaces[0])
         self._counters = Counters.NONE
-        self._was_recounted = False
+        self._recounts: list[Former] = []
         self._is_rebased = False
         self._settled = 0  # how much of the journal is of strata that have been settled
         self._instances = 0
@@ -65,7 +76,7 @@ class MaintainedEngine(ColumnarEngine):
         """Begin a journal."""
         self.lists.open()
         self._settled = 0
-        self._was_recounted = False
+        self._recounts = []
         self._is_rebased = False
         self.workspaces[0].state[layout.Z_OUT_COUNT] = 0
 
@@ -78,11 +89,13 @@ class MaintainedEngine(ColumnarEngine):
         gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
         went, came = kernels.close_journal(self.descriptors, state, gone, come)
         self.lists.pause()
+        self.epoch += 1
         return self.row_set(gone[:went]), self.row_set(come[:came])
 
     def rebase(self) -> None:
         """Let BEFORE be ALIVE for a second act; `commit` and `roll_back` still look back to the beginning."""
         kernels.rebase(self.descriptors, self.workspaces[0].state)
+        self.epoch += 1
         self._settled = int(self.workspaces[0].state[layout.Z_JOURNAL_COUNT])
         self._is_rebased = True
 
@@ -95,10 +108,15 @@ class MaintainedEngine(ColumnarEngine):
 
     def roll_back(self) -> None:
         """Put flags and counters back as they were when the transaction began."""
-        kernels.undo_journal(self.descriptors, self.workspaces[0].state)
+        state = self.workspaces[0].state
+        for former in reversed(self._recounts):
+            kernels.undo_journal(self.descriptors, state, former.touched)
+            self._counters = former.kind
+            for number, counters in former.counters.items():
+                self.tables[number].restore_counters(counters)
+        kernels.undo_journal(self.descriptors, state, 0)
+        self._recounts = []
         self.lists.pause()
-        if self._was_recounted:
-            self.forget_counters()
 
     def settle(self, relations: Collection[str]) -> tuple[RowSet, RowSet]:
         """End a stratum: clear what algorithms note of facts; what went and what came in it."""
@@ -228,8 +246,11 @@ class MaintainedEngine(ColumnarEngine):
 
     def recount(self, counters: Counters, strata: Iterable[Stratum]) -> RowSet:
         """Count all instances of the strata's rules anew; returns the facts that are true and unfounded."""
-        strata = [stratum for stratum in strata if any(not rule.aggregations for rule in stratum.rules)]
-        self._was_recounted = True
+        strata = [stratum for stratum in strata if not any(rule.aggregations for rule in stratum.rules)]
+        if self.lists.is_open:
+            touched = int(self.workspaces[0].state[layout.Z_JOURNAL_COUNT])
+            counted = {table.number: table.counters for table in self.tables}
+            self._recounts.append(Former(touched, self._counters, counted))
         if counters is not self._counters:
             self.forget_counters()
             self._counters = counters
@@ -245,16 +266,26 @@ class MaintainedEngine(ColumnarEngine):
         return unfounded
 
     def _recount_stratum(self, stratum: Stratum) -> RowSet:
-        own = stratum.predicates
+        own = frozenset(stratum.predicates)
         is_recursive = any(atom.predicate in own for rule in stratum.rules for atom in rule.positive)
-        places = [layout.FOUNDED, *(COUNTERS[self._counters] if is_recursive else ())]
+        for relation in own:
+            table = self.table(relation)
+            table.drop_counters()
+            table.count_explicit()
+            table.count_too(COUNTERS[self._counters] if is_recursive else ())
+        if is_recursive and self._counters is Counters.RANK:
+            rounds = not self._recounts and all(self.table(name).rounds_of == (self.epoch, own) for name in own)
+            if rounds:
+                self._rank_by_rounds(own)
+            else:
+                self._rank_anew(stratum)
+        return self.count_stratum(stratum)
+
+    def count_stratum(self, stratum: Stratum) -> RowSet:
+        """Count the instances of a stratum's rules, ranks being as they are; what is true and unfounded."""
         for relation in stratum.predicates:
-            self._begin_counting(self.table(relation), places)
-        effect = Effect(NEVER, count=1)
-        for rule in stratum.rules:
-            if not rule.aggregations and all(self.size(atom.predicate) for atom in rule.positive):
-                plan = Changes(rule, 0, stratum.predicates, self).every(Part.NOW)
-                ChangeRunner(plan, self).run(None, effect)
+            self.table(relation).begin_counting()
+        self._run_all(stratum.rules, stratum, Effect(NEVER, count=1))
         unfounded = {}
         for relation in stratum.predicates:
             table = self.table(relation)
@@ -264,19 +295,48 @@ class MaintainedEngine(ColumnarEngine):
                 unfounded[relation] = rows
         return RowSet(unfounded)
 
-    def _begin_counting(self, table: Table, places: Sequence[int]) -> None:
-        """Let the counters of a table be those of its explicit facts, and its ranks well-founded if known."""
-        had_ranks = layout.RANK in table.counters
-        table.count_with(places)
-        rows = len(table)
-        table.counters[layout.FOUNDED][:rows] = (table.flags[:rows] & layout.EXPLICIT) != 0
-        if layout.RANK in places and not had_ranks:
+    def _run_all(self, rules: Iterable[Rule], stratum: Stratum, effect: Effect) -> RowSet:
+        """The heads that the effect selects, of all instances of rules."""
+        plans = [
+            ChangeRunner(Changes(rule, 0, stratum.predicates, self).every(Part.NOW), self)
+            for rule in rules
+            if all(len(self.table(atom.predicate)) for atom in rule.positive)
+        ]
+        return self.run(plans, EMPTY, effect)
+
+    def _rank_by_rounds(self, relations: Iterable[str]) -> None:
+        """Let a fact's rank be the round in which materialisation found it: rows are in that order."""
+        state = self.workspaces[0].state
+        for relation in relations:
+            table = self.table(relation)
             rank = table.counters[layout.RANK]
             for number, end in enumerate(table.rounds[1:], 1):
                 rank[table.rounds[number - 1] : end] = number
-            rank[table.rounds[-1] if table.rounds else 0 : rows] = len(table.rounds)
-        state = self.workspaces[0].state
-        state[layout.Z_CLOCK] = max(int(state[layout.Z_CLOCK]), len(table.rounds) + 1)
+            state[layout.Z_CLOCK] = max(int(state[layout.Z_CLOCK]), len(table.rounds) + 1)
+
+    def _rank_anew(self, stratum: Stratum) -> None:
+        """Let a fact's rank be the round in which it would be found, were the stratum derived now."""
+        own = frozenset(stratum.predicates)
+        effect = Effect(Where(Flag.ALIVE | Flag.PROVED, Flag.ALIVE), Flag.PROVED | Flag.CHECKED)
+        explicit = Where(Flag.EXPLICIT | Flag.ALIVE, Flag.EXPLICIT | Flag.ALIVE)
+        round_facts = EMPTY
+        for relation in own:
+            round_facts |= self.select(self.every(relation), explicit)
+        self.mark(round_facts, set=effect.set)
+        rules = [rule for rule in stratum.rules if not any(atom.predicate in own for atom in rule.positive)]
+        round_facts |= self._run_all(rules, stratum, effect)
+        plans = [
+            ChangeRunner(plan, self) for rule in stratum.rules for plan in Changes(rule, 0, own, self).rank()
+        ]
+        ranked = EMPTY
+        while len(round_facts):
+            ranked |= round_facts
+            self.raise_ranks(round_facts)
+            self.mark(round_facts, set=Flag.DELTA)
+            found = self.run(plans, round_facts, effect)
+            self.mark(round_facts, clear=Flag.DELTA)
+            round_facts = found
+        self.mark(ranked, clear=Flag.PROVED | Flag.CHECKED)
 
     # ---- plans
 

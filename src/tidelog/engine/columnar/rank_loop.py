@@ -1,11 +1,11 @@
 """Rank counting compiled: a whole update, all sections and rounds, is one call.
 
-The readable form of the algorithm is `maintenance.rank_counting`; tests hold the two equal. Here it is a state
-machine, since a kernel must be left and entered again whenever Python has to act: make room, compute a
+The readable form of the algorithm is `maintenance.rank_counting`; tests hold the two equal. Here it is a
+state machine, since a kernel must be left and entered again whenever Python has to act: make room, compute a
 function, look at the clock. Where it stands is in Z.
 
-A section is a stratum; its plans stand in `entries`, family by family, section by section; `starts` says where.
-Mutates what it is given.
+A section is a stratum; its plans stand in `entries`, family by family, section by section, and `starts` says
+where. Mutates what it is given.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ from tidelog.engine.columnar.table_kernels import LOWER, index_rows
     INSERT,  # the round's facts
     FAMILIES,
 ) = range(7)
-# ---- an entry: the plan's words begin here, its pivot's table, its indexes stand in a list from … on, so many
+# ---- an entry: where its plan's words begin, its pivot's table, where its indexes are listed, how many
 E_PLAN, E_TABLE, E_INDEXES, E_INDEX_COUNT = range(4)
 # ---- phases of a section
 (

@@ -42,7 +42,8 @@ class Table:
         self.flags: npt.NDArray[np.uint8] = memory.empty(FIRST_CAPACITY, np.uint8)
         self.slots: npt.NDArray[Any] = np.zeros(0, np.int64)
         self.counters: dict[int, Ids] = {}  # by their place in T: FOUNDED, HIDDEN, RANK
-        self.rounds: list[int] = []  # how many rows there were after each round of materialisation
+        self.rounds: list[int] = []  # how many rows there were after each round of materialisation …
+        self.rounds_of: tuple[int, frozenset[str]] = 0, frozenset()  # … in this epoch, of these relations
         self.is_planned = False  # plans that are kept refer to this table
         self.descriptors[number] = 0
         self.descriptors[number, layout.ARITY] = arity
@@ -179,21 +180,36 @@ class Table:
 
     # ---- counters
 
-    def count_with(self, places: Sequence[int]) -> None:
-        """Keep these counters for each row, all 0; ranks that are there stay."""
-        rank = self.counters.get(layout.RANK)
-        self.drop_counters()
-        self.counters = {place: memory.zeros(len(self.flags), np.int32) for place in places}
-        if rank is not None and layout.RANK in self.counters:
-            self.counters[layout.RANK] = rank
-        self._publish_columns()
+    def count_explicit(self) -> None:
+        """Count explicit facts, if nothing is counted yet."""
+        if not self.counters:
+            self.counters = {layout.FOUNDED: memory.zeros(len(self.flags), np.int32)}
+            self._publish_columns()
+            self.begin_counting()
+
+    def begin_counting(self) -> None:
+        """Let only explicit facts be counted."""
+        rows = len(self)
+        self.counters[layout.FOUNDED][:rows] = (self.flags[:rows] & layout.EXPLICIT) != 0
+        if layout.HIDDEN in self.counters:
+            self.counters[layout.HIDDEN][:rows] = 0
 
     def count_too(self, places: Sequence[int]) -> None:
         """Keep these counters as well, if others are kept; where they are new, they are 0."""
         missing = [place for place in places if place not in self.counters]
         if self.counters and missing:
-            self.counters |= {place: memory.zeros(len(self.flags), np.int32) for place in missing}
+            new = {place: memory.zeros(len(self.flags), np.int32) for place in missing}
+            self.counters = {**self.counters, **new}
             self._publish_columns()
+
+    def restore_counters(self, counters: dict[int, Ids]) -> None:
+        """Keep these counters again; rows that they do not know of count nothing."""
+        self.drop_counters()
+        size = len(self.flags)
+        for place, former in counters.items():
+            self.counters[place] = memory.zeros(size, np.int32)
+            self.counters[place][: len(former)] = former[:size]
+        self._publish_columns()
 
     def drop_counters(self) -> None:
         """Keep no counters any more."""
