@@ -143,14 +143,14 @@ class Laboratory:
         self.bench = make(self.program, start.explicit)
         self.events: list[Event] = []
         self.on_event: Callable[[Event], None] = self.events.append
-        self._drivers: dict[str, Driver] = {}
+        self._drivers: dict[int, Driver] = {}
 
     def driver(self, algorithm: Algorithm) -> Driver:
         """The driver of an algorithm, one for all transactions."""
-        if algorithm.name not in self._drivers:
+        if id(algorithm) not in self._drivers:
             made = Driver(algorithm, self.bench.engine, lambda event: self.on_event(event), lambda: None)
-            self._drivers[algorithm.name] = made
-        return self._drivers[algorithm.name]
+            self._drivers[id(algorithm)] = made
+        return self._drivers[id(algorithm)]
 
     def apply(self, algorithm: Algorithm, change: Change) -> None:
         """Carry out a transaction, and compare everything with what follows from scratch."""

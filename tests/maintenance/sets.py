@@ -417,6 +417,9 @@ class SetEngine:
         """Make an empty relation, unless it is there."""
         self.define(relation, arity)
 
+    def tidy(self, relations: object) -> None:
+        """Nothing is left over here."""
+
     def compile_ranks(self, sections: object) -> None:
         """Nothing here is compiled."""
 

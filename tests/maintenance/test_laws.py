@@ -17,7 +17,8 @@ from tidelog.maintenance.rank_counting import RankCounting
 from tidelog.maintenance.task import Algorithm
 
 DEPTHS = {f"depth {depth}": ForwardBackwardForward(depth) for depth in (0, 3)}
-ALGORITHMS: dict[str, Algorithm] = {**BY_NAME, **DEPTHS}
+READABLE = {"rank-counting as it reads": RankCounting(is_compiled=False)}
+ALGORITHMS: dict[str, Algorithm] = {**BY_NAME, **DEPTHS, **READABLE}
 Make = Callable[[Program, Facts], Bench]
 algorithms = pytest.mark.parametrize("name", ALGORITHMS)
 fewer = settings(max_examples=settings().max_examples * 2 // 5)

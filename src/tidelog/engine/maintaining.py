@@ -121,8 +121,12 @@ class LoopSection:
 class CompiledRanks(Protocol):
     """The loop of rank counting over all strata of a program in one call."""
 
-    def run(self, removed: Any, added: Any) -> int:
-        """Work in the removal and addition of explicit facts; returns how many instances were found."""
+    @property
+    def is_valid(self) -> bool:
+        """Whether the relations are still those that it was made for."""
+
+    def run(self, removed: Any, added: Any) -> tuple[int, int]:
+        """Work in the removal and addition of explicit facts; returns how many facts went and came."""
 
 
 class Maintainable(Engine, Protocol):
@@ -148,6 +152,9 @@ class Maintainable(Engine, Protocol):
 
     def commit(self) -> tuple[Facts, Facts]:
         """End the transaction: what went and what came, in all relations; BEFORE is ALIVE again."""
+
+    def tidy(self, relations: Iterable[str]) -> None:
+        """Let go of what no longer serves in these relations; sets of facts are no longer valid."""
 
     def rebase(self) -> None:
         """Let BEFORE be ALIVE for a second act; `commit` and `roll_back` still look back to the beginning."""

@@ -35,6 +35,7 @@ class BackwardForward:
 
     name = "backward-forward"
     counters = Counters.NONE
+    is_compiled = False
 
     def maintain(self, task: Task) -> None:
         """Take away what is disproved, insert."""

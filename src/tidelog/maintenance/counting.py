@@ -30,6 +30,7 @@ class CountingDeleteAndRederive:
 
     name = "counting"
     counters = Counters.CLASS
+    is_compiled = False
 
     def maintain(self, task: Task) -> None:
         """Take away what is unfounded, put back what is supported, insert."""
@@ -42,6 +43,7 @@ class CountingBackwardForward:
 
     name = "counting-backward-forward"
     counters = Counters.CLASS
+    is_compiled = False
 
     def maintain(self, task: Task) -> None:
         """Take away what is disproved, insert; nothing that is gone is supported."""

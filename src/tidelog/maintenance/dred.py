@@ -25,6 +25,7 @@ class DeleteAndRederive:
 
     name = "dred"
     counters = Counters.NONE
+    is_compiled = False
 
     def maintain(self, task: Task) -> None:
         """Overdelete, rederive, insert."""

@@ -14,19 +14,28 @@ from heapq import heapify, heappop, heappush
 from time import perf_counter
 
 from tidelog.engine.events import Listener, MaintenanceEnded, MaintenanceStarted, StratumMaintained
-from tidelog.engine.maintaining import Counters, Facts, Flag, Maintainable
+from tidelog.engine.maintaining import (
+    CompiledRanks,
+    Counters,
+    Facts,
+    Family,
+    Flag,
+    LoopSection,
+    Maintainable,
+)
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.builtins import Overflow
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import cycles
 from tidelog.maintenance import aggregates
 from tidelog.maintenance.maintainer import Check, NetChange, Rows, Update
-from tidelog.maintenance.prepared import Library
+from tidelog.maintenance.prepared import Library, Step
 from tidelog.maintenance.schedule import Revision, Schedule, numbered
 from tidelog.maintenance.task import Algorithm, Section, Task
 from tidelog.rewrite.aggregates import SEPARATOR, is_auxiliary
 
 NO_FACTS: Mapping[str, Rows] = {}
+RENEWED_EVERY = 256  # updates after which the plans of a compiled loop are looked over
 STATED = Flag.EXPLICIT | Flag.ALIVE  # what a fact is that no rule derives
 
 
@@ -48,6 +57,8 @@ class Driver:
         self.listen = listen
         self.check = check
         self._library = Library(engine)
+        self._loop: tuple[Schedule, CompiledRanks] | None = None
+        self._updates = 0
         self._rules: tuple[Rule, ...] | None = None  # those that the schedule is of
         self._schedule = self._scheduled((), ())  # of the last program
 
@@ -73,9 +84,11 @@ class Driver:
                 raise EvaluationError(Diagnostic("E603", str(error))) from None
             raise
         gone, new = self.engine.commit()
+        net = NetChange(added=self._rows(new), removed=self._rows(gone))
         if after.rules is not before.rules:
             self._schedule_anew(after)
-        return NetChange(added=self._rows(new), removed=self._rows(gone))
+        self.engine.tidy(net.removed)
+        return net
 
     def _rows(self, facts: Facts) -> dict[str, Rows]:
         """The facts of the program's own predicates."""
@@ -180,6 +193,8 @@ class Driver:
         schedule = act.schedule
         removed = self._facts(act.removed, create=False)
         added = self._facts(act.added, create=True)
+        if not schedule.revised and (loop := self._compiled(schedule)) is not None:
+            return loop.run(_united(removed, self.engine), _united(added, self.engine))
         went, came = self._exchange(schedule, removed, added)
         waiting = _touched(schedule, (*removed, *added), (*went.relations, *came.relations))
         last = -1
@@ -197,6 +212,46 @@ class Driver:
             went |= gone
             came |= new
         return len(went), len(came)
+
+    def _compiled(self, schedule: Schedule) -> CompiledRanks | None:
+        """The engine's compiled loop over these strata, if the algorithm has one."""
+        if not self.algorithm.is_compiled:
+            return None
+        self._updates += 1
+        is_stale = False
+        if self._updates % RENEWED_EVERY == 0:
+            for section in schedule.sections:
+                is_stale |= section.shelf.renew()
+        if self._loop is None or self._loop[0] is not schedule or is_stale or not self._loop[1].is_valid:
+            for section in schedule.sections:
+                section.shelf.renew()
+            made = self.engine.compile_ranks(
+                [self._loop_section(each, schedule) for each in schedule.sections]
+            )
+            if made is None:
+                return None
+            self._loop = schedule, made
+        return self._loop[1]
+
+    def _loop_section(self, section: Section, schedule: Schedule) -> LoopSection:
+        """A stratum as the compiled loop sees it."""
+        if section.is_aggregate:
+            read = {name for name, readers in schedule.readers.items() if section.number in readers}
+            return LoopSection(
+                section.predicates, {}, lambda went, came: self._aggregate(section, read, went, came)
+            )
+        plans = {
+            family: [plan for some in section.shelf[Step(family.value)].values() for plan in some]
+            for family in Family
+        }
+        return LoopSection(section.predicates, plans)
+
+    def _aggregate(self, section: Section, read: set[str], went: Facts, came: Facts) -> None:
+        """Bring an auxiliary relation up to date, if something that it reads has changed."""
+        if not read.isdisjoint((*went.relations, *came.relations)):
+            nothing = self.engine.none()
+            section.shelf.renew()
+            aggregates.maintain(self._task(section, nothing, nothing, went, came))
 
     def _facts(self, rows: Mapping[str, Rows], create: bool) -> dict[str, Facts]:
         return {
@@ -269,6 +324,14 @@ class Driver:
         if engine.counters is not Counters.NONE:
             engine.count(task.removed, -1)
             engine.count(task.added, 1)
+
+
+def _united(facts: Mapping[str, Facts], engine: Maintainable) -> Facts:
+    """All facts in one set."""
+    united = engine.none()
+    for some in facts.values():
+        united |= some
+    return united
 
 
 def _beginning(name: str, update: Update) -> MaintenanceStarted:

@@ -27,6 +27,7 @@ class ForwardBackwardForward:
 
     name = "forward-backward-forward"
     counters = Counters.CLASS
+    is_compiled = False
 
     def __init__(self, depth: int = DEPTH) -> None:
         self.depth = depth

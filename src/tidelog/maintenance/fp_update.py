@@ -25,6 +25,7 @@ class FixpointUpdate:
 
     name = "fp-update"
     counters = Counters.NONE
+    is_compiled = False
 
     def maintain(self, task: Task) -> None:
         """Find U, and go on from K."""

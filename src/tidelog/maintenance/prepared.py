@@ -123,11 +123,13 @@ class Shelf:
                 found[given] = (*found.get(given, ()), plan)
         return found
 
-    def renew(self) -> None:
-        """Let go of plans that were made for relations of another size."""
-        if not self._sizes or is_outdated(self._sizes, self.library.engine):
-            self._sizes = sizes(self._rules, self.library.engine)
-            self._driven = {}
+    def renew(self) -> bool:
+        """Let go of plans that were made for relations of another size; whether there were any."""
+        if self._sizes and not is_outdated(self._sizes, self.library.engine):
+            return False
+        self._sizes = sizes(self._rules, self.library.engine)
+        self._driven = {}
+        return True
 
 
 def sizes(rules: Collection[Rule], engine: Maintainable) -> dict[str, int]:

@@ -26,6 +26,9 @@ class RankCounting:
     name = "rank-counting"
     counters = Counters.RANK
 
+    def __init__(self, is_compiled: bool = True) -> None:
+        self.is_compiled = is_compiled
+
     def maintain(self, task: Task) -> None:
         """Take away what is unfounded, put back what is supported, insert."""
         gone = delete(task)

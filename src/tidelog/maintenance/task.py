@@ -167,5 +167,9 @@ class Algorithm(Protocol):
     def counters(self) -> Counters:
         """What it needs to be counted, and counts on."""
 
+    @property
+    def is_compiled(self) -> bool:
+        """Whether an engine's compiled loop does the same, and may do it."""
+
     def maintain(self, task: Task) -> None:
         """Let the facts that are true now be those that follow."""

@@ -91,6 +91,9 @@ class Store(AssemblerStore, RunnerStore, Protocol):
     def row_set(self, codes: Rows) -> RowSet:
         """The facts with these codes."""
 
+    def add_instances(self, number: int) -> None:
+        """Note that plans have found so many instances."""
+
 
 def codes_of(facts: RowSet, store: Store) -> Rows:
     """The facts' codes: the table's number in the upper half, the row's in the lower."""

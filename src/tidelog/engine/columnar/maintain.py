@@ -63,6 +63,10 @@ class MaintainedEngine(ColumnarEngine):
         """How many instances of rules plans have found so far; it only grows."""
         return self._instances
 
+    def add_instances(self, number: int) -> None:
+        """Note that plans have found so many instances."""
+        self._instances += number
+
     def forget_counters(self) -> None:
         """Count nothing any more: facts have changed and were not counted."""
         for table in self.tables:
@@ -173,14 +177,14 @@ class MaintainedEngine(ColumnarEngine):
         rows = np.flatnonzero(table.flags[: len(table)] & layout.ALIVE)
         return RowSet({relation: rows}) if len(rows) else EMPTY
 
-    def ids(self, facts: RowSet) -> dict[str, tuple[tuple[Ids, ...], int]]:
+    def ids(self, facts: Any) -> dict[str, tuple[tuple[Ids, ...], int]]:
         """The columns of ids of the facts, and how many they are, by relation."""
         return {
             relation: (tuple(column[rows] for column in self.table(relation).columns), len(rows))
             for relation, rows in facts.rows.items()
         }
 
-    def select(self, facts: RowSet, where: Where) -> RowSet:
+    def select(self, facts: Any, where: Where) -> RowSet:
         """Those whose flags are as wanted."""
         mask, want = int(where.mask), int(where.want)
         return self._selected(
@@ -188,25 +192,25 @@ class MaintainedEngine(ColumnarEngine):
             lambda table, rows, out: kernels.select_rows(self.descriptors, table, rows, mask, want, out),
         )
 
-    def of(self, facts: RowSet, relations: Collection[str]) -> RowSet:
+    def of(self, facts: Any, relations: Collection[str]) -> RowSet:
         """Those of these relations."""
         if facts.rows.keys() <= set(relations):
             return facts
         return RowSet({relation: rows for relation, rows in facts.rows.items() if relation in relations})
 
-    def mark(self, facts: RowSet, set: Flag = Flag.NONE, clear: Flag = Flag.NONE) -> None:
+    def mark(self, facts: Any, set: Flag = Flag.NONE, clear: Flag = Flag.NONE) -> None:
         """Clear flags, then set flags."""
         for table, rows in self._touching(facts):
             state = self.workspaces[0].state
             kernels.mark_rows(self.descriptors, table.number, rows, int(set), int(clear), state)
 
-    def _touching(self, facts: RowSet) -> Iterable[tuple[Table, Rows]]:
+    def _touching(self, facts: Any) -> Iterable[tuple[Table, Rows]]:
         """The facts table by table, the journal having room for them."""
         for relation, rows in facts.rows.items():
             self.lists.reserve(len(rows))
             yield self.table(relation), rows
 
-    def _selected(self, facts: RowSet, select: Any) -> RowSet:
+    def _selected(self, facts: Any, select: Any) -> RowSet:
         """The facts for which a kernel that selects rows decides."""
         selected = {}
         for relation, rows in facts.rows.items():
@@ -218,26 +222,26 @@ class MaintainedEngine(ColumnarEngine):
 
     # ---- counters
 
-    def count(self, facts: RowSet, founded: int) -> None:
+    def count(self, facts: Any, founded: int) -> None:
         """Add to `founded` of each fact, if its relation has counters."""
         for table, rows in self._touching(facts):
             kernels.add_founded(self.descriptors, table.number, rows, founded, self.workspaces[0].state)
 
-    def select_unfounded(self, facts: RowSet) -> RowSet:
+    def select_unfounded(self, facts: Any) -> RowSet:
         """Those whose `founded` is 0."""
         return self._selected(
             facts,
             lambda table, rows, out: kernels.select_counted(self.descriptors, table, rows, False, False, out),
         )
 
-    def select_supported(self, facts: RowSet) -> RowSet:
+    def select_supported(self, facts: Any) -> RowSet:
         """Those whose `founded` or `hidden` is above 0."""
         return self._selected(
             facts,
             lambda table, rows, out: kernels.select_counted(self.descriptors, table, rows, True, True, out),
         )
 
-    def raise_ranks(self, facts: RowSet) -> None:
+    def raise_ranks(self, facts: Any) -> None:
         """Let the facts rank highest: what was hidden becomes founded, and the clock moves on."""
         state = self.workspaces[0].state
         for table, rows in self._touching(facts):
@@ -274,7 +278,9 @@ class MaintainedEngine(ColumnarEngine):
             table.count_explicit()
             table.count_too(COUNTERS[self._counters] if is_recursive else ())
         if is_recursive and self._counters is Counters.RANK:
-            rounds = not self._recounts and all(self.table(name).rounds_of == (self.epoch, own) for name in own)
+            rounds = not self._recounts and all(
+                self.table(name).rounds_of == (self.epoch, own) for name in own
+            )
             if rounds:
                 self._rank_by_rounds(own)
             else:
@@ -344,7 +350,7 @@ class MaintainedEngine(ColumnarEngine):
         """The plan ready to run, any number of times."""
         return ChangeRunner(plan, self)
 
-    def run(self, plans: Iterable[ChangeRunner], given: RowSet, effect: Effect) -> RowSet:
+    def run(self, plans: Iterable[ChangeRunner], given: Any, effect: Effect) -> RowSet:
         """The heads that the effect selects, of each plan's instances over the given facts."""
         for plan in plans:
             rows = None
@@ -355,7 +361,7 @@ class MaintainedEngine(ColumnarEngine):
             self._instances += plan.run(rows, effect).matches
         return self.row_set(self.lists.take())
 
-    def run_support(self, plans: Iterable[ChangeRunner], given: RowSet) -> tuple[RowSet, RowSet]:
+    def run_support(self, plans: Iterable[ChangeRunner], given: Any) -> tuple[RowSet, RowSet]:
         """For each given head the first instance that a plan finds: its unchecked facts, and the heads."""
         pending = Where(Flag.PENDING, Flag.PENDING)
         waiting = given

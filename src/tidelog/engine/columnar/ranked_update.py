@@ -48,6 +48,7 @@ class RankedUpdate:
         self.store = store
         self.sections = sections
         self.generation = store.generation
+        self.counters = store.counters
         self.runners: list[ChangeRunner] = []
         self.starts = np.zeros((rank_loop.FAMILIES, len(sections) + 2), np.int64)
         self._list_entries()
@@ -84,8 +85,13 @@ class RankedUpdate:
 
     # ---- one update
 
-    def run(self, removed: RowSet, added: RowSet) -> int:
-        """Work in the removal and addition of explicit facts; returns how many instances were found."""
+    @property
+    def is_valid(self) -> bool:
+        """Whether the relations are still those that it was made for."""
+        return self.generation == self.store.generation and self.counters is self.store.counters
+
+    def run(self, removed: RowSet, added: RowSet) -> tuple[int, int]:
+        """Work in the removal and addition of explicit facts; returns how many facts went and came."""
         gone, new = codes_of(removed, self.store), codes_of(added, self.store)
         state = self._begin()
         try:
@@ -97,7 +103,8 @@ class RankedUpdate:
             self._reach(len(self.sections) + 1, gone, new)
         finally:
             rank_loop.forget_counts(self.went_counts, self.came_counts, state)
-        return int(state[layout.Z_MATCHES])
+        self.store.add_instances(int(state[layout.Z_MATCHES]))
+        return int(state[layout.Z_WENT_COUNT]), int(state[layout.Z_CAME_COUNT])
 
     def _begin(self) -> Rows:
         """The state at the beginning of an update."""
