@@ -11,7 +11,7 @@ from tidelog import compiled
 from tidelog.changes import Delta, find_predicate
 from tidelog.engine import fixpoint
 from tidelog.engine.columnar import warm
-from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.columnar.maintain import MaintainedEngine
 from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally
 from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source, suggest
@@ -91,7 +91,7 @@ class Reasoner:
         self._shown: Program | None = program  # the program as it is, facts included, if that is known
         self._listeners: list[Listener] = [self.statistics, *listeners]
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
-        self._engine = ColumnarEngine(threads, binary)
+        self._engine = MaintainedEngine(threads, binary)
         self._check: Callable[[], None] = _proceed
         self._maintainer = registry.make(maintainer, marking, self._engine, self._tell, self._check_limits)
         self._subscriptions = Subscriptions()

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, ProgramError, suggest
+from tidelog.maintenance.algorithms import ALGORITHMS
+from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.maintainer import Check, Factory, Maintainer
 from tidelog.maintenance.recompute import Recompute
 
 DEFAULT = "auto"
 MAINTAINERS: dict[str, Factory] = {
-    "auto": Recompute,
+    "auto": partial(Driver, ALGORITHMS["rank-counting"]),
     "recompute": Recompute,
+    **{name: partial(Driver, algorithm) for name, algorithm in ALGORITHMS.items()},
 }
 MARKINGS = ("none", "literal", "linked")
 MARKED = ("dred", "backward-forward")  # those that can look ahead and mark

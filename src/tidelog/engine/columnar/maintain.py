@@ -194,8 +194,6 @@ class MaintainedEngine(ColumnarEngine):
 
     def of(self, facts: Any, relations: Collection[str]) -> RowSet:
         """Those of these relations."""
-        if facts.rows.keys() <= set(relations):
-            return facts
         return RowSet({relation: rows for relation, rows in facts.rows.items() if relation in relations})
 
     def mark(self, facts: Any, set: Flag = Flag.NONE, clear: Flag = Flag.NONE) -> None:

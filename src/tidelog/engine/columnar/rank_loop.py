@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, int32_at, int64_at, kernel
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel
 from tidelog.engine.columnar.change_kernels import SETTLED, STANDING, counter_of, raise_rows, touch
 from tidelog.engine.columnar.interpreter import run_plan
 from tidelog.engine.columnar.layout import (
@@ -135,6 +135,12 @@ def find(table: Any, row: Any, flags: Any, Z: Any) -> None:
     Z[Z_OUT_COUNT] += 1
 
 
+@inlined
+def is_counted(T: Any, table: Any, Z: Any) -> Any:
+    """Whether a table's counters are kept; those of relations that no rule derives any more are not."""
+    return Z[Z_SECTION] > 0 and T[table, FOUNDED] != 0
+
+
 @kernel
 def retract(T: Any, section_of: Any, removed: Any, Z: Any) -> None:
     """The section's removed facts are no longer explicit; those without a founded instance are found."""
@@ -145,9 +151,12 @@ def retract(T: Any, section_of: Any, removed: Any, Z: Any) -> None:
         touch(T, table, row, Z)
         flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
         flags[row] &= np.uint8(0xFF ^ EXPLICIT)
-        if T[table, FOUNDED] != 0:
-            int32_at(T[table, FOUNDED], T[table, CAPACITY])[row] -= 1
-        if counter_of(T, table, FOUNDED, row) == 0 and (flags[row] & (ALIVE | PENDING)) == ALIVE:
+        is_founded = False
+        if is_counted(T, table, Z):
+            founded = int32_at(T[table, FOUNDED], T[table, CAPACITY])
+            founded[row] -= 1
+            is_founded = founded[row] > 0
+        if not is_founded and (flags[row] & (ALIVE | PENDING)) == ALIVE:
             find(table, row, flags, Z)
 
 
@@ -157,6 +166,8 @@ def reseed(T: Any, section_of: Any, added: Any, Z: Any) -> None:
     found = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
     for place in range(Z[Z_DELETED]):
         table, row = found[place] >> 32, found[place] & LOWER
+        if not is_counted(T, table, Z):
+            continue
         if counter_of(T, table, FOUNDED, row) + counter_of(T, table, HIDDEN, row) > 0:
             find(table, row, bytes_at(T[table, FLAGS], T[table, CAPACITY]), Z)
     for code in added:
@@ -166,7 +177,7 @@ def reseed(T: Any, section_of: Any, added: Any, Z: Any) -> None:
         touch(T, table, row, Z)
         flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
         flags[row] |= EXPLICIT
-        if T[table, FOUNDED] != 0:
+        if is_counted(T, table, Z):
             int32_at(T[table, FOUNDED], T[table, CAPACITY])[row] += 1
         if (flags[row] & (ALIVE | PENDING)) == 0:
             find(table, row, flags, Z)
