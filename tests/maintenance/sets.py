@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.maintaining import PARTS, PRESENT, Counters, Effect, Facts, Flag, Where
+from tidelog.engine.maintaining import PARTS, PRESENT, CompiledRanks, Counters, Effect, Facts, Flag, Where
 from tidelog.engine.protocol import Runnable
 from tidelog.logic import builtins
 from tidelog.logic.evaluate import evaluate, holds
@@ -420,8 +420,11 @@ class SetEngine:
     def tidy(self, relations: object) -> None:
         """Nothing is left over here."""
 
-    def compile_ranks(self, sections: object) -> None:
+    has_compiled_ranks = False
+
+    def compile_ranks(self, sections: object) -> CompiledRanks:
         """Nothing here is compiled."""
+        raise NotImplementedError
 
     def clear(self, relation: str) -> None:
         """Forget all facts of a relation."""

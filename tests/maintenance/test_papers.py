@@ -135,7 +135,8 @@ def test_example_1(bench: Make, name: str) -> None:
 def test_example_2(bench: Make, name: str) -> None:
     example = Example(bench, PAPER_0 + "q(?x) :- p3(?x) . r(?x) :- q(?x) .", "p1(c) p2(c) p3(c)")
     assert example.state("p2(c) p3(c)", by=name) == {"p2(c)", "p3(c)", "q(c)", "r(c)"}
-    assert example.maintained.keys() == {("q",)}, "r(c) is not looked at, since q(c) stays"
+    if not ALGORITHMS[name].is_compiled:  # the compiled loop is one call, and tells nothing of strata
+        assert example.maintained.keys() == {("q",)}, "r(c) is not looked at, since q(c) stays"
 
 
 def test_example_2_proves_without_deletion(bench: Make) -> None:
@@ -187,7 +188,8 @@ def instances(bench: Make, by: str) -> int:
 
 
 def test_in_dense_graphs_searching_and_ranks_look_at_little(bench: Make) -> None:
-    ranks, search, everything = (instances(bench, by) for by in ("rank-counting", "backward-forward", "dred"))
+    names = ("rank-counting as it reads", "backward-forward", "dred")
+    ranks, search, everything = (instances(bench, by) for by in names)
     assert max(ranks, search) < everything / 10
 
 
@@ -202,4 +204,5 @@ def test_strata_that_nothing_touches_are_not_looked_at(bench: Make, name: str) -
     )
     example = Example(bench, rules + "@declare e20(x: any) .", "e0(a) e5(b)")
     example.state("e0(a) e5(b) e5(c)", by=name)
-    assert example.maintained.keys() == {("p5",), ("q5",), ("q4",)}
+    if not ALGORITHMS[name].is_compiled:
+        assert example.maintained.keys() == {("p5",), ("q5",), ("q4",)}

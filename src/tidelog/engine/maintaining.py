@@ -222,8 +222,12 @@ class Maintainable(Engine, Protocol):
         Returns the facts in those instances that were not CHECKED, and now are, and the heads that have one.
         """
 
-    def compile_ranks(self, sections: Sequence[LoopSection]) -> CompiledRanks | None:
-        """The compiled loop of rank counting over these sections; None if the engine has none."""
+    @property
+    def has_compiled_ranks(self) -> bool:
+        """Whether the engine has a compiled loop of rank counting."""
+
+    def compile_ranks(self, sections: Sequence[LoopSection]) -> CompiledRanks:
+        """The compiled loop of rank counting over these sections."""
 
     def aggregate(self, root: Aggregate, relation: str) -> Facts:
         """One fact of the relation per group of the rows that are true in the root's input.

@@ -215,7 +215,7 @@ class Driver:
 
     def _compiled(self, schedule: Schedule) -> CompiledRanks | None:
         """The engine's compiled loop over these strata, if the algorithm has one."""
-        if not self.algorithm.is_compiled:
+        if not (self.algorithm.is_compiled and self.engine.has_compiled_ranks):
             return None
         self._updates += 1
         is_stale = False
@@ -228,8 +228,6 @@ class Driver:
             made = self.engine.compile_ranks(
                 [self._loop_section(each, schedule) for each in schedule.sections]
             )
-            if made is None:
-                return None
             self._loop = schedule, made
         return self._loop[1]
 

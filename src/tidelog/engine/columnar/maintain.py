@@ -373,6 +373,8 @@ class MaintainedEngine(ColumnarEngine):
         self.mark(heads, clear=Flag.PENDING)
         return found, heads
 
+    has_compiled_ranks = True
+
     def compile_ranks(self, sections: Sequence[LoopSection]) -> RankedUpdate:
         """The compiled loop of rank counting over these sections."""
         return RankedUpdate(sections, self)

@@ -171,7 +171,7 @@ class Table:
         self.rounds = []
         self.slots = np.zeros(0, np.int64)
         self._publish_columns()
-        self._make_set(constants, len(living) + len(living) // 4 + FIRST_CAPACITY)
+        self._make_set(constants, len(living) + len(living) // 4 + FIRST_CAPACITY, self.dense_bytes)
 
     def clear(self) -> None:
         """Forget all rows."""
