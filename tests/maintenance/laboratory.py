@@ -143,14 +143,15 @@ class Laboratory:
         self.bench = make(self.program, start.explicit)
         self.events: list[Event] = []
         self.on_event: Callable[[Event], None] = self.events.append
-        self._drivers: dict[int, Driver] = {}
+        self._drivers: dict[tuple[str, bool], Driver] = {}
 
     def driver(self, algorithm: Algorithm) -> Driver:
         """The driver of an algorithm, one for all transactions."""
-        if id(algorithm) not in self._drivers:
+        key = algorithm.name, algorithm.is_compiled
+        if key not in self._drivers:
             made = Driver(algorithm, self.bench.engine, lambda event: self.on_event(event), lambda: None)
-            self._drivers[id(algorithm)] = made
-        return self._drivers[id(algorithm)]
+            self._drivers[key] = made
+        return self._drivers[key]
 
     def apply(self, algorithm: Algorithm, change: Change) -> None:
         """Carry out a transaction, and compare everything with what follows from scratch."""

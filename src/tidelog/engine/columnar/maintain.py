@@ -47,6 +47,7 @@ class MaintainedEngine(ColumnarEngine):
     def __init__(self, threads: int | None = None, relations: int = 8) -> None:
         super().__init__(threads, relations)
         self.lists = Lists(self.workspaces[0])
+        self.workspaces[0].state[layout.Z_CLOCK] = 1  # ranks above those of facts that were never ranked
         self._counters = Counters.NONE
         self._recounts: list[Former] = []
         self._is_rebased = False
