@@ -26,7 +26,6 @@ from tidelog.io.objects import from_python
 from tidelog.io.tables import read_import
 from tidelog.logic.changes import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.program import Fact, Predicate, Program
-from tidelog.logic.python import from_python as value_of
 from tidelog.logic.report import by_place
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows, Update
@@ -339,13 +338,13 @@ class Change:
 
     def _encode_few(self, data: Sequence[object], types: Sequence[ColumnType]) -> Keys | None:
         """The ids of a few rows; None if something about them takes more care."""
-        encode = self._engine.dictionary.encode
+        encode = self._engine.dictionary.encode_python
         keys: Keys = []
         try:
             for row in data:
                 if not isinstance(row, tuple) or len(row) != len(types):
                     return None
-                keys.append(tuple([encode(value_of(*pair)) for pair in zip(row, types, strict=True)]))
+                keys.append(tuple(map(encode, row, types)))
         except (DataError, UnicodeEncodeError):
             return None
         return keys

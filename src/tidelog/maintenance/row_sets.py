@@ -20,7 +20,8 @@ def distinct(parts: Sequence[Rows]) -> Rows:
     if rows.count <= 1:
         return rows
     if rows.count <= FEW:
-        return rows_of(list(dict.fromkeys(keys_of(rows))), len(rows.columns))
+        keys = dict.fromkeys(keys_of(rows))
+        return rows if len(keys) == rows.count else rows_of(list(keys), len(rows.columns))
     _, places = np.unique(codes_of(rows), return_index=True)
     return Rows(tuple(column[places] for column in rows.columns), len(places))
 

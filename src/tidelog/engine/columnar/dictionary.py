@@ -15,13 +15,14 @@ from tidelog.engine.columnar import layout, memory
 from tidelog.engine.columnar.arrow import mask_of, numbers_of
 from tidelog.logic.python import from_python
 from tidelog.logic.terms import read_any, read_exact
-from tidelog.logic.values import Kind, Value
+from tidelog.logic.values import ColumnType, Kind, Value
 
 Ids = npt.NDArray[np.int32]
 
 FIRST_CAPACITY = 1024
 LOAD = 0.75
 TEXT_KINDS = frozenset({Kind.BIG, Kind.STRING, Kind.LANGUAGE_STRING, Kind.LITERAL, Kind.IRI, Kind.BLANK})
+MOST_MET = 1 << 16  # texts from Python that are known by heart
 NO_TIME_ZONE = 1 << 20  # `extra` of a dateTime without a time zone
 
 
@@ -36,6 +37,8 @@ class Dictionary:
         self.extra = memory.zeros(FIRST_CAPACITY, np.int32)
         self.heap = memory.empty(16 * FIRST_CAPACITY, np.uint8)
         self.slots = memory.zeros(2 * FIRST_CAPACITY, np.int64)
+        self._hold(FIRST_CAPACITY)
+        self._met: dict[tuple[str, ColumnType], int] = {}
         self._publish()
 
     def __len__(self) -> int:
@@ -104,12 +107,32 @@ class Dictionary:
             extra = self.encode(Value(Kind.STRING, str(value.extra)))
         elif value.kind is Kind.LITERAL:
             extra = self.encode(Value(Kind.IRI, str(value.extra)))
-        text = np.frombuffer(str(value.content).encode(), np.uint8)
+        text = str(value.content).encode()
+        size, kind = len(text), int(value.kind)
+        if size > len(self._text):
+            self._hold(2 * size)
+        self._text[:size] = text
         while True:
-            found = int(kernels.intern_text(self.words, text.ctypes.data, len(text), int(value.kind), extra))
+            found = int(kernels.intern_text(self.words, self._text_address, size, kind, extra))
             if found >= 0:
                 return found
-            self.grow(1, len(text))
+            self.grow(1, size)
+
+    def _hold(self, size: int) -> None:
+        """Have a place of this size where kernels read the text of one value."""
+        place = np.zeros(size, np.uint8)
+        self._text, self._text_address = place.data, place.ctypes.data
+
+    def encode_python(self, item: object, column: ColumnType) -> int:
+        """The id of a Python object in a column of this type; raises DataError if it has no value there."""
+        if type(item) is not str:
+            return self.encode(from_python(item, column))
+        known = self._met.get((item, column))
+        if known is None:
+            if len(self._met) >= MOST_MET:
+                self._met.clear()
+            known = self._met[item, column] = self.encode(from_python(item, column))
+        return known
 
     def find(self, value: Value) -> int | None:
         """The id of a value if it has one."""
