@@ -417,6 +417,14 @@ class SetEngine:
         """Make an empty relation, unless it is there."""
         self.define(relation, arity)
 
+    def instances_of(self, rule: Rule) -> int:
+        """How many instances of a rule there are."""
+        return len(list(self._instances(rule, ())))
+
+    def rounds_of(self, predicates: Collection[str]) -> int:
+        """Nobody counts rounds here."""
+        return 1
+
     def tidy(self, relations: object) -> None:
         """Nothing is left over here."""
 

@@ -73,6 +73,14 @@ class StratumEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class MaintainerChosen:
+    """A maintainer was chosen for a transaction, for this reason."""
+
+    maintainer: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MaintenanceStarted:
     """A transaction begins to be worked in: so many explicit facts and rules go and come."""
 
@@ -127,6 +135,7 @@ Event = (
     | RuleRan
     | RoundEnded
     | StratumEnded
+    | MaintainerChosen
     | MaintenanceStarted
     | ChangePassed
     | StratumMaintained
@@ -163,6 +172,7 @@ class Tally:
     derived: int = 0
     matches: int = 0
     load_seconds: float = 0.0
+    choices: dict[MaintainerChosen, int] = field(default_factory=dict)  # how often each was made
     _rounds: set[tuple[int, int]] = field(default_factory=set)
     _derived_before: int = 0
 
@@ -187,6 +197,8 @@ class Tally:
                 self.derived += event.found  # while it lasts, so that a limit on facts holds
             case MaintenanceEnded():
                 self.derived = self._derived_before + event.came - event.went
+            case MaintainerChosen():
+                self.choices[event] = self.choices.get(event, 0) + 1
             case ChangePassed() | StratumMaintained():
                 pass
             case Notice():

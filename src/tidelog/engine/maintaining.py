@@ -13,6 +13,7 @@ from enum import Enum, IntFlag
 from typing import Any, Protocol
 
 from tidelog.engine.protocol import Engine
+from tidelog.logic.program import Rule
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part
 
 
@@ -143,6 +144,12 @@ class Maintainable(Engine, Protocol):
     @property
     def instances(self) -> int:
         """How many instances of rules plans have found so far; it only grows."""
+
+    def instances_of(self, rule: Rule) -> int:
+        """How many instances of a rule there were when they were last counted; 0 if that is not known."""
+
+    def rounds_of(self, predicates: Collection[str]) -> int:
+        """How many rounds it took to derive these predicates; 1 if that is not known."""
 
     def relations(self) -> Collection[str]:
         """The relations that are there."""

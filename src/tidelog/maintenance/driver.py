@@ -100,17 +100,26 @@ class Driver:
         self._schedule_anew(None)
         self._library = Library(self.engine)
 
+    def schedule(self, program: Program) -> Schedule:
+        """The order in which changes of this program's facts are worked in."""
+        self._prepare_schedule(program)
+        return self._schedule
+
     # ---- what must be known before
 
     def _prepare(self, program: Program) -> None:
         """Let there be a schedule of the program, its auxiliary relations, and the counters asked for."""
-        if program.rules is not self._rules:
-            self._complete(program)
-            self._schedule_anew(program)
+        self._prepare_schedule(program)
         if self.engine.counters is not self.algorithm.counters:
             sections = self._schedule.sections if self.algorithm.counters is not Counters.NONE else ()
             counted = [section.stratum for section in sections if not section.is_aggregate]
             self.engine.recount(self.algorithm.counters, counted)
+
+    def _prepare_schedule(self, program: Program) -> None:
+        """Let there be a schedule of the program, and its auxiliary relations."""
+        if program.rules is not self._rules:
+            self._complete(program)
+            self._schedule_anew(program)
 
     def _complete(self, program: Program) -> None:
         """Make the auxiliary relations of a program that was materialised without them."""

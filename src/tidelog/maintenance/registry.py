@@ -8,13 +8,14 @@ from typing import Any
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.maintenance.algorithms import ALGORITHMS
+from tidelog.maintenance.choose import Auto
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.maintainer import Check, Factory, Maintainer
 from tidelog.maintenance.recompute import Recompute
 
 DEFAULT = "auto"
 MAINTAINERS: dict[str, Factory] = {
-    "auto": partial(Driver, ALGORITHMS["rank-counting"]),
+    "auto": Auto,
     "recompute": Recompute,
     **{name: partial(Driver, algorithm) for name, algorithm in ALGORITHMS.items()},
 }

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, prefetch
 from tidelog.engine.columnar.layout import (
     ALIVE,
     ARITY,
     BEFORE,
     CAPACITY,
     CHECKED,
+    COLUMNS,
     COUNT_CLASS,
     COUNT_NOTHING,
     CURRENT_END,
@@ -41,7 +42,9 @@ from tidelog.engine.columnar.layout import (
     ROWS,
     SCRATCH,
     SIDE,
+    SLOT_COUNT,
     SLOT_LIMIT,
+    SLOTS,
     TOUCHED,
     Z_BATCH,
     Z_BUFFER,
@@ -67,10 +70,11 @@ from tidelog.engine.columnar.layout import (
     Z_WANT,
     Z_WIDTH,
 )
-from tidelog.engine.columnar.table_kernels import LOWER, find_row, write_row
+from tidelog.engine.columnar.table_kernels import LOWER, find_row, key_hash, write_row
 
 SETTLED = np.uint8(0xFF ^ PASSING)
 STANDING = BEFORE | ALIVE
+SEVERAL = 32  # heads from which on memory is fetched ahead
 
 
 @inlined
@@ -163,6 +167,61 @@ def count_instance(T: Any, table: Any, row: Any, flags: Any, rank: Any, highest:
 
 
 @kernel
+def fetch_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> None:
+    """Ask for the memory that a batch of heads will need: slots first, then what is known of their rows."""
+    arity = T[table, ARITY]
+    is_dense = T[table, DENSE] == 1
+    key = np.empty(max(arity, 2), np.int64)
+    positions = np.empty(count, np.int64)
+    for offset in range(count):
+        for column in range(arity):
+            key[column] = batch_column(Z, level, column)[offset]
+        if is_dense:
+            position = np.int64(0)
+            for column in range(arity):
+                position = position * T[table, SIDE] + key[column]
+            position = min(position, T[table, SLOT_COUNT] - 1)
+            prefetch(T[table, SLOTS] + 4 * position)
+        else:
+            position = np.int64(key_hash(key, arity) >> np.uint64(T[table, SIDE]))
+            prefetch(T[table, SLOTS] + 8 * position)
+        positions[offset] = position
+    for offset in range(count):
+        if is_dense:
+            row = np.int64(int32_at(T[table, SLOTS], T[table, SLOT_COUNT])[positions[offset]]) - 1
+        else:
+            row = (int64_at(T[table, SLOTS], T[table, SLOT_COUNT])[positions[offset]] & LOWER) - 1
+            if row >= 0:
+                for column in range(arity):
+                    prefetch(T[table, COLUMNS + column] + 4 * row)
+        if row >= 0:
+            prefetch(T[table, FLAGS] + row)
+            for which in (FOUNDED, RANK):
+                if T[table, which] != 0:
+                    prefetch(T[table, which] + 4 * row)
+
+
+@kernel
+def count_pairs(T: Any, table: Any, rank: Any, level: Any, count: Any, Z: Any) -> None:
+    """Count one instance more for each head of a batch; all are facts of a table that is a direct array."""
+    capacity = T[table, CAPACITY]
+    dense = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
+    first, second = batch_column(Z, level, 0), batch_column(Z, level, 1)
+    highest = batch_column(Z, level, max(rank, 0))
+    founded = int32_at(T[table, FOUNDED], capacity)
+    hidden = int32_at(T[table, HIDDEN], capacity)
+    ranks = int32_at(T[table, RANK], capacity)
+    is_ranked = rank >= 0
+    for offset in range(count):
+        row = dense[np.int64(first[offset]) * T[table, SIDE] + np.int64(second[offset])] - 1
+        if rank == -1 or (is_ranked and highest[offset] < ranks[row]):
+            founded[row] += 1
+        else:
+            hidden[row] += 1
+    Z[Z_MATCHES] += count
+
+
+@kernel
 def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -> Any:
     """Do to each head of a batch what the state says; DONE, or what must grow, with nothing done."""
     table = words[plan + P_HEAD]
@@ -172,6 +231,12 @@ def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -
     if not lists_have_room(count, count, Z):
         return GROW_LISTS
     arity = T[table, ARITY]
+    if count >= SEVERAL:
+        # Counting over all facts: nothing is looked at or noted beside the counters.
+        if Z[Z_WANT] & ~Z[Z_MASK] and Z[Z_JOURNAL] == -1 and arity == 2 and T[table, DENSE] == 1:
+            count_pairs(T, table, rank, level, count, Z)
+            return DONE
+        fetch_heads(T, table, level, count, Z)
     flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
     out = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
     found = Z[Z_OUT_COUNT]

@@ -53,6 +53,8 @@ class MaintainedEngine(ColumnarEngine):
         self._is_rebased = False
         self._settled = 0  # how much of the journal is of strata that have been settled
         self._instances = 0
+        self._counted: dict[Rule, int] = {}  # the instances of each rule when they were last counted
+        self._rounds: dict[str, int] = {}  # the rounds that each relation was derived in
 
     @property
     def counters(self) -> Counters:
@@ -64,6 +66,14 @@ class MaintainedEngine(ColumnarEngine):
         """How many instances of rules plans have found so far; it only grows."""
         return self._instances
 
+    def instances_of(self, rule: Rule) -> int:
+        """How many instances of a rule there were when they were last counted; 0 if that is not known."""
+        return self._counted.get(rule, 0)
+
+    def rounds_of(self, predicates: Collection[str]) -> int:
+        """How many rounds it took to derive these predicates; 1 if that is not known."""
+        return max((self._rounds.get(name, 1) for name in predicates), default=1)
+
     def add_instances(self, number: int) -> None:
         """Note that plans have found so many instances."""
         self._instances += number
@@ -74,6 +84,12 @@ class MaintainedEngine(ColumnarEngine):
             if table.counters:
                 table.drop_counters()
         self._counters = Counters.NONE
+
+    def drop(self, relation: str) -> None:
+        """Forget a relation and its memory; if it was counted, nothing is any more."""
+        if self.table(relation).counters:
+            self.forget_counters()
+        super().drop(relation)
 
     # ---- transactions
 
@@ -290,7 +306,10 @@ class MaintainedEngine(ColumnarEngine):
         """Count the instances of a stratum's rules, ranks being as they are; what is true and unfounded."""
         for relation in stratum.predicates:
             self.table(relation).begin_counting()
-        self._run_all(stratum.rules, stratum, Effect(NEVER, count=1))
+        for rule in stratum.rules:
+            before = self._instances
+            self._run_all([rule], stratum, Effect(NEVER, count=1))
+            self._counted[rule] = self._instances - before
         unfounded = {}
         for relation in stratum.predicates:
             table = self.table(relation)
@@ -317,6 +336,7 @@ class MaintainedEngine(ColumnarEngine):
             rank = table.counters[layout.RANK]
             for number, end in enumerate(table.rounds[1:], 1):
                 rank[table.rounds[number - 1] : end] = number
+            self._rounds[relation] = max(1, len(table.rounds) - 1)
             state[layout.Z_CLOCK] = max(int(state[layout.Z_CLOCK]), len(table.rounds) + 1)
 
     def _rank_anew(self, stratum: Stratum) -> None:

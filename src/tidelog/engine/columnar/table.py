@@ -160,9 +160,12 @@ class Table:
     def compact(self, constants: int) -> None:
         """Let go of the dead rows; the others get new numbers. Indexes must be rebuilt."""
         living = np.flatnonzero(self.flags[: len(self)] & layout.ALIVE)
-        columns = [column[living] for column in self.columns]
-        counters = {place: counter[living] for place, counter in self.counters.items()}
-        self.flags = self.flags[living]
+        used, size = len(living), max(len(living) + len(living) // 4, FIRST_CAPACITY)
+        columns = [memory.grown(column[living], used, size) for column in self.columns]
+        counters = {
+            place: memory.grown(counter[living], used, size) for place, counter in self.counters.items()
+        }
+        self.flags = memory.grown(self.flags[living], used, size)
         self.columns, self.counters = columns, counters
         words = self.words
         ends = (layout.ROWS, layout.OLD_END, layout.CURRENT_END)
