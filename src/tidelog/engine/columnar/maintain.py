@@ -342,12 +342,13 @@ class MaintainedEngine(ColumnarEngine):
     def _rank_anew(self, stratum: Stratum) -> None:
         """Let a fact's rank be the round in which it would be found, were the stratum derived now."""
         own = frozenset(stratum.predicates)
-        effect = Effect(Where(Flag.ALIVE | Flag.PROVED, Flag.ALIVE), Flag.PROVED | Flag.CHECKED)
+        # What a round finds must not drive the same round: its rank would be that of what it supports.
+        effect = Effect(Where(Flag.ALIVE | Flag.PROVED | Flag.PENDING, Flag.ALIVE))
         explicit = Where(Flag.EXPLICIT | Flag.ALIVE, Flag.EXPLICIT | Flag.ALIVE)
         round_facts = EMPTY
         for relation in own:
             round_facts |= self.select(self.every(relation), explicit)
-        self.mark(round_facts, set=effect.set)
+        self.mark(round_facts, set=Flag.PENDING)
         rules = [rule for rule in stratum.rules if not any(atom.predicate in own for atom in rule.positive)]
         round_facts |= self._run_all(rules, stratum, effect)
         plans = [
@@ -357,7 +358,7 @@ class MaintainedEngine(ColumnarEngine):
         while len(round_facts):
             ranked |= round_facts
             self.raise_ranks(round_facts)
-            self.mark(round_facts, set=Flag.DELTA)
+            self.mark(round_facts, set=Flag.PROVED | Flag.CHECKED | Flag.DELTA, clear=Flag.PENDING)
             found = self.run(plans, round_facts, effect)
             self.mark(round_facts, clear=Flag.DELTA)
             round_facts = found
