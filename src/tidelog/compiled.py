@@ -72,19 +72,17 @@ def _cache_folder() -> Path:
 
 
 CACHE_FOLDER = _cache_folder()
-WARM_MARK = CACHE_FOLDER / "compiled"
 
 
-def is_warm() -> bool:
-    """Whether an earlier run on this machine has compiled all kernels and left them in the cache."""
-    return WARM_MARK.exists()
+def is_warm(group: str) -> bool:
+    """Whether an earlier run on this machine has compiled a group of kernels and left them in the cache."""
+    return (CACHE_FOLDER / f"compiled-{group}").exists()
 
 
-def mark_warm() -> None:
-    """Note that the kernels are in the cache now."""
-    if not WARM_MARK.exists():
-        CACHE_FOLDER.mkdir(parents=True, exist_ok=True)
-        WARM_MARK.touch()
+def mark_warm(group: str) -> None:
+    """Note that a group of kernels is in the cache now."""
+    CACHE_FOLDER.mkdir(parents=True, exist_ok=True)
+    (CACHE_FOLDER / f"compiled-{group}").touch()
 
 
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from tidelog import compiled
 from tidelog.changes import Delta, find_predicate
 from tidelog.engine import fixpoint
 from tidelog.engine.columnar import warm
@@ -93,6 +92,7 @@ class Reasoner:
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = MaintainedEngine(threads, binary)
         self._check: Callable[[], None] = _proceed
+        self._warm: set[str] = set()
         self._maintainer = registry.make(maintainer, marking, self._engine, self._tell, self._check_limits)
         self._subscriptions = Subscriptions()
         self._loaded_facts = 0
@@ -301,6 +301,7 @@ class Reasoner:
         try:
             with limits.guarding():
                 if update:
+                    self._compile_once("changes")
                     net = self._maintainer.apply(update, before, after)
                     is_done = True
                 _count(tally, loaded, derived, update, net)
@@ -375,10 +376,11 @@ class Reasoner:
     def _check_limits(self) -> None:
         self._check()
 
-    def _compile_once(self) -> None:
-        if not compiled.is_warm():
-            self._tell(Notice("compiling kernels for this machine: about 15 s, this once"))
-            warm.compile_kernels()
+    def _compile_once(self, group: str = "run") -> None:
+        """Let a group of kernels be compiled, in this run or an earlier one."""
+        if group not in self._warm:
+            warm.ensure(group, lambda notice: self._tell(Notice(notice)))
+            self._warm.add(group)
 
     def _load_program(self) -> None:
         """Load the facts that the program states and imports, those that were not loaded before."""

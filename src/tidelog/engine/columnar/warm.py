@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import isqrt
 
 import numpy as np
@@ -10,8 +11,10 @@ from tidelog import compiled
 from tidelog.engine.columnar import runner
 from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
 from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.columnar.maintain import MaintainedEngine
 from tidelog.engine.events import Tally
 from tidelog.engine.fixpoint import materialise
+from tidelog.engine.maintaining import Flag, Where
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.fields import survey, text_views
 from tidelog.logic.resolve import resolve
@@ -38,8 +41,17 @@ SIDE = isqrt(runner.PARALLEL_FROM) + 1  # pairs of so many numbers are enough fo
 LINES = 4096  # texts enough to let a dictionary grow
 
 
+def ensure(group: str, tell: Callable[[str], None]) -> None:
+    """Let a group of kernels be in the cache; if it takes a while, the user is told."""
+    if not compiled.is_warm(group):
+        notice, compile_group = GROUPS[group]
+        tell(notice)
+        compile_group()
+        compiled.mark_warm(group)
+
+
 def compile_kernels() -> None:
-    """All kernels are compiled, or loaded if an earlier run has compiled them."""
+    """The kernels that materialise are compiled, or loaded if an earlier run has compiled them."""
     program = resolve(parse_text(PROGRAM))
     for dense_bytes in (1 << 20, 1 << 10):
         engine = ColumnarEngine(threads=2)
@@ -58,8 +70,25 @@ def compile_kernels() -> None:
             engine.dictionary.encode_texts(Kind.STRING, column)
         engine.dictionary.encode_any(engine.dictionary.texts(engine.rows("text")[0][0]), parse_numbers=True)
         engine.table("pair").find(engine.rows("pair")[0], len(pairs))
-    compile_closures()
-    compiled.mark_warm()
+
+
+def compile_changes() -> None:
+    """The kernels of transactions are compiled, or loaded: a fact is stated, taken back, and put back."""
+    engine = MaintainedEngine(threads=1)
+    engine.define("pair", 2)
+    pair = np.arange(2, dtype=np.int32)
+    for finish in (engine.commit, engine.roll_back):
+        engine.begin_transaction()
+        facts = engine.facts("pair", (pair[:1], pair[1:]), 1, create=True)
+        engine.mark(facts, set=Flag.EXPLICIT | Flag.ALIVE)
+        engine.count(engine.select(facts, Where(Flag.ALIVE, Flag.ALIVE)), 1)
+        engine.raise_ranks(engine.select_supported(facts) | engine.select_unfounded(facts))
+        engine.settle(["pair"])
+        engine.rebase()
+        finish()
+    engine.begin_transaction()
+    engine.compile_ranks([]).run(engine.every("pair"), engine.none())
+    engine.commit()
 
 
 def compile_closures() -> None:
@@ -75,3 +104,10 @@ def compile_closures() -> None:
         closure.pairs()
         closure.roll_back()
         closure.checkpoint()
+
+
+GROUPS: dict[str, tuple[str, Callable[[], None]]] = {
+    "run": ("compiling kernels for this machine: about 20 s, this once", compile_kernels),
+    "changes": ("compiling kernels for changes: about 10 s, this once", compile_changes),
+    "closures": ("compiling kernels for closures: about 10 s, this once", compile_closures),
+}
