@@ -143,7 +143,7 @@ class Reasoner:
                 return 0
             known = self._define(predicate, arity)
         # All rows are read before the first is added: a bad one leaves everything as it was.
-        batches = list(from_python(data, known.types, known.columns, self.faults))
+        batches = list(from_python(data, self.program.types_of(known), known.columns, self.faults))
         return self._load(known.name, batches)
 
     def read(self, *paths: Path | str, header: bool | None = None) -> int:
@@ -457,7 +457,7 @@ class Reasoner:
 
 def prepare() -> None:
     """Load the compiled kernels now, or compile them, rather than when they are first used."""
-    warm.compile_kernels()
+    warm.compile_all()
 
 
 def _proceed() -> None:

@@ -327,12 +327,13 @@ class Change:
     def _encode(self, predicate: Predicate, data: object) -> Rows:
         """The rows of a Python object as ids."""
         if isinstance(data, list | tuple) and len(data) <= FEW:
-            keys = self._encode_few(data, predicate.types)
+            keys = self._encode_few(data, self.program.types_of(predicate))
             if keys is not None:
                 self._faults.rows += len(keys)
                 return rows_of(keys, predicate.arity)
         # All rows are read before the first is noted: a bad one leaves everything as it was.
-        batches = list(from_python(data, predicate.types, predicate.columns, self._faults))
+        types = self.program.types_of(predicate)
+        batches = list(from_python(data, types, predicate.columns, self._faults))
         none = Rows(tuple(np.zeros(0, np.int32) for _ in predicate.types), 0)
         return joined([self._encode_batch(batch) for batch in batches]) if batches else none
 

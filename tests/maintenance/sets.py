@@ -417,6 +417,15 @@ class SetEngine:
         """Make an empty relation, unless it is there."""
         self.define(relation, arity)
 
+    def unite(self, sets: Iterable[Any]) -> Set:
+        """All facts of the sets."""
+        united = Set()
+        for facts in sets:
+            united |= facts
+        return united
+
+    counts = 1
+
     def instances_of(self, rule: Rule) -> int:
         """How many instances of a rule there are."""
         return len(list(self._instances(rule, ())))

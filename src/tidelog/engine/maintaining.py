@@ -145,6 +145,10 @@ class Maintainable(Engine, Protocol):
     def instances(self) -> int:
         """How many instances of rules plans have found so far; it only grows."""
 
+    @property
+    def counts(self) -> int:
+        """How often instances have been counted."""
+
     def instances_of(self, rule: Rule) -> int:
         """How many instances of a rule there were when they were last counted; 0 if that is not known."""
 
@@ -182,6 +186,9 @@ class Maintainable(Engine, Protocol):
 
     def none(self) -> Facts:
         """No facts."""
+
+    def unite(self, sets: Iterable[Facts]) -> Facts:
+        """All facts of sets that have no relation in common."""
 
     def select(self, facts: Facts, where: Where) -> Facts:
         """Those whose flags are as wanted."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from tidelog.errors import Diagnostic, Span
@@ -190,6 +191,21 @@ class Program:
     def derived(self) -> frozenset[str]:
         """The predicates that stand in some rule's head."""
         return frozenset(rule.head.predicate for rule in self.rules)
+
+    def types_of(self, predicate: Predicate) -> tuple[ColumnType, ...]:
+        """How values from outside are read in a predicate's columns: as declared, else as imported."""
+        if predicate.declared:
+            return predicate.types
+        types = self._imported.get(predicate.name, ())
+        return types if len(types) == predicate.arity else predicate.types
+
+    @cached_property
+    def _imported(self) -> Mapping[str, tuple[ColumnType, ...]]:
+        """The types that imports give to predicates, where they agree."""
+        found: dict[str, set[tuple[ColumnType, ...]]] = {}
+        for transfer in self.imports:
+            found.setdefault(transfer.predicate, set()).add(transfer.types or ())
+        return {name: next(iter(types)) for name, types in found.items() if len(types) == 1}
 
     @property
     def output_predicates(self) -> tuple[str, ...]:

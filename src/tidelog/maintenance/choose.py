@@ -54,6 +54,7 @@ class Auto:
         self.listen = listen
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check)
         self._recompute = Recompute(engine, listen, check)
+        self._weighed: tuple[Schedule, int, tuple[Weight, ...]] | None = None
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
         """Carry out an update; on any exception the engine is as before."""
@@ -71,36 +72,78 @@ class Auto:
         if changed <= SMALL:
             return FEW
         is_counted = self.engine.counters is Counters.RANK
-        if not is_counted and not any(map(self.engine.instances_of, before.rules)):
+        if not is_counted and not self.engine.counts:
             share = max(_shares(update, self.engine).values(), default=0.0)
             name = "recompute" if share > NEVER_COUNTED else RANKS
             return MaintainerChosen(name, f"nothing is counted yet, and {share:.1%} of a relation changes")
-        predicted = predict(update, self._ranks.schedule(before), self.engine)
+        predicted = predict(update, self._weights(before), self.engine)
         cost = predicted.share * DEARER + (0 if is_counted else COUNTING)
         name = "recompute" if cost > 1 else RANKS
         return MaintainerChosen(name, f"about {predicted.share:.1%} of all instances are touched")
+
+    def _weights(self, program: Program) -> tuple[Weight, ...]:
+        """What the strata would cost, weighed anew when rules have changed or instances were counted."""
+        schedule, counted = self._ranks.schedule(program), self.engine.counts
+        if self._weighed is None or self._weighed[0] is not schedule or self._weighed[1] != counted:
+            self._weighed = schedule, counted, weigh(schedule, self.engine)
+        return self._weighed[2]
 
 
 FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 
 
-def predict(update: Update, schedule: Schedule, engine: Maintainable) -> Prediction:
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What a stratum would cost: its instances by the lower predicates that they read, and its rounds."""
+
+    predicates: tuple[str, ...]
+    instances: tuple[tuple[tuple[str, ...], int], ...]
+    total: int
+    rounds: int
+
+
+def weigh(schedule: Schedule, engine: Maintainable) -> tuple[Weight, ...]:
+    """The weights of all strata, from what was counted last."""
+    return tuple(_weight(section, engine) for section in schedule.sections)
+
+
+def _weight(section: Section, engine: Maintainable) -> Weight:
+    instances = tuple((_lower(rule, section), engine.instances_of(rule)) for rule in section.before)
+    total = sum(count for _, count in instances)
+    return Weight(section.predicates, instances, total, engine.rounds_of(section.predicates))
+
+
+def _lower(rule: Rule, section: Section) -> tuple[str, ...]:
+    read = (atom.predicate for atom in (*rule.positive, *rule.negated))
+    return tuple(name for name in read if name not in section.predicates)
+
+
+def predict(update: Update, weights: tuple[Weight, ...], engine: Maintainable) -> Prediction:
     """How many instances the update touches, if facts change evenly all over each relation."""
     shares = _shares(update, engine)
     touched, total = 0.0, 0
-    for section in schedule.sections:
-        if section.is_aggregate:
-            _pass_on(section, shares, 0.0)
-            continue
-        instances = {rule: engine.instances_of(rule) for rule in section.before}
-        lost = sum(count * _share_of_body(rule, section, shares) for rule, count in instances.items())
-        all_instances = sum(instances.values())
-        share = lost / all_instances if all_instances else 0.0
-        share = 1 - (1 - min(share, 1.0)) ** engine.rounds_of(section.predicates)
-        _pass_on(section, shares, share)
-        touched += share * all_instances
-        total += all_instances
+    for weight in weights:
+        total += weight.total
+        changed = [(_share(lower, shares), count) for lower, count in weight.instances]
+        if weight.total:
+            share = sum(share * count for share, count in changed) / weight.total
+        else:  # of an auxiliary relation, whose instances are not counted
+            share = max((share for share, _ in changed), default=0.0)
+        if share:
+            share = 1 - (1 - share) ** weight.rounds
+            touched += share * weight.total
+            for predicate in weight.predicates:
+                shares[predicate] = max(share, shares.get(predicate, 0.0))
     return Prediction(touched, total)
+
+
+def _share(lower: tuple[str, ...], shares: Mapping[str, float]) -> float:
+    """The part of the instances that read these predicates which changes."""
+    kept = 1.0
+    for predicate in lower:
+        if predicate in shares:
+            kept *= 1 - shares[predicate]
+    return 1 - kept
 
 
 def _shares(update: Update, engine: Any) -> dict[str, float]:
@@ -112,23 +155,6 @@ def _shares(update: Update, engine: Any) -> dict[str, float]:
         size = engine.size(name)
         shares[name] = min(1.0, removed / max(size, 1) + added / max(size + added, 1))
     return shares
-
-
-def _share_of_body(rule: Rule, section: Section, shares: Mapping[str, float]) -> float:
-    """The part of a rule's instances that lower facts change."""
-    kept = 1.0
-    for atom in (*rule.positive, *rule.negated):
-        if atom.predicate not in section.predicates:
-            kept *= 1 - shares.get(atom.predicate, 0.0)
-    return 1 - kept
-
-
-def _pass_on(section: Section, shares: dict[str, float], share: float) -> None:
-    """Let the section's predicates change by this share, or by that of their explicit facts."""
-    if section.is_aggregate:
-        share = max((_share_of_body(rule, section, shares) for rule in section.before), default=0.0)
-    for predicate in section.predicates:
-        shares[predicate] = max(share, shares.get(predicate, 0.0))
 
 
 def _count(rows: Mapping[str, Any]) -> int:

@@ -203,7 +203,7 @@ class Driver:
         removed = self._facts(act.removed, create=False)
         added = self._facts(act.added, create=True)
         if not schedule.revised and (loop := self._compiled(schedule)) is not None:
-            return loop.run(_united(removed, self.engine), _united(added, self.engine))
+            return loop.run(self.engine.unite(removed.values()), self.engine.unite(added.values()))
         went, came = self._exchange(schedule, removed, added)
         waiting = _touched(schedule, (*removed, *added), (*went.relations, *came.relations))
         last = -1
@@ -267,11 +267,7 @@ class Driver:
 
     def _union(self, facts: Mapping[str, Facts], section: Section) -> Facts:
         """All facts of a stratum's predicates."""
-        union = self.engine.none()
-        for predicate in section.predicates:
-            if predicate in facts:
-                union |= facts[predicate]
-        return union
+        return self.engine.unite(facts[name] for name in section.predicates if name in facts)
 
     def _exchange(
         self, schedule: Schedule, removed: Mapping[str, Facts], added: Mapping[str, Facts]
@@ -331,14 +327,6 @@ class Driver:
         if engine.counters is not Counters.NONE:
             engine.count(task.removed, -1)
             engine.count(task.added, 1)
-
-
-def _united(facts: Mapping[str, Facts], engine: Maintainable) -> Facts:
-    """All facts in one set."""
-    united = engine.none()
-    for some in facts.values():
-        united |= some
-    return united
 
 
 def _beginning(name: str, update: Update) -> MaintenanceStarted:

@@ -38,7 +38,7 @@ class Dictionary:
         self.heap = memory.empty(16 * FIRST_CAPACITY, np.uint8)
         self.slots = memory.zeros(2 * FIRST_CAPACITY, np.int64)
         self._hold(FIRST_CAPACITY)
-        self._met: dict[tuple[str, ColumnType], int] = {}
+        self._met: dict[tuple[str | Value, ColumnType], int] = {}
         self._publish()
 
     def __len__(self) -> int:
@@ -125,7 +125,7 @@ class Dictionary:
 
     def encode_python(self, item: object, column: ColumnType) -> int:
         """The id of a Python object in a column of this type; raises DataError if it has no value there."""
-        if type(item) is not str:
+        if type(item) is not str and type(item) is not Value:  # 1, 1.0 and True are equal in Python
             return self.encode(from_python(item, column))
         known = self._met.get((item, column))
         if known is None:

@@ -53,6 +53,7 @@ class MaintainedEngine(ColumnarEngine):
         self._is_rebased = False
         self._settled = 0  # how much of the journal is of strata that have been settled
         self._instances = 0
+        self.counts = 0
         self._counted: dict[Rule, int] = {}  # the instances of each rule when they were last counted
         self._rounds: dict[str, int] = {}  # the rounds that each relation was derived in
 
@@ -167,6 +168,13 @@ class MaintainedEngine(ColumnarEngine):
         """No facts."""
         return EMPTY
 
+    def unite(self, sets: Iterable[Any]) -> RowSet:
+        """All facts of sets that have no relation in common."""
+        united: dict[str, Rows] = {}
+        for facts in sets:
+            united.update(facts.rows)
+        return RowSet(united) if united else EMPTY
+
     def facts(self, relation: str, columns: Sequence[Ids], count: int, create: bool) -> RowSet:
         """The facts with these ids; those that are not there are entered without flags, or left out."""
         table = self.table(relation)
@@ -275,6 +283,7 @@ class MaintainedEngine(ColumnarEngine):
             self._counters = counters
         if counters is Counters.NONE:
             return EMPTY
+        self.counts += 1
         was_open = self.lists.is_open
         self.lists.pause()
         unfounded = EMPTY

@@ -50,6 +50,13 @@ def ensure(group: str, tell: Callable[[str], None]) -> None:
         compiled.mark_warm(group)
 
 
+def compile_all() -> None:
+    """All kernels are compiled, or loaded."""
+    for group, (_, compile_group) in GROUPS.items():
+        compile_group()
+        compiled.mark_warm(group)
+
+
 def compile_kernels() -> None:
     """The kernels that materialise are compiled, or loaded if an earlier run has compiled them."""
     program = resolve(parse_text(PROGRAM))
