@@ -1,4 +1,7 @@
-"""The maintainers by name: an algorithm is registered here, by one line."""
+"""The maintainers by name: an algorithm is registered here, by one line.
+
+`forward-backward-forward:3` looks for proofs three steps deep; without a number it takes its own depth.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.maintenance.algorithms import ALGORITHMS
 from tidelog.maintenance.choose import Auto
 from tidelog.maintenance.driver import Driver
+from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
 from tidelog.maintenance.maintainer import Check, Factory, Maintainer
 from tidelog.maintenance.recompute import Recompute
 
@@ -28,7 +32,10 @@ UNKNOWN_MARKING = "E623"
 def make(name: str, marking: str, engine: Any, listen: Listener, check: Check) -> Maintainer:
     """The maintainer of this name, which marks as asked; raises ProgramError if there is none."""
     check_names(name, marking)
-    maintainer = MAINTAINERS[name](engine, listen, check)
+    kind, _, depth = name.partition(":")
+    if depth:
+        return Driver(ForwardBackwardForward(int(depth)), engine, listen, check)
+    maintainer = MAINTAINERS[kind](engine, listen, check)
     if marking != "none":
         maintainer.marking = marking  # type: ignore[attr-defined]  # checked above: it marks
     return maintainer
@@ -36,6 +43,9 @@ def make(name: str, marking: str, engine: Any, listen: Listener, check: Check) -
 
 def check_names(name: str, marking: str) -> None:
     """Nothing, if there is such a maintainer and it can mark so; else raises ProgramError."""
+    kind, colon, depth = name.partition(":")
+    if colon and kind == ForwardBackwardForward.name and depth.isascii() and depth.isdigit():
+        name = kind
     if name not in MAINTAINERS:
         help = suggest(name, MAINTAINERS) or f"there are {', '.join(MAINTAINERS)}"
         raise ProgramError(Diagnostic(UNKNOWN_MAINTAINER, f"there is no maintainer `{name}`", help=help))
