@@ -149,3 +149,13 @@ def test_auxiliary_relations_that_could_not_be_made_are_made_later() -> None:
         laboratory.driver(RankCounting())._prepare(laboratory.program)
     laboratory.on_event = laboratory.events.append
     laboratory.apply(RankCounting(), Change(edges(range(2)), program.rules))
+
+
+def test_lists_grow_for_an_update_larger_than_they_are() -> None:
+    rows = [(number,) for number in range(30_000)]
+    reasoner = tl.Reasoner(tl.parse("p(?x) :- e(?x) ."), maintainer="rank-counting", timeout=60)
+    reasoner.insert("e", rows)
+    reasoner.materialise()
+    with reasoner.change() as change:
+        change.delete("e", rows)
+    assert change.delta.removed == 60_000

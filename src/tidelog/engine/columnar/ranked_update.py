@@ -172,7 +172,7 @@ class RankedUpdate:
         elif wish == layout.GROW_DICTIONARY:
             store.dictionary.grow(BATCH)
         elif wish == layout.GROW_LISTS:
-            store.lists.reserve(max(4 * BATCH, store.lists.capacity))
+            store.lists.reserve(max(4 * BATCH, 2 * store.lists.capacity))
             self._grow_lists()
             self._publish(workspace)
         elif wish == layout.GROW_INDEX:
