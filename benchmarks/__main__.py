@@ -23,7 +23,7 @@ def main(arguments: Sequence[str]) -> int:
     if parsed.suite == "page":
         return draw(parsed)
     repetitions = parsed.repetitions or (1 if parsed.quick else 3)
-    limits = Limits(parsed.time_limit, parsed.memory_limit)
+    limits = Limits(parsed.time_limit or SUITES[parsed.suite].time_limit, parsed.memory_limit)
     target = parsed.json or str(RESULTS / f"{parsed.suite}.jsonl")
     try:
         records = list(measured(SUITES[parsed.suite], options_of(parsed), repetitions, limits, target))
@@ -42,8 +42,9 @@ def measured(
         report(f"warming up: {task.label}")
         run(task, limits)
     with opened(target) as sink:
+        hopeless: dict[tuple[str, ...], int] = {}
         for tasks in suite.questions(options):
-            for record in measure(tasks, repetitions, limits):
+            for record in measure(tasks, repetitions, limits, hopeless):
                 print(record.to_json(), file=sink, flush=True)
                 yield record
 
@@ -63,7 +64,10 @@ def draw(parsed: argparse.Namespace) -> int:
     from benchmarks.page import write_page
 
     write_page(
-        [Path(name) for name in parsed.files], Path(parsed.output), parsed.image and Path(parsed.image)
+        [Path(name) for name in parsed.files],
+        Path(parsed.output),
+        parsed.image and Path(parsed.image),
+        parsed.images and Path(parsed.images),
     )
     return 0
 
@@ -91,19 +95,22 @@ def command_line() -> argparse.ArgumentParser:
     page = commands.add_parser("page", help="draw a page from files of results")
     page.add_argument("files", nargs="+", metavar="FILE", help="JSON lines that a suite wrote")
     page.add_argument("--output", default="docs/benchmarks.html", help="the page (default %(default)s)")
-    page.add_argument("--image", help="an image of the same plots, PNG")
+    page.add_argument("--image", help="an image of the plots of `materialise`, PNG")
+    page.add_argument("--images", metavar="FOLDER", help="an image per workload of the other suites, PNG")
     return parser
 
 
 def add_suite(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--workloads", metavar="W1,…", help="default: all")
     parser.add_argument("--sizes", metavar="N,…", help="default: what each workload is known for")
-    parser.add_argument("--variants", metavar="ENGINE:NAME,…", help="measured beside the default")
+    parser.add_argument(
+        "--variants", metavar="ENGINE:NAME,…", help="measured beside the default; NAME,… of maintainers"
+    )
     parser.add_argument("--peers", metavar="NAME,…", help="default: all; an empty word for none")
     parser.add_argument("--repetitions", type=int, help="default: 3, or 1 with --quick")
-    parser.add_argument("--quick", action="store_true", help="small sizes, one repetition, DuckDB only")
+    parser.add_argument("--quick", action="store_true", help="small sizes, one repetition, few engines")
     parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
-    parser.add_argument("--time-limit", type=float, default=120.0, help="CPU seconds, default: %(default)g")
+    parser.add_argument("--time-limit", type=float, help="CPU seconds, default: that of the suite")
     parser.add_argument("--memory-limit", type=float, default=12.0, help="GiB, default: %(default)g")
     parser.add_argument(
         "--json", metavar="FILE", help="default: benchmarks/results/SUITE.jsonl; - for stdout"

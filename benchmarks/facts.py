@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from benchmarks.generators import Edges, chain_edges, rmat_edges, tree_edges, uniform_edges
+from benchmarks.generators import Edges, chain_edges, group_edges, rmat_edges, tree_edges, uniform_edges
 from benchmarks.university import university_facts, university_triples
 
 Tables = Mapping[str, pa.Table]
@@ -37,6 +37,10 @@ def tree(size: int) -> Tables:
     return {"parent": edge_table(tree_edges(BRANCHING, levels))}
 
 
+def groups(size: int) -> Tables:
+    return {"edge": edge_table(group_edges(size))}
+
+
 def university(size: int) -> Tables:
     facts = university_facts(size)
     return {predicate: table.drop_columns(["department"]) for predicate, table in facts.items()}
@@ -57,6 +61,8 @@ FACTS: Mapping[str, Callable[[int], Tables]] = {
     "W4": tree,
     "W5": university,
     "W6": triples,
+    "cliques": groups,
+    "cut": chain,
 }
 
 

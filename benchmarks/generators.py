@@ -7,6 +7,8 @@ from numpy.typing import NDArray
 
 Column = NDArray[np.int64]
 Edges = tuple[Column, Column]
+Pairs = list[tuple[int, int]]
+Updates = tuple[Pairs, Pairs]
 
 QUADRANTS = (0.57, 0.19, 0.19, 0.05)
 """The probabilities of the four quadrants of the adjacency matrix, as Graph500 sets them."""
@@ -54,6 +56,56 @@ def tree_edges(branching: int, levels: int) -> Edges:
     nodes = sum(branching**level for level in range(levels))
     children = np.arange(1, nodes, dtype=np.int64)
     return (children - 1) // branching, children
+
+
+def group_edges(edges: int, seed: int = 5) -> Edges:
+    """About `edges` edges inside of groups of 10 to 60 nodes, four for each node: every group is connected.
+
+    Each node but the first of its group has an edge to an earlier one; the other three are anywhere in it.
+
+    >>> sources, targets = group_edges(1000)
+    >>> 800 < len(sources) < 1300
+    True
+    """
+    random = np.random.default_rng(seed)
+    parts, first, total = [], 0, 0
+    while total < edges:
+        nodes = int(random.integers(10, 61))
+        inner = np.arange(1, nodes, dtype=np.int64)
+        tree = inner * nodes + random.integers(0, inner)
+        more = random.choice(nodes * nodes, size=3 * nodes, replace=False)
+        drawn = distinct_in_order(np.concatenate([tree, more]))
+        parts.append((first + drawn // nodes, first + drawn % nodes))
+        first, total = first + nodes, total + len(drawn)
+    sources, targets = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return sources, targets
+
+
+def random_updates(nodes: int, size: int, seed: int, updates: int = 50, first: int = 100) -> list[Updates]:
+    """The random streams of paper 000: edges to be deleted and added by each update.
+
+    The first adds `first` edges to none; each later one deletes `size` edges that are there and adds `size`
+    that are not, self-loops allowed.
+
+    >>> stream = random_updates(nodes=20, size=10, seed=1)
+    >>> len(stream), [(len(deleted), len(added)) for deleted, added in stream[:2]]
+    (50, [(0, 100), (10, 10)])
+    """
+    random = np.random.default_rng(seed)
+    drawn = random.choice(nodes * nodes, size=first, replace=False)
+    there = np.zeros(nodes * nodes, bool)
+    there[drawn] = True
+    stream: list[Updates] = [([], pairs(drawn, nodes))]
+    while len(stream) < updates:
+        deleted = random.choice(np.flatnonzero(there), size=size, replace=False)
+        added = random.choice(np.flatnonzero(~there), size=size, replace=False)
+        there[deleted], there[added] = False, True
+        stream.append((pairs(deleted, nodes), pairs(added, nodes)))
+    return stream
+
+
+def pairs(edges: Column, nodes: int) -> Pairs:
+    return [(edge // nodes, edge % nodes) for edge in edges.tolist()]
 
 
 def distinct_in_order(values: Column) -> Column:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import date
 from functools import cache
@@ -61,22 +61,54 @@ class Runs:
     def is_over(self) -> bool:
         return any(isinstance(result, Stopped) for result in self.results)
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a limit was reached in these runs."""
+        return any(
+            isinstance(each, Stopped) and each.status == "stopped" and each.cpu_s for each in self.results
+        )
+
 
 class DisagreementError(Exception):
     """Engines gave different answers to the same question."""
 
 
-def measure(tasks: Sequence[Task], repetitions: int, limits: Limits) -> list[Record]:
-    """One record per task; the tasks ask the same question, and all answers are equal."""
-    runs = [Runs(task) for task in tasks]
+def measure(
+    tasks: Sequence[Task],
+    repetitions: int,
+    limits: Limits,
+    hopeless: dict[tuple[str, ...], int] | None = None,
+) -> list[Record]:
+    """One record per task; the tasks ask the same question, and all answers are equal.
+
+    Who was stopped at a smaller size of the same workload is not tried again: `hopeless` has these sizes.
+    """
+    given_up = {} if hopeless is None else hopeless
+    runs = [Runs(task, not_tried(task, given_up)) for task in tasks]
     for repetition in range(1, repetitions + 1):
         for each in runs:
             if not each.is_over:
                 each.results.append(run(each.task, limits))
                 report(f"{each.task.label} {repetition}/{repetitions}: {said(each.results[-1])}")
+            elif repetition == 1:
+                report(f"{each.task.label}: {said(each.results[0])}")
     records = [summarise(each) for each in runs]
+    given_up.update({question_of(each.task): each.task.size for each in runs if each.is_stopped})
     check_agreement(records)
     return records
+
+
+def not_tried(task: Task, given_up: Mapping[tuple[str, ...], int]) -> list[Result]:
+    """Why the task need not be run, if that is known."""
+    size = given_up.get(question_of(task))
+    if size is None or size >= task.size:
+        return []
+    return [Stopped("stopped", f"not tried, stopped at size {size:,}", 0.0, 0.0, 0.0)]
+
+
+def question_of(task: Task) -> tuple[str, ...]:
+    """What is asked of whom, without the size."""
+    return task.suite, task.workload, task.engine, task.full_variant
 
 
 def run(task: Task, limits: Limits) -> Result:
@@ -150,8 +182,8 @@ def summarise(runs: Runs) -> Record:
     spread: Counts = {
         "status": "done",
         "repetitions": len(done),
-        "cpu_min_s": round(min(result.cpu_s for result in done), 4),
-        "cpu_max_s": round(max(result.cpu_s for result in done), 4),
+        "cpu_min_s": round(min(result.cpu_s for result in done), 7),
+        "cpu_max_s": round(max(result.cpu_s for result in done), 7),
     }
     return record_of(task, medians, spread | circumstances(task) | middle.counts)
 
@@ -163,8 +195,8 @@ def record_of(task: Task, measured: Measurement, counts: Counts) -> Record:
         engine=task.engine,
         variant=task.full_variant,
         size=task.size,
-        cpu_s=round(measured.cpu_s, 6),
-        wall_s=round(measured.wall_s, 6),
+        cpu_s=round(measured.cpu_s, 7),
+        wall_s=round(measured.wall_s, 7),
         p99_s=rounded(measured.p99_s),
         tuples=measured.tuples,
         peak_rss_mb=round(measured.peak_rss_mb, 1),
@@ -175,7 +207,7 @@ def record_of(task: Task, measured: Measurement, counts: Counts) -> Record:
 
 
 def rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 6)
+    return None if seconds is None else round(seconds, 7)
 
 
 def circumstances(task: Task) -> Counts:
@@ -204,9 +236,11 @@ def cpu_lines() -> Iterator[str]:
 
 
 def check_agreement(records: Sequence[Record]) -> None:
-    """All engines that came to an end counted the same tuples."""
+    """All engines that came to an end counted the same tuples, and where it is known they are the same."""
     answers = {
-        f"{record.engine} {record.variant}".strip(): record.tuples for record in records if record.is_done
+        f"{record.engine} {record.variant}".strip(): (record.tuples, record.counts.get("digest"))
+        for record in records
+        if record.is_done
     }
     if len(set(answers.values())) > 1:
         raise DisagreementError(f"{records[0].workload} of size {records[0].size}: {answers}")
@@ -215,7 +249,7 @@ def check_agreement(records: Sequence[Record]) -> None:
 def said(result: Result) -> str:
     if isinstance(result, Stopped):
         return f"{result.status}, {result.reason}"
-    return f"{result.cpu_s:.3f} s CPU, {result.tuples:,} tuples, {result.peak_rss_mb:.0f} MB"
+    return f"{result.cpu_s:.3g} s CPU, {result.tuples:,} tuples, {result.peak_rss_mb:.0f} MB"
 
 
 def report(message: str) -> None:

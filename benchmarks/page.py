@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchmarks.plots import draw, name_of, panels_of, save_image, svg
 from benchmarks.record import Record, read_records
+from benchmarks.sweeps import VIEWS, figures
 
 STYLE = """
 body { font: 16px/1.5 "DejaVu Sans", Verdana, sans-serif; color: #1d2733; background: #fff;
@@ -20,10 +21,15 @@ td { text-align: right; border-bottom: 1px solid #e3e8ee; padding: .2rem .5rem; 
 th:nth-child(-n+2), td:nth-child(-n+2) { text-align: left; }
 tr.tidelog td { font-weight: 600; }
 """
-HEADINGS = {"materialise": "From files to all consequences"}
+HEADINGS = {
+    "materialise": "From files to all consequences",
+    "maintain": "Facts and rules that change",
+    "stream": "Streams of updates, with marking and without",
+}
 MEANING = (
-    "CPU seconds of one process, from the first file opened to the last fact counted; start-up and imports "
-    "are apart. Medians of interleaved repetitions. Axes are logarithmic. Hatched: stopped at the limit."
+    "CPU seconds of one process, start-up and imports apart: from the first file opened to the last fact "
+    "counted, or of one change through Python, or of one stream. Medians of interleaved repetitions. "
+    "Axes are logarithmic. Hatched: stopped at the limit."
 )
 COLUMNS = (
     "workload",
@@ -39,14 +45,20 @@ COLUMNS = (
 )
 
 
-def write_page(sources: Sequence[Path], output: Path, image: Path | None) -> None:
-    """The page, and the image if its path is given, show the records of all sources."""
+def write_page(sources: Sequence[Path], output: Path, image: Path | None, images: Path | None = None) -> None:
+    """The page, and the images if their path or folder is given, show the records of all sources."""
     records = read_records(sources)
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(page(records), encoding="utf-8")
     if image is not None:
         heading = f"tidelog and its peers, CPU seconds on {threads_text(records)}"
-        save_image(draw(panels_of(records), heading, caption(records)), image)
+        compared = [record for record in records if record.suite not in VIEWS]
+        save_image(draw(panels_of(compared), heading, caption(compared)), image)
+    if images is not None:
+        for suite in VIEWS:
+            own = [record for record in records if record.suite == suite]
+            for workload, figure in figures(suite, own, caption(own) if own else "").items():
+                save_image(figure, images / f"{suite}-{workload}.png")
 
 
 def page(records: Sequence[Record]) -> str:
@@ -64,8 +76,12 @@ def page(records: Sequence[Record]) -> str:
 def section(suite: str, records: Sequence[Record]) -> str:
     """A suite's plots and its table."""
     heading = HEADINGS.get(suite, suite)
-    figure = draw(panels_of(records), f"CPU seconds on {threads_text(records)}", caption(records))
-    return f"<h2>{escape(heading)}</h2>\n{svg(figure)}\n{table(records)}"
+    if suite in VIEWS:
+        drawn = list(figures(suite, records, caption(records)).values())
+    else:
+        drawn = [draw(panels_of(records), f"CPU seconds on {threads_text(records)}", caption(records))]
+    plots = "\n".join(map(svg, drawn))
+    return f"<h2>{escape(heading)}</h2>\n{plots}\n{table(records)}"
 
 
 def table(records: Sequence[Record]) -> str:

@@ -83,6 +83,16 @@ def read_program(name: str) -> Program:
     return Program(tuple(imports), tuple(rules), tuple(outputs))
 
 
+def read_imports(text: str) -> tuple[Import, ...]:
+    """The imports of a program's text."""
+    return tuple(read_import(line) for line in text.splitlines() if line.startswith("@import"))
+
+
+def rule_lines(text: str) -> list[str]:
+    """The rules of a program's text, one each."""
+    return [line for line in text.splitlines() if ":-" in line and line[0] not in "@%"]
+
+
 def program_path(name: str) -> Path:
     return FOLDER / f"{name}.rls"
 

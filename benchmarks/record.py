@@ -16,7 +16,10 @@ def threads_variant(threads: int) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """One thing that one engine does once, in a process of its own."""
+    """One thing that one engine does once, in a process of its own.
+
+    `facts` is about how many the workload is given, where the size says how many of them change.
+    """
 
     suite: str
     workload: str
@@ -24,6 +27,7 @@ class Task:
     variant: str
     size: int
     threads: int
+    facts: int = 0
 
     @property
     def full_variant(self) -> str:

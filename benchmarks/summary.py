@@ -1,4 +1,4 @@
-"""The table at the end of a run: CPU seconds, and how they compare with DuckDB's."""
+"""The table at the end of a run: CPU seconds, and how they compare."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections.abc import Iterable, Sequence
 from benchmarks.record import Record, threads_variant
 
 REFERENCE = "duckdb"
+BASELINES = {"maintain": "recompute", "stream": "backward-forward/none"}
 
 
 def summary(records: Sequence[Record]) -> str:
     """One line per record, in the order of the questions.
 
-    The ratio is the record's CPU seconds divided by DuckDB's on the same question.
+    The ratio is the record's CPU seconds divided by DuckDB's on the same question; where facts change,
+    by those of recomputation or of B/F without marking.
     """
     rows: list[tuple[str, ...]] = [("", "", "", "CPU s", "wall s", "MB", "tuples", "ratio")]
     rows += [row(record, reference_for(record, records)) for record in records]
@@ -26,14 +28,16 @@ def row(record: Record, reference: Record | None) -> tuple[str, ...]:
         reason = f"{record.counts['status']}: {record.counts['reason']}"
         return record.workload, f"{record.size:,}", name, f">{record.cpu_s:.1f}", "", "", reason, ""
     ratio = f"{record.cpu_s / reference.cpu_s:.2f}" if reference else ""
-    costs = f"{record.cpu_s:.3f}", f"{record.wall_s:.3f}", f"{record.peak_rss_mb:.0f}"
+    ratio = f"{record.cpu_s / reference.cpu_s:.2g}" if reference and record.suite in BASELINES else ratio
+    costs = f"{record.cpu_s:.3g}", f"{record.wall_s:.3g}", f"{record.peak_rss_mb:.0f}"
     return record.workload, f"{record.size:,}", name, *costs, f"{record.tuples:,}", ratio
 
 
 def reference_for(record: Record, records: Iterable[Record]) -> Record | None:
-    """DuckDB's best record of the same question on as many threads, if it came to an end."""
-    variant = threads_variant(int(record.counts["threads"]))
-    wanted = (record.suite, record.workload, record.size, REFERENCE, variant)
+    """The record of the same question on as many threads that ratios are to, if it came to an end."""
+    engine = "tidelog" if record.suite in BASELINES else REFERENCE
+    words = BASELINES.get(record.suite, ""), threads_variant(int(record.counts["threads"]))
+    wanted = (record.suite, record.workload, record.size, engine, " ".join(filter(None, words)))
     for other in records:
         if (other.suite, other.workload, other.size, other.engine, other.variant) == wanted and other.is_done:
             return other

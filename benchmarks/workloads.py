@@ -27,6 +27,7 @@ class Workload:
     title: str
     size: int
     quick_size: int
+    program: str = ""  # that of another workload
 
 
 WORKLOADS: dict[str, Workload] = {
@@ -38,6 +39,13 @@ WORKLOADS: dict[str, Workload] = {
         Workload("W4", "same generation in a tree", 3_279, 1_092),
         Workload("W5", "university, 63 rules, a predicate per name", 1_000_000, 50_000),
         Workload("W6", "the same as triples, RDFS", 1_000_000, 50_000),
+    )
+}
+CHANGING: dict[str, Workload] = WORKLOADS | {
+    workload.name: workload
+    for workload in (
+        Workload("cliques", "symmetric and transitive, groups of 10 to 60", 120_000, 4_000),
+        Workload("cut", "a clique of 300 cut in the middle", 299, 99, program="cliques"),
     )
 }
 
@@ -63,7 +71,7 @@ def prepare(workload: Workload, size: int) -> Prepared:
         from benchmarks.facts import write_facts
 
         write_facts(workload.name, size, folder)
-    shutil.copyfile(program_path(workload.name), folder / f"{workload.name}.rls")
+    shutil.copyfile(program_path(workload.program or workload.name), folder / f"{workload.name}.rls")
     return Prepared(workload.name, int((folder / "facts").read_text()), folder)
 
 

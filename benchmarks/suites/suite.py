@@ -30,3 +30,4 @@ class Suite:
     questions: Callable[[Options], Iterable[tuple[Task, ...]]]
     warm_up: Callable[[Options], Iterable[Task]]
     perform: Callable[[Task], Measurement]
+    time_limit: float = 120.0

@@ -1,0 +1,79 @@
+"""Update streams by maintainers that mark and by others: Tables 1 to 3 of paper 000.
+
+A variant is a maintainer and how it marks: `backward-forward/linked`, `dred/none`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from benchmarks.measure import report
+from benchmarks.record import Measurement, Task
+from benchmarks.suites.suite import Options, Suite
+
+NAME = "stream"
+RANDOM = ("P_seq", "P_trans")
+TRACKS = ("track0", "track1", "track2")
+SIZES = tuple(range(10, 90, 10))
+QUICK_SIZES = (10, 80)
+UNMARKED = ("auto", "recompute")
+QUICK_MAINTAINERS = ("backward-forward",)
+
+
+def questions(options: Options) -> Iterator[tuple[Task, ...]]:
+    """One question per stream, put to every variant; a track has the size 0."""
+    from benchmarks.streams import has_tracks
+
+    for workload in options.workloads or (*RANDOM, *TRACKS):
+        if workload in TRACKS and not has_tracks():
+            report(f"{workload}: left out, ../shared/data/streams is not there")
+            continue
+        for size in chosen_sizes(workload, options):
+            yield tuple(
+                Task(NAME, workload, "tidelog", variant, size, options.threads)
+                for variant in chosen_variants(options)
+            )
+
+
+def chosen_sizes(workload: str, options: Options) -> tuple[int, ...]:
+    if workload in TRACKS:
+        return (0,)
+    return options.sizes or (QUICK_SIZES if options.quick else SIZES)
+
+
+def chosen_variants(options: Options) -> tuple[str, ...]:
+    """The variants asked for; by default all markings of those that mark, and some that do not."""
+    if options.variants:
+        names = [name.rpartition(":")[2] for name in options.variants]
+        return tuple(name if "/" in name else f"{name}/none" for name in names)
+    from tidelog.maintenance.registry import MARKED, MARKINGS
+
+    maintainers = QUICK_MAINTAINERS if options.quick else MARKED
+    marked = [f"{name}/{marking}" for name in maintainers for marking in MARKINGS if can_mark(name, marking)]
+    return (*marked, *(f"{name}/none" for name in UNMARKED if not options.quick))
+
+
+def can_mark(maintainer: str, marking: str) -> bool:
+    """Whether the maintainer looks ahead; says so if it does not."""
+    import tidelog
+
+    if marking == "none" or hasattr(tidelog.Reasoner(maintainer=maintainer)._maintainer, "peek"):
+        return True
+    report(f"{maintainer}/{marking}: left out, this maintainer does not mark")
+    return False
+
+
+def warm_up(options: Options) -> Iterator[Task]:
+    """Every variant once, on little: the first run on a machine compiles its kernels."""
+    for variant in chosen_variants(options):
+        yield Task(NAME, "P_trans", "tidelog", variant, 1, options.threads)
+
+
+def perform(task: Task) -> Measurement:
+    """The cost of a whole stream."""
+    from benchmarks.streams import measure_stream
+
+    return measure_stream(task)
+
+
+SUITE = Suite(questions, warm_up, perform, time_limit=60.0)

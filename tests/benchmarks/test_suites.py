@@ -1,0 +1,91 @@
+"""The suites in which facts change run, on little, and their records have the one shape."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from benchmarks.__main__ import main
+from benchmarks.measure import Stopped, not_tried
+from benchmarks.record import Measurement, Task
+from benchmarks.suites import maintain, stream
+
+from benchmarks import changing, streams, workloads
+
+SHAPE = {
+    *("suite", "workload", "engine", "variant", "size", "cpu_s", "wall_s", "p99_s", "tuples", "peak_rss_mb"),
+    *("load_s", "reason_s", "counts"),
+}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Facts are made in a folder of the test, and few operations are enough."""
+    monkeypatch.setattr(workloads, "RESULTS", tmp_path)
+    monkeypatch.setattr(changing, "ENOUGH", 0.0)
+    monkeypatch.setattr(changing, "DRIFT_SAMPLE", 3)
+    monkeypatch.setattr(streams, "REPEATS", 1)
+    monkeypatch.setattr(streams, "SEEDS", (1,))
+
+
+def maintained(workload: str, variant: str, size: int, facts: int) -> Measurement:
+    return maintain.perform(Task("maintain", workload, "tidelog", variant, size, 1, facts))
+
+
+@pytest.mark.parametrize("workload", ["W1", "W4", "W5", "W6", "cliques", "cut"])
+def test_maintainers_give_the_same_facts(workload: str) -> None:
+    size, facts = (1, 60) if workload == "cut" else (3, 300)
+    found = {name: maintained(workload, name, size, facts) for name in ("auto", "dred", "recompute")}
+    answers = {(one.tuples, one.counts["digest"], one.counts["net_change"]) for one in found.values()}
+    assert len(answers) == 1
+    assert all(one.cpu_s > 0 and float(one.counts["add_cpu_s"]) > 0 for one in found.values())
+
+
+def test_rules_are_removed_and_added_again() -> None:
+    found = {name: maintained("rules", name, 63, facts=200) for name in ("auto", "recompute")}
+    assert found["auto"].counts["digest"] == found["recompute"].counts["digest"]
+    assert found["auto"].counts["operations"] == 63
+
+
+def test_drift_ends_with_all_facts_there() -> None:
+    found = {name: maintained("drift", name, 20, facts=200) for name in ("auto", "recompute")}
+    assert found["auto"].counts["digest"] == found["recompute"].counts["digest"]
+
+
+def test_counters_and_ranks_are_weighed() -> None:
+    assert 0 < float(maintained("W1", "rank-counting", 1, facts=300).counts["bytes_per_fact"]) <= 12
+    assert maintained("W1", "recompute", 1, facts=300).counts["bytes_per_fact"] == 0
+
+
+def test_a_copied_stream_counts_what_paper_000_counted() -> None:
+    found = stream.perform(Task("stream", "P_seq", "tidelog", "backward-forward/none", 10, 1)).counts
+    assert (found["deletions"], found["insertions"]) == (1960, 2360)
+    assert (found["paper_deletions"], found["paper_insertions"]) == (1960, 2360)
+
+
+def test_streams_end_alike_whoever_maintains() -> None:
+    tasks = [
+        Task("stream", "P_trans", "tidelog", name, 10, 1)
+        for name in ("dred/none", "auto/none", "recompute/none")
+    ]
+    assert len({stream.perform(task).counts["digest"] for task in tasks}) == 1
+
+
+def test_a_record_has_the_one_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "stream.jsonl"
+    asked = ["--workloads", "P_seq", "--sizes", "10", "--variants", "auto", "--quick", "--json", str(target)]
+    assert main(["stream", *asked]) == 0
+    [line] = target.read_text().splitlines()
+    record = json.loads(line)
+    assert record.keys() == SHAPE
+    assert (record["workload"], record["variant"], record["size"]) == ("P_seq", "auto/none", 10)
+    assert "P_seq" in capsys.readouterr().err
+
+
+def test_who_was_stopped_is_not_tried_at_a_larger_size() -> None:
+    given_up: dict[tuple[str, ...], int] = {("maintain", "W1", "tidelog", "dred"): 100}
+    [result] = not_tried(Task("maintain", "W1", "tidelog", "dred", 1_000, 1), given_up)
+    assert isinstance(result, Stopped)
+    assert result.reason == "not tried, stopped at size 100"
+    assert not_tried(Task("maintain", "W1", "tidelog", "dred", 10, 1), given_up) == []
