@@ -12,6 +12,7 @@ from hypothesis.strategies import DrawFn
 import tidelog as tl
 from tests.changes.oracle import Row, State, changed, difference, fact_text, held
 from tests.strategies import Case, Features, cases
+from tidelog.engine.events import MaintainerChosen
 from tidelog.logic.meaning import Rules
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -86,9 +87,23 @@ def carry_out(state: State, transaction: tuple[tuple[str, str, Row | None], ...]
 
 @given(history=histories())
 def test_a_transaction_is_like_starting_anew(history: History) -> None:
+    follow(history, tl.Reasoner(tl.parse(begun(history).text), maintainer="recompute", threads=1))
+
+
+@given(history=histories(), hands=st.lists(st.sampled_from(["rank-counting", "recompute"]), min_size=4))
+def test_whatever_auto_chooses_is_right(history: History, hands: list[str]) -> None:
+    reasoner = tl.Reasoner(tl.parse(begun(history).text), maintainer="auto", threads=1)
+    chosen = iter(hands)
+    choose = "tidelog.maintenance.choose.Auto._choose"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(choose, lambda auto, update, before: MaintainerChosen(next(chosen), "drawn"))
+        follow(history, reasoner)
+
+
+def follow(history: History, reasoner: tl.Reasoner) -> None:
+    """Carry out all transactions, and compare everything with what follows from scratch."""
     state = begun(history)
     names = list(state.arities)
-    reasoner = tl.Reasoner(tl.parse(state.text), maintainer="recompute", threads=1)
     before = state.expected()
     assert held(reasoner, names) == before
     for transaction in history.transactions:
