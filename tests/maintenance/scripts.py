@@ -38,6 +38,7 @@ GRAPH = """
     even(?x, ?z) :- odd(?x, ?y), edge(?y, ?z) .
     odd(?x, ?y) :- edge(?x, ?y) .
     odd(?x, ?z) :- even(?x, ?y), edge(?y, ?z) .
+    odd(?z, ?w) :- odd(?x, ?y), edge(?y, ?z), ?w = STRLEN(STR(?x)), CONTAINS(STR(?y), "1") .
     even(?x, ?y) :- node(?x), node(?y), ~reach(?x, ?y) .
     node(?x) :- edge(?x, _) .
     node(?x) :- edge(_, ?x) .

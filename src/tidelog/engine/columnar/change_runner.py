@@ -215,7 +215,7 @@ class ChangeRunner:
         self._scan(rows, workspace)
         if isinstance(self.plan.root, Support):
             state[layout.Z_SINK] = layout.SUPPORT
-            state[layout.Z_BATCH] = SUPPORT_BATCH
+            state[layout.Z_BATCH] = min(SUPPORT_BATCH, workspace.batch)
         else:
             assert effect is not None
             set_effect(state, effect)

@@ -148,7 +148,7 @@ class RankedUpdate:
     def _publish(self, workspace: Workspace) -> None:
         """Let the state be right for these plans: a run of another plan may have changed it."""
         state = workspace.state
-        state[layout.Z_BATCH] = BATCH
+        state[layout.Z_BATCH] = workspace.batch
         state[layout.Z_WIDTH] = self.width
         state[layout.Z_BUDGET] = BUDGET
         places = (layout.Z_WENT, layout.Z_CAME, layout.Z_PICKED)

@@ -59,14 +59,15 @@ class Workspace:
 
     def __init__(self) -> None:
         self.state = np.zeros(layout.Z_SIZE, np.int64)
-        self.left = np.zeros(BATCH, np.int32)
-        self.right = np.zeros(BATCH, np.int32)
-        self.result = np.zeros(BATCH, np.int32)
+        self.batch = BATCH
+        self.left = np.zeros(self.batch, np.int32)
+        self.right = np.zeros(self.batch, np.int32)
+        self.result = np.zeros(self.batch, np.int32)
         self.buffer = np.zeros(0, np.int32)
         self.emitted = np.zeros(MOST_THREADS, np.int64)
         self.rows = np.zeros(0, np.int32)  # emitted rows, owner by owner
         state = self.state
-        state[layout.Z_BATCH] = BATCH
+        state[layout.Z_BATCH] = self.batch
         state[layout.Z_LEFT] = self.left.ctypes.data
         state[layout.Z_RIGHT] = self.right.ctypes.data
         state[layout.Z_RESULT] = self.result.ctypes.data
@@ -80,14 +81,14 @@ class Workspace:
         state[layout.Z_WIDTH] = plan.width
         state[layout.Z_SINK] = layout.INSERT
         state[layout.Z_LIST] = 0
-        state[layout.Z_BATCH] = BATCH
+        state[layout.Z_BATCH] = self.batch
         state[layout.Z_MATCHES] = 0
         state[layout.Z_NEW] = 0
         state[layout.Z_NO_VALUE] = 0
 
     def make_room(self, steps: int, width: int) -> None:
         """Let there be batches of so many columns for so many steps."""
-        size = steps * width * BATCH
+        size = steps * width * self.batch
         if len(self.buffer) < size:
             self.buffer = np.zeros(size, np.int32)
             self.state[layout.Z_BUFFER] = self.buffer.ctypes.data
@@ -121,8 +122,9 @@ class Workspace:
 
     def column(self, level: int, place: int, width: int) -> npt.NDArray[np.int32]:
         """A column of a level's batch."""
-        start = (level * width + place) * BATCH
-        return self.buffer[start : start + BATCH]
+        batch = int(self.state[layout.Z_BATCH])
+        start = (level * width + place) * batch
+        return self.buffer[start : start + batch]
 
 
 class Runner:
