@@ -81,7 +81,7 @@ test-slow: $(VENV)/.installed-test
 	@$(COMPILE_KERNELS)
 	HYPOTHESIS_PROFILE=slow $(RUN) -m pytest -q -n $(WORKERS)
 	@TIDELOG_DEBUG=1 $(COMPILE_KERNELS)
-	TIDELOG_DEBUG=1 $(RUN) -m pytest -q -n $(WORKERS) -m 'not slow' tests/engine tests/test_corpus.py
+	TIDELOG_DEBUG=1 $(RUN) -m pytest -q -n $(WORKERS) -m 'not slow' tests/engine tests/test_corpus.py tests/maintenance tests/changes
 
 docs: $(VENV)/.installed-test
 	$(RUN) docs/renew.py

@@ -325,6 +325,7 @@ print("all is well")
 """
 
 
+@pytest.mark.slow  # compiles the kernels anew
 def test_no_kernel_reaches_beyond_its_arrays() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CHECK],

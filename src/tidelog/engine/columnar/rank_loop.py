@@ -314,6 +314,91 @@ def forget_counts(went_counts: Any, came_counts: Any, Z: Any) -> None:
 
 
 @kernel
+def begin_section(removed: Any, Z: Any) -> Any:
+    """Begin to lose; DONE, or GROW_LISTS."""
+    if Z[Z_OUT_CAPACITY] < len(removed) or Z[Z_JOURNAL_COUNT] + len(removed) > Z[Z_JOURNAL_CAPACITY]:
+        return GROW_LISTS
+    Z[Z_OUT_COUNT] = 0
+    Z[Z_ROUND_END] = 0
+    set_loss(Z)
+    return DONE
+
+
+@kernel
+def begin_gaining(added: Any, Z: Any) -> Any:
+    """Begin to gain, after all that was deleted; DONE, or GROW_LISTS."""
+    if (
+        Z[Z_OUT_COUNT] + Z[Z_DELETED] + len(added) > Z[Z_OUT_CAPACITY]
+        or Z[Z_JOURNAL_COUNT] + len(added) > Z[Z_JOURNAL_CAPACITY]
+    ):
+        return GROW_LISTS
+    set_gain(Z)
+    Z[Z_ROUND_END] = Z[Z_DELETED]
+    return DONE
+
+
+@kernel
+def next_round(Z: Any) -> Any:
+    """Let the facts found since the last round be this one's; whether there are any."""
+    Z[Z_ROUND_FIRST] = Z[Z_ROUND_END]
+    Z[Z_ROUND_END] = Z[Z_OUT_COUNT]
+    return Z[Z_ROUND_FIRST] < Z[Z_ROUND_END]
+
+
+@kernel
+def family_of(phase: Any) -> Any:
+    """The plans that a phase runs, or -1."""
+    if phase == LOSE:
+        return LOST
+    if phase == LOSE_UNDER_NEGATION:
+        return LOST_UNDER_NEGATION
+    if phase == PASS_ON_LOSS:
+        return OVERDELETE
+    if phase == GAIN:
+        return GAINED
+    if phase == GAIN_UNDER_NEGATION:
+        return GAINED_UNDER_NEGATION
+    return INSERT if phase == PASS_ON_GAIN else -1
+
+
+@kernel
+def work_on(T: Any, section_of: Any, removed: Any, added: Any, Z: Any) -> Any:
+    """One phase that runs no plans; DONE, or GROW_LISTS. Goes on to the phase that comes next."""
+    phase = Z[Z_PHASE]
+    wish = DONE
+    following = phase + 1
+    if phase == RETRACT:
+        wish = begin_section(removed, Z)
+        if wish == DONE and len(removed) > 0:
+            retract(T, section_of, removed, Z)
+    elif phase == DOOM:
+        if next_round(Z):
+            mark_round(T, DELTA, PENDING, Z)
+        else:
+            Z[Z_DELETED] = Z[Z_OUT_COUNT]
+            following = RESEED
+    elif phase == BURY:
+        mark_round(T, 0, ALIVE | DELTA, Z)
+        following = DOOM
+    elif phase == RESEED:
+        wish = begin_gaining(added, Z)
+        if wish == DONE and Z[Z_DELETED] + len(added) > 0:
+            reseed(T, section_of, added, Z)
+    elif phase == RAISE:
+        if next_round(Z):
+            raise_round(T, Z)
+        else:
+            following = SETTLE
+    else:
+        mark_round(T, 0, DELTA, Z)
+        Z[Z_CLOCK] += 1
+        following = RAISE
+    if wish == DONE:
+        Z[Z_PHASE] = following
+    return wish
+
+
+@kernel
 def maintain(
     T: Any,
     X: Any,
@@ -331,120 +416,28 @@ def maintain(
     Z: Any,
 ) -> Any:
     """Work an update in, up to the section before `last_section`; DONE, or what must be seen to first."""
-    found = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
-    went = int64_at(Z[Z_WENT], Z[Z_LIST_CAPACITY])
-    came = int64_at(Z[Z_CAME], Z[Z_LIST_CAPACITY])
-    unknown = went_counts[:0]
     while Z[Z_SECTION] < last_section:
-        section = Z[Z_SECTION]
-        phase = Z[Z_PHASE]
-        family = -1
-        if phase == RETRACT:
-            if Z[Z_OUT_CAPACITY] < len(removed) or Z[Z_JOURNAL_COUNT] + len(removed) > Z[Z_JOURNAL_CAPACITY]:
-                return GROW_LISTS
-            Z[Z_OUT_COUNT] = 0
-            Z[Z_ROUND_END] = 0
-            set_loss(Z)
-            if len(removed) > 0:
-                retract(T, section_of, removed, Z)
-        elif phase in (LOSE, GAIN_UNDER_NEGATION):
-            family = LOST if phase == LOSE else GAINED_UNDER_NEGATION
-            wish = run_family(
-                T,
-                X,
-                D,
-                words,
-                entries,
-                indexes,
-                starts[family, section],
-                starts[family, section + 1],
-                went,
-                0,
-                Z[Z_WENT_COUNT],
-                went_counts,
-                Z,
-            )
-            if wish != DONE:
-                return wish
-        elif phase in (LOSE_UNDER_NEGATION, GAIN):
-            family = GAINED if phase == GAIN else LOST_UNDER_NEGATION
-            wish = run_family(
-                T,
-                X,
-                D,
-                words,
-                entries,
-                indexes,
-                starts[family, section],
-                starts[family, section + 1],
-                came,
-                0,
-                Z[Z_CAME_COUNT],
-                came_counts,
-                Z,
-            )
-            if wish != DONE:
-                return wish
-        elif phase == DOOM:
-            Z[Z_ROUND_FIRST] = Z[Z_ROUND_END]
-            Z[Z_ROUND_END] = Z[Z_OUT_COUNT]
-            if Z[Z_ROUND_FIRST] == Z[Z_ROUND_END]:
-                Z[Z_DELETED] = Z[Z_OUT_COUNT]
-                Z[Z_PHASE] = RESEED
-                continue
-            mark_round(T, DELTA, PENDING, Z)
-        elif phase in (PASS_ON_LOSS, PASS_ON_GAIN):
-            family = OVERDELETE if phase == PASS_ON_LOSS else INSERT
-            wish = run_family(
-                T,
-                X,
-                D,
-                words,
-                entries,
-                indexes,
-                starts[family, section],
-                starts[family, section + 1],
-                found,
-                Z[Z_ROUND_FIRST],
-                Z[Z_ROUND_END],
-                unknown,
-                Z,
-            )
-            if wish != DONE:
-                return wish
-        elif phase == BURY:
-            mark_round(T, 0, ALIVE | DELTA, Z)
-            Z[Z_PHASE] = DOOM
-            continue
-        elif phase == RESEED:
-            needed = Z[Z_DELETED] + len(added)
-            if (
-                Z[Z_OUT_COUNT] + needed > Z[Z_OUT_CAPACITY]
-                or Z[Z_JOURNAL_COUNT] + len(added) > Z[Z_JOURNAL_CAPACITY]
-            ):
-                return GROW_LISTS
-            set_gain(Z)
-            Z[Z_ROUND_END] = Z[Z_DELETED]
-            if needed > 0:
-                reseed(T, section_of, added, Z)
-        elif phase == RAISE:
-            Z[Z_ROUND_FIRST] = Z[Z_ROUND_END]
-            Z[Z_ROUND_END] = Z[Z_OUT_COUNT]
-            if Z[Z_ROUND_FIRST] == Z[Z_ROUND_END]:
-                Z[Z_PHASE] = SETTLE
-                continue
-            raise_round(T, Z)
-        elif phase == LAY_DOWN:
-            mark_round(T, 0, DELTA, Z)
-            Z[Z_CLOCK] += 1
-            Z[Z_PHASE] = RAISE
-            continue
+        family = family_of(Z[Z_PHASE])
+        if family >= 0:
+            counts = went_counts[:0]  # how many facts of a round each table has is not counted
+            codes, first, last = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY]), Z[Z_ROUND_FIRST], Z[Z_ROUND_END]
+            if family in (LOST, GAINED_UNDER_NEGATION):
+                counts = went_counts
+                codes, first, last = int64_at(Z[Z_WENT], Z[Z_LIST_CAPACITY]), 0, Z[Z_WENT_COUNT]
+            elif family in (LOST_UNDER_NEGATION, GAINED):
+                counts = came_counts
+                codes, first, last = int64_at(Z[Z_CAME], Z[Z_LIST_CAPACITY]), 0, Z[Z_CAME_COUNT]
+            begin, end = starts[family, Z[Z_SECTION]], starts[family, Z[Z_SECTION] + 1]
+            wish = run_family(T, X, D, words, entries, indexes, begin, end, codes, first, last, counts, Z)
+            Z[Z_PHASE] += wish == DONE
+        elif Z[Z_PHASE] == SETTLE:
+            wish = GROW_LISTS if Z[Z_JOURNAL_COUNT] > Z[Z_LIST_CAPACITY] else DONE
+            if wish == DONE:
+                settle_section(T, went_counts, came_counts, Z)
+                Z[Z_SECTION] += 1
+                Z[Z_PHASE] = RETRACT
         else:
-            if Z[Z_JOURNAL_COUNT] > Z[Z_LIST_CAPACITY]:
-                return GROW_LISTS
-            settle_section(T, went_counts, came_counts, Z)
-            Z[Z_SECTION] += 1
-            Z[Z_PHASE] = RETRACT
-            continue
-        Z[Z_PHASE] += 1
+            wish = work_on(T, section_of, removed, added, Z)
+        if wish != DONE:
+            return wish
     return DONE
