@@ -95,6 +95,12 @@ def test_commands(say: Tidelog, write: Write) -> None:
     assert "?- reach(?x, ?y)" not in done.output
 
 
+def test_statistics_of_the_last_change(say: Tidelog) -> None:
+    done = say("q(?x) :- p(?x) . p(1) .\n?- q(?x) .\n:stats\n")
+    assert "auto chose rank-counting: 16 facts or fewer change" in done.error
+    assert "1 rule" not in done.error
+
+
 def test_unknown_commands_and_files(say: Tidelog) -> None:
     done = say(":rule\n:load missing.rls\n:load missing.csv\n:load\n")
     assert done.code == 1

@@ -133,6 +133,19 @@ def test_statistics_follow_rules_that_come_and_go(tidelog: Tidelog, write: Write
     assert [(rule["text"].partition("(")[0], rule["new"]) for rule in rules] == [("ancestor", 1), ("c", 2)]
 
 
+def test_statistics_say_what_was_chosen_and_why(tidelog: Tidelog, write: Write) -> None:
+    many = "".join(f"+ parent(p{number}, p{number + 1}) .\n" for number in range(60))
+    write("some.changes.rls", f"- parent(alice, bob) .\n@commit .\n{many}@commit .\n+ parent(a, b) .\n")
+    arguments = ("stream", "family.rls", "some.changes.rls", "--stats")
+    lines = [line for line in tidelog(*arguments).error.splitlines() if line.startswith("auto chose ")]
+    assert "auto chose rank-counting 2 of 3 times: 16 facts or fewer change" in lines
+    assert any(line.startswith("auto chose recompute 1 of 3 times: about ") for line in lines)
+    tidelog(*arguments, "stats.json")
+    choices = json.loads(Path("stats.json").read_text())["choices"]
+    assert choices[0] == {"maintainer": "rank-counting", "reason": "16 facts or fewer change", "times": 2}
+    assert "auto chose" not in tidelog(*arguments, "--maintainer", "dred").error
+
+
 # ---- what goes wrong
 
 

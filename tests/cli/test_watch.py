@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable
@@ -79,6 +80,19 @@ def test_rules_and_facts_are_edited(watch: Callable[..., Done], write: Write) ->
         "+ ancestor(alice, dora) .",
         "+ ancestor(bob, dora) .",
     ]
+
+
+def test_statistics_of_each_edit(watch: Callable[..., Done], write: Write) -> None:
+    program = "parent(alice, bob) .\n" + RULES
+    write("family.rls", program)
+    edit: Edit = lambda: write("family.rls", program + "parent(bob, carol) .\n")  # noqa: E731
+    done = watch([edit], "family.rls", "--stats")
+    assert "auto chose rank-counting: 16 facts or fewer change" in done.error
+    write("family.rls", program)
+    watch([edit], "family.rls", "--stats", "stats.json")
+    found = json.loads(Path("stats.json").read_text())
+    assert found["facts"]["loaded"] == 2
+    assert found["choices"][0]["maintainer"] == "rank-counting"
 
 
 def test_a_broken_edit_keeps_the_last_good_state(watch: Callable[..., Done], write: Write) -> None:

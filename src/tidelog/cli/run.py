@@ -25,7 +25,7 @@ from tidelog.cli.results import (
     print_results,
     query_name,
 )
-from tidelog.cli.statistics import print_statistics, write_statistics
+from tidelog.cli.statistics import choices, print_statistics, write_statistics
 from tidelog.cli.watch import Watch, check_watchable
 from tidelog.io.export import Export, export_file
 from tidelog.io.formats import file_name, is_compressed
@@ -76,6 +76,7 @@ def _watch(work: Work, form: Form) -> int:
             print_script(delta, tuple(result.name for result in outputs), most or None)
         if delta is None or delta:
             report_files(work, write_files(work, outputs if work.options.output else [], exports, form))
+        _report_edit(work, delta)
 
     return Watch(work, show).run()
 
@@ -192,6 +193,16 @@ def _write_export(
 def report_files(work: Work, written: dict[Path, int]) -> None:
     for path, rows in written.items():
         work.messages.say(f"wrote {path}, {rows:,} row{'' if rows == 1 else 's'}")
+
+
+def _report_edit(work: Work, delta: Delta | None) -> None:
+    """What maintainer was chosen and why, where statistics were asked for; in a file all of them."""
+    work.reasoning = delta.seconds if delta is not None else None
+    if work.options.stats == ON_SCREEN:
+        for line in choices(work.tally):
+            work.messages.say(f"{work.maintainer} {line}")
+    else:
+        _report(work)
 
 
 def _report(work: Work) -> None:

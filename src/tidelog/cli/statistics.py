@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from shutil import get_terminal_size
 from time import perf_counter
@@ -12,13 +12,14 @@ from typing import Final
 
 from tidelog.cli.messages import is_coloured
 from tidelog.cli.reasoning import Work
-from tidelog.engine.events import RuleStatistics
+from tidelog.engine.events import RuleStatistics, Tally
 from tidelog.io.atomic import replacing
 from tidelog.plan.rule_text import Writing, shortened
 
 _WIDTH: Final = 130  # of the table where there is no terminal to ask
 _RULE_WIDTH: Final = 60  # of the text of a rule, at most
 _COUNTS_WIDTH: Final = 66  # of the columns beside the rules
+_REASONS: Final = 3  # for one maintainer, at most
 _NOTHING: Final = RuleStatistics()
 
 
@@ -33,6 +34,7 @@ def statistics(work: Work) -> dict[str, object]:
         "program": str(work.options.program),
         "engine": work.options.engine,
         "maintainer": work.maintainer,
+        "choices": _choices(work.tally),
         "seconds": {
             "total": round(total, 6),
             "load": round(tally.load_seconds, 6),
@@ -50,6 +52,33 @@ def statistics(work: Work) -> dict[str, object]:
         "strata": _strata(work),
         "rules": _rules(work),
     }
+
+
+def _choices(tally: Tally) -> list[dict[str, object]]:
+    """Which maintainers were chosen, and why, the most frequent choice first."""
+    made = sorted(tally.choices.items(), key=lambda item: -item[1])
+    return [
+        {"maintainer": choice.maintainer, "reason": choice.reason, "times": times} for choice, times in made
+    ]
+
+
+def choices(tally: Tally) -> Iterator[str]:
+    """The same in words, a line for each maintainer that was chosen.
+
+    >>> from tidelog.engine.events import MaintainerChosen
+    >>> list(choices(Tally(choices={MaintainerChosen("recompute", "all of it changes"): 1})))
+    ['chose recompute: all of it changes']
+    """
+    reasons: dict[str, dict[str, int]] = {}
+    for choice, times in sorted(tally.choices.items(), key=lambda item: -item[1]):
+        reasons.setdefault(choice.maintainer, {})[choice.reason] = times
+    total = sum(tally.choices.values())
+    for maintainer, counted in reasons.items():
+        often = f" {sum(counted.values()):,} of {total:,} times" if total > 1 else ""
+        several = len(counted) > 1
+        said = [f"{reason} ({times:,})" if several else reason for reason, times in counted.items()]
+        more = f"; {len(said) - _REASONS:,} more reasons" if len(said) > _REASONS else ""
+        yield f"chose {maintainer}{often}: {'; '.join(said[:_REASONS])}{more}"
 
 
 def _strata(work: Work) -> list[dict[str, object]]:
@@ -131,9 +160,12 @@ def print_statistics(work: Work) -> None:
         table.add_row(f"{row['rule']:>3}  {_escaped(text)}", *counts, f"{_number(row, 'seconds'):.3f}")
     console = Console(stderr=True, highlight=False, width=width, no_color=not is_coloured(sys.stderr))
     sys.stdout.flush()
-    if rows:
+    is_maintained = work.reasoner.commits > 0 and not work.tally.rules
+    if rows and not is_maintained:  # else no rule was run over all facts
         console.print(table)
     console.print(_escaped(_summary(found)), soft_wrap=True)
+    for line in choices(work.tally):
+        console.print(_escaped(f"{work.maintainer} {line}"), soft_wrap=True)
 
 
 def _rule_width(width: int) -> int:

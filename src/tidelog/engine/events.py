@@ -224,6 +224,7 @@ class Tally:
         """Begin anew; what was loaded stays loaded."""
         self.rules.clear()
         self.strata.clear()
+        self.choices.clear()
         self._rounds.clear()
         self.stratum, self.round, self.derived, self.matches = None, 0, 0, 0
 
