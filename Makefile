@@ -11,7 +11,7 @@ COMPILE_KERNELS := $(RUN) -c 'from tidelog.reasoner import prepare; prepare()'
 .PHONY: help install demo test lint types layers pytest test-slow bench docs format clean
 
 help:
-	@echo 'make demo       materialise the examples: tables, statistics, a picture of a plan'
+	@echo 'make demo       a company changes: load, derive, changes and their effect, a query'
 	@echo 'make test       style, types, layers, tests and the commands in the documentation'
 	@echo 'make test-slow  larger suites, more random programs, every address checked'
 	@echo 'make bench      tidelog beside its peers, in under a minute'

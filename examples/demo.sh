@@ -1,5 +1,5 @@
 #!/bin/sh
-# The main job in a minute: three programs, their tables, what the rules did, and a picture of a plan.
+# The main job in half a minute: a company's facts and rules change, and what follows from them is kept right.
 # `make demo` runs this with the tidelog of .venv; everything is written to output/.
 set -eu
 cd "$(dirname "$0")/.."
@@ -10,18 +10,17 @@ step() {
 }
 
 mkdir -p output
-step 'A family tree: all that follows from eight facts, and what each rule did' \
-    'tidelog run examples/family.rls --stats'
-step 'A question about it' \
-    'tidelog query examples/family.rls "cousin(dora, ?x)"'
-step 'A graph from a CSV file: reachability, negation, aggregates' \
-    'tidelog query examples/graph/flights.rls "network(?airline, ?routes, ?km, ?minutes)"'
-step 'The same, in files' \
-    'tidelog run examples/graph/flights.rls --output output/flights && cat output/flights/stranded.csv'
-step 'RDF from Turtle, with the RDFS rules that come with tidelog' \
-    'tidelog run examples/rdf/zoo.rls'
-step 'A picture of how the family tree is derived' \
-    'tidelog plan examples/family.rls --run --format html --output output/plan.html'
+rm -rf output/deltas output/plan.html
+step 'Facts and rules change: the net effect, and the time beside deriving anew' \
+    'python examples/company/demo.py'
+step 'The same changes from the command line' \
+    'tidelog stream examples/company/company.rls examples/company/year.changes --deltas output/deltas'
+step 'What the fourth of them added to `alarm`' \
+    'cat output/deltas/4/alarm.added.csv'
+step 'A query' \
+    'tidelog query examples/company/company.rls "alarm(?person, ?folder), reports_to(?person, ?superior)"'
+step 'A picture of how all this is derived' \
+    'tidelog plan examples/company/company.rls --run --format html --output output/plan.html'
 
-printf '\nDone. Open output/plan.html in a browser; the files are in output/flights.\n'
-printf 'README.md goes through these examples; docs/index.md has the rest.\n'
+printf '\nDone. Open output/plan.html in a browser; what each change did is in output/deltas.\n'
+printf 'README.md has a tour of five minutes; docs/index.md has the rest.\n'

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import doctest
+import gzip
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -138,6 +140,34 @@ def test_flights_are_generated(workplace: Path) -> None:
     flights.unlink()
     subprocess.run([sys.executable, str(flights.with_name("generate.py"))], check=True)
     assert flights.read_bytes() == expected
+
+
+def test_company_is_generated(workplace: Path) -> None:
+    folder = workplace / "examples" / "company"
+    expected = {path.name: gzip.decompress(path.read_bytes()) for path in folder.glob("*.csv.gz")}
+    for name in expected:
+        (folder / name).unlink()
+    subprocess.run([sys.executable, str(folder / "make_company.py")], check=True)
+    assert {path.name: gzip.decompress(path.read_bytes()) for path in folder.glob("*.csv.gz")} == expected
+
+
+def test_demo(workplace: Path) -> None:
+    done = subprocess.run(
+        ["sh", "examples/demo.sh"], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for words in (
+        r"derived +239,964 facts",
+        r"joins Sales Oslo 3 +\+31 −5 +[\d.]+ m?s +[\d.]+ m?s\n",
+        r"→ alarm: contractor Anouk Leroy, 5 confidential folders\n",
+        r"superiors see all: gone +\+0 −4,480 ",
+        r"superiors see all: back +\+4,480 −0 ",
+        r" 2 answers in ",
+        r"\nAnouk Leroy,Legal/Oslo/Contracts/2026\n",
+    ):
+        assert re.search(words, done.stdout), f"{words}\n{done.stdout}"
+    assert "commit 10: +4,480 −0" in done.stderr
+    assert (workplace / "output" / "plan.html").exists()
 
 
 # ---- what is generated, and what must be complete
