@@ -29,7 +29,7 @@ COMMANDS: Final = {
     ":help": "this list",
     ":predicates": "the predicates, their columns, and how many facts they have",
     ":rules": "the rules",
-    ":stats": "what each rule did when everything was last derived",
+    ":stats": "what each rule did, or how the last change was worked in",
     ":load": "FILE   add a program, or the facts in a data file",
     ":quit": "leave; so does Ctrl-D",
 }
