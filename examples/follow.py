@@ -34,8 +34,9 @@ def show(event: Event) -> None:
         case ChangePassed():
             print(f"{event.step:<22} {event.given} given, {event.found} found")
         case StratumMaintained():
-            counts = f"{event.overdeleted} taken away, {event.rederived} put back, +{event.came} −{event.went}"
-            print(f"{', '.join(event.predicates)}: {counts}, {event.instances} instances")
+            counts = f"{event.overdeleted} taken away, {event.rederived} put back"
+            net = f"+{event.came} −{event.went}"
+            print(f"{', '.join(event.predicates)}: {counts}, {net}, {event.instances} instances")
         case _:
             pass
 
