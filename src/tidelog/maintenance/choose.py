@@ -94,7 +94,7 @@ FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What a stratum would cost: its instances by the lower predicates that they read, and its rounds."""
+    """What a stratum would cost: its instances by the predicates that they read, and its rounds."""
 
     predicates: tuple[str, ...]
     instances: tuple[tuple[tuple[str, ...], int], ...]
@@ -108,14 +108,13 @@ def weigh(schedule: Schedule, engine: Maintainable) -> tuple[Weight, ...]:
 
 
 def _weight(section: Section, engine: Maintainable) -> Weight:
-    instances = tuple((_lower(rule, section), engine.instances_of(rule)) for rule in section.before)
+    instances = tuple((_read(rule), engine.instances_of(rule)) for rule in section.before)
     total = sum(count for _, count in instances)
     return Weight(section.predicates, instances, total, engine.rounds_of(section.predicates))
 
 
-def _lower(rule: Rule, section: Section) -> tuple[str, ...]:
-    read = (atom.predicate for atom in (*rule.positive, *rule.negated))
-    return tuple(name for name in read if name not in section.predicates)
+def _read(rule: Rule) -> tuple[str, ...]:
+    return tuple(atom.predicate for atom in (*rule.positive, *rule.negated))
 
 
 def predict(update: Update, weights: tuple[Weight, ...], engine: Maintainable) -> Prediction:
@@ -124,7 +123,7 @@ def predict(update: Update, weights: tuple[Weight, ...], engine: Maintainable) -
     touched, total = 0.0, 0
     for weight in weights:
         total += weight.total
-        changed = [(_share(lower, shares), count) for lower, count in weight.instances]
+        changed = [(_share(read, shares), count) for read, count in weight.instances]
         if weight.total:
             share = sum(share * count for share, count in changed) / weight.total
         else:  # of an auxiliary relation, whose instances are not counted
@@ -137,10 +136,10 @@ def predict(update: Update, weights: tuple[Weight, ...], engine: Maintainable) -
     return Prediction(touched, total)
 
 
-def _share(lower: tuple[str, ...], shares: Mapping[str, float]) -> float:
-    """The part of the instances that read these predicates which changes."""
+def _share(read: tuple[str, ...], shares: Mapping[str, float]) -> float:
+    """The part of the instances that read these predicates which changes; of their own, explicit facts."""
     kept = 1.0
-    for predicate in lower:
+    for predicate in read:
         if predicate in shares:
             kept *= 1 - shares[predicate]
     return 1 - kept
