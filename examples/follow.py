@@ -44,4 +44,7 @@ def show(event: Event) -> None:
 if __name__ == "__main__":
     if len(sys.argv) not in (3, 4):
         sys.exit("usage: python examples/follow.py MAINTAINER SCRIPT [PROGRAM]")
-    main(sys.argv[1], sys.argv[2], *map(Path, sys.argv[3:]))
+    try:
+        main(sys.argv[1], sys.argv[2], *map(Path, sys.argv[3:]))
+    except tl.TidelogError as error:
+        sys.exit(str(error))
