@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks SUITE …` measures, `python -m benchmarks page …` draws."""
+"""The command line: `python -m benchmarks SUITE …` measures; `page` draws, `tables` writes Markdown."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TextIO
 
 from benchmarks.measure import DisagreementError, Limits, measure, report, run
-from benchmarks.record import Record
+from benchmarks.record import Record, read_records
 from benchmarks.suites import SUITES
 from benchmarks.suites.suite import Options, Suite
 from benchmarks.summary import summary
+from benchmarks.tables import tables
 from benchmarks.workloads import RESULTS
 
 
@@ -22,6 +23,9 @@ def main(arguments: Sequence[str]) -> int:
     parsed = command_line().parse_args(arguments)
     if parsed.suite == "page":
         return draw(parsed)
+    if parsed.suite == "tables":
+        print(tables(read_records([Path(name) for name in parsed.files])))
+        return 0
     repetitions = parsed.repetitions or (1 if parsed.quick else 3)
     limits = Limits(parsed.time_limit or SUITES[parsed.suite].time_limit, parsed.memory_limit)
     target = parsed.json or str(RESULTS / f"{parsed.suite}.jsonl")
@@ -97,6 +101,8 @@ def command_line() -> argparse.ArgumentParser:
     page.add_argument("--output", default="docs/benchmarks.html", help="the page (default %(default)s)")
     page.add_argument("--image", help="an image of the plots of `materialise`, PNG")
     page.add_argument("--images", metavar="FOLDER", help="an image per workload of the other suites, PNG")
+    written = commands.add_parser("tables", help="write files of results as Markdown")
+    written.add_argument("files", nargs="+", metavar="FILE", help="JSON lines that a suite wrote")
     return parser
 
 

@@ -33,8 +33,8 @@ from benchmarks.updates import (
 from benchmarks.workloads import CHANGING, Prepared, prepare
 
 OPERATIONS = {1: 300, 10: 100, 100: 50, 1_000: 20}  # at most so many of each size
-LEAST, MOST = 3, 7  # operations of any size; of other sizes
-ENOUGH = 2.0  # CPU seconds of operations after which no more are begun
+LEAST, MOST = 2, 7  # operations of any size; of other sizes
+ENOUGH = 1.0  # CPU seconds of operations after which no more are begun
 DRIFT_SAMPLE = 200
 AWAY = 100  # facts that random updates keep away at any time
 

@@ -59,7 +59,7 @@ def tree_edges(branching: int, levels: int) -> Edges:
 
 
 def group_edges(edges: int, seed: int = 5) -> Edges:
-    """About `edges` edges inside of groups of 10 to 60 nodes, four for each node: every group is connected.
+    """About `edges` edges inside of groups of 10 to 40 nodes, four for each node: every group is connected.
 
     Each node but the first of its group has an edge to an earlier one; the other three are anywhere in it.
 
@@ -70,7 +70,7 @@ def group_edges(edges: int, seed: int = 5) -> Edges:
     random = np.random.default_rng(seed)
     parts, first, total = [], 0, 0
     while total < edges:
-        nodes = int(random.integers(10, 61))
+        nodes = int(random.integers(10, 41))
         inner = np.arange(1, nodes, dtype=np.int64)
         tree = inner * nodes + random.integers(0, inner)
         more = random.choice(nodes * nodes, size=3 * nodes, replace=False)

@@ -15,6 +15,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
+from benchmarks.plain import seconds_text
 from benchmarks.record import Record
 from benchmarks.summary import reference_for
 from benchmarks.workloads import WORKLOADS
@@ -246,23 +247,6 @@ def name_lines(axes: Axes, ends: dict[str, Record]) -> None:
             fontsize=9,
             color=INK,
         )
-
-
-def seconds_text(seconds: float) -> str:
-    """Seconds with two figures that matter, in the unit that suits them.
-
-    >>> seconds_text(0.0000081), seconds_text(0.084), seconds_text(0.25), seconds_text(12.3)
-    ('8.1 µs', '84 ms', '0.25 s', '12 s')
-    """
-    if seconds < 1e-3:
-        return f"{two_figures(seconds * 1e6)} µs"
-    return f"{two_figures(seconds * 1e3)} ms" if seconds < 0.1 else f"{two_figures(seconds)} s"
-
-
-def two_figures(number: float) -> str:
-    if number >= 10:
-        return f"{number:.0f}"
-    return f"{number:.1f}" if number >= 1 else f"{number:.2f}"
 
 
 def name_of(record: Record) -> str:

@@ -10,7 +10,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from benchmarks.plots import FAINT, INK, STYLE, seconds_text
+from benchmarks.plain import seconds_text
+from benchmarks.plots import FAINT, INK, STYLE
 from benchmarks.record import Record
 from benchmarks.workloads import CHANGING
 

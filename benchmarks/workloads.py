@@ -44,7 +44,7 @@ WORKLOADS: dict[str, Workload] = {
 CHANGING: dict[str, Workload] = WORKLOADS | {
     workload.name: workload
     for workload in (
-        Workload("cliques", "symmetric and transitive, groups of 10 to 60", 120_000, 4_000),
+        Workload("cliques", "symmetric and transitive, groups of 10 to 40", 120_000, 4_000),
         Workload("cut", "a clique of 300 cut in the middle", 299, 99, program="cliques"),
     )
 }

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from benchmarks.__main__ import main
 from benchmarks.measure import Stopped, not_tried
-from benchmarks.record import Measurement, Task
+from benchmarks.record import Counts, Measurement, Record, Task
 from benchmarks.suites import maintain, stream
+from benchmarks.targets import targets
 
 from benchmarks import changing, streams, workloads
 
@@ -89,3 +90,18 @@ def test_who_was_stopped_is_not_tried_at_a_larger_size() -> None:
     assert isinstance(result, Stopped)
     assert result.reason == "not tried, stopped at size 100"
     assert not_tried(Task("maintain", "W1", "tidelog", "dred", 10, 1), given_up) == []
+
+
+def test_targets_are_read_from_records() -> None:
+    def record(variant: str, size: int, cpu_s: float) -> Record:
+        counts: Counts = {"status": "done", "add_cpu_s": cpu_s, "add_p99_s": cpu_s}
+        return Record(
+            "maintain", "W5", "tidelog", variant, size, cpu_s, cpu_s, cpu_s, 1, 1.0, 0.0, 0.0, counts
+        )
+
+    records = [record("auto", 1, 1e-4), record("auto", 100, 1e-3), record("recompute", 100, 0.2)]
+    found = {target.what: target for target in targets(records)}
+    assert found["W5, one fact deleted, median"].is_reached
+    assert found["W5, 100 deleted, times faster than `recompute`"].measured == "200"
+    assert found["W5, 100 deleted, times faster than `recompute`"].is_reached is False
+    assert found["a 300-clique cut in the middle, times faster than `dred`"].is_reached is None

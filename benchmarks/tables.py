@@ -1,0 +1,93 @@
+"""Records as Markdown, for docs/benchmarks.md: sweeps, streams beside paper 000, targets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from benchmarks.plain import ratio_text, seconds_text
+from benchmarks.record import Record
+from benchmarks.targets import targets_table
+
+MARKS = ("explicit", "implicit")
+STREAM_HEAD = ["", "time", "ratio", "paper", "deletions", "paper", "insertions", "paper", "marks", "paper"]
+
+
+def tables(records: Sequence[Record]) -> str:
+    """All tables that these records fill."""
+    maintained = [record for record in records if record.suite == "maintain"]
+    streamed = [record for record in records if record.suite == "stream"]
+    parts = [*(sweep_tables(maintained)), *(stream_tables(streamed))]
+    if maintained or streamed:
+        parts.append(targets_table(records))
+    return "\n\n".join(parts)
+
+
+def sweep_tables(records: Sequence[Record]) -> Iterator[str]:
+    """A table for each workload: a row for each maintainer, deletion and addition for each size."""
+    for workload in dict.fromkeys(record.workload for record in records):
+        own = [record for record in records if record.workload == workload]
+        sizes = sorted({record.size for record in own})
+        found = {(record.variant, record.size): record for record in own}
+        rows = [["", *(f"{size:,}" for size in sizes)]]
+        for variant in dict.fromkeys(record.variant for record in own):
+            rows.append([f"`{variant}`", *(change_cell(found.get((variant, size))) for size in sizes)])
+        yield f"{workload}, deleted / added back:\n\n{markdown(rows)}"
+
+
+def change_cell(record: Record | None) -> str:
+    if record is None:
+        return ""
+    if not record.is_done:
+        reason = str(record.counts["reason"])
+        return "not tried" if reason.startswith("not tried") else f"> {reason}"
+    return f"{seconds_text(record.cpu_s)} / {seconds_text(float(record.counts['add_cpu_s']))}"
+
+
+def stream_tables(records: Sequence[Record]) -> Iterator[str]:
+    """A table for each maintainer that marks: time without and with each marking, applications, marks."""
+    found = {(record.workload, record.size, record.variant): record for record in records if record.is_done}
+    for maintainer in dict.fromkeys(record.variant.partition("/")[0] for record in records):
+        markings = dict.fromkeys(
+            r.variant.partition("/")[2] for r in records if r.variant.startswith(f"{maintainer}/")
+        )
+        for marking in [name for name in markings if name != "none"]:
+            rows = [
+                ["", "time", "ratio", "paper", "deletions", "paper", "insertions", "paper", "marks", "paper"]
+            ]
+            for workload, size in dict.fromkeys((record.workload, record.size) for record in records):
+                old, new = (found.get((workload, size, f"{maintainer}/{m}")) for m in ("none", marking))
+                if old and new:
+                    rows.append([f"{workload} {size or ''}".strip(), *stream_cells(old, new)])
+            yield f"`{maintainer}`, `{marking}` marking; before → after:\n\n{markdown(rows)}"
+
+
+def stream_cells(old: Record, new: Record) -> list[str]:
+    """What changed from no marking to marking, beside what paper 000 says."""
+    return [
+        f"{seconds_text(old.cpu_s)} → {seconds_text(new.cpu_s)}",
+        ratio_text(new.cpu_s / old.cpu_s),
+        ratio_text(float(new.counts["paper_s"]) / float(old.counts["paper_s"]))
+        if "paper_s" in old.counts
+        else "",
+        f"{number(old, 'deletions')} → {number(new, 'deletions')}",
+        f"{number(old, 'paper_deletions')} → {number(new, 'paper_deletions')}",
+        number(new, "insertions"),
+        number(new, "paper_insertions"),
+        " + ".join(number(new, f"{kind} marks") for kind in MARKS),
+        " + ".join(number(new, f"paper_{kind}_marks") for kind in MARKS),
+    ]
+
+
+def paper_ratio(old: Record, new: Record) -> str:
+    if "paper_s" not in old.counts:
+        return "–"
+    return ratio_text(float(new.counts["paper_s"]) / float(old.counts["paper_s"]))
+
+
+def number(record: Record, name: str) -> str:
+    return f"{int(record.counts[name]):,}" if name in record.counts else "–"
+
+
+def markdown(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = [f"| {' | '.join(row)} |" for row in rows]
+    return "\n".join([head, "|" + "---|" * len(rows[0]), *body])

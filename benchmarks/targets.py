@@ -1,0 +1,163 @@
+"""What was set out to be reached where facts change, against what records say; as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from benchmarks.plain import ratio_text, seconds_text
+from benchmarks.record import Record
+
+HANDS = ("auto", "recompute")
+MARKED = ((("P_trans",), 1.0), (("P_seq",), 0.9), (("track0", "track1", "track2"), 1.0))
+SWEPT = ("W1", "W4", "W5", "W6", "cliques")
+
+
+@dataclass(frozen=True)
+class Target:
+    """A figure to be reached, the one measured, and whether that is enough; None: it was not measured."""
+
+    what: str
+    limit: str
+    measured: str
+    is_reached: bool | None
+
+
+class Figures:
+    """Records found by what they are of."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        done = [record for record in records if record.is_done]
+        self.found = {(r.suite, r.workload, r.variant, r.size): r for r in done}
+
+    def maintained(self, workload: str, variant: str, size: int) -> Record | None:
+        return self.found.get(("maintain", workload, variant, size))
+
+    def points(self, workload: str) -> Iterator[tuple[int, dict[str, Record]]]:
+        """The sizes of a sweep, and the record of each maintainer there."""
+        own = [key for key in self.found if key[:2] == ("maintain", workload)]
+        for size in sorted({key[3] for key in own}):
+            yield size, {key[2]: self.found[key] for key in own if key[3] == size}
+
+
+def targets(records: Sequence[Record]) -> list[Target]:
+    """All targets, in the order in which they were set."""
+    figures = Figures(records)
+    return [
+        *single_facts(figures),
+        faster(figures, "W5", 100, 300),
+        faster(figures, "W1", 1, 200),
+        *never_much_slower(figures),
+        cut(figures),
+        heaviest(figures),
+        *(drift(figures, name) for name in ("drift", "drift-W1")),
+        *(marking(figures, names, limit) for names, limit in MARKED),
+    ]
+
+
+def single_facts(figures: Figures) -> Iterator[Target]:
+    record = figures.maintained("W5", "auto", 1)
+    asked: list[tuple[str, float, Callable[[Record], float | None]]] = [
+        ("deleted, median", 0.0002, lambda found: found.cpu_s),
+        ("deleted, 99th percentile", 0.002, lambda found: found.p99_s),
+        ("added, median", 0.0002, lambda found: float(found.counts["add_cpu_s"])),
+        ("added, 99th percentile", 0.002, lambda found: float(found.counts["add_p99_s"])),
+    ]
+    for words, limit, figure in asked:
+        measured = figure(record) if record else None
+        yield at_most(f"W5, one fact {words}", limit, measured, seconds_text)
+
+
+def faster(figures: Figures, workload: str, size: int, limit: int) -> Target:
+    """How many times faster than recomputation `auto` deletes."""
+    own, other = (figures.maintained(workload, name, size) for name in HANDS)
+    measured = other.cpu_s / own.cpu_s if own and other else None
+    return at_least(f"{workload}, {size:,} deleted, times faster than `recompute`", limit, measured)
+
+
+def never_much_slower(figures: Figures) -> Iterator[Target]:
+    """The worst points of the sweep, `auto` by the best maintainer and by recomputation."""
+    by_best, by_recompute = [], []
+    for workload in SWEPT:
+        for size, found in figures.points(workload):
+            if "auto" in found and len(found) > 1:
+                for words, seconds in (("deleted", deleting), ("added", adding)):
+                    own = seconds(found["auto"])
+                    best = min(seconds(record) for record in found.values())
+                    point = f"{workload}, {size:,} {words}"
+                    by_best.append((own / best, point))
+                    if "recompute" in found:
+                        by_recompute.append((own / seconds(found["recompute"]), point))
+    yield worst("every point: `auto` by the best maintainer", 1.5, by_best)
+    yield worst("every point: `auto` by `recompute`", 1.2, by_recompute)
+
+
+def deleting(record: Record) -> float:
+    return record.cpu_s
+
+
+def adding(record: Record) -> float:
+    return float(record.counts["add_cpu_s"])
+
+
+def worst(what: str, limit: float, ratios: Sequence[tuple[float, str]]) -> Target:
+    if not ratios:
+        return Target(what, f"≤ {limit:g}", "not measured", None)
+    ratio, point = max(ratios)
+    missed = sum(one > limit for one, _ in ratios)
+    words = f"{ratio_text(ratio)} at the worst ({point}); {len(ratios) - missed} of {len(ratios)} within"
+    return Target(what, f"≤ {limit:g}", words, missed == 0)
+
+
+def cut(figures: Figures) -> Target:
+    own, other = (figures.maintained("cut", name, 1) for name in ("auto", "dred"))
+    measured = other.cpu_s / own.cpu_s if own and other else None
+    return at_least("a 300-clique cut in the middle, times faster than `dred`", 100, measured)
+
+
+def heaviest(figures: Figures) -> Target:
+    """The most bytes that counters and ranks take for each fact, on any workload."""
+    found = [
+        float(record.counts["bytes_per_fact"])
+        for key, record in figures.found.items()
+        if key[0] == "maintain" and "bytes_per_fact" in record.counts
+    ]
+    return at_most("counters and ranks, bytes a fact", 12, max(found, default=None), "{:.1f}".format)
+
+
+def drift(figures: Figures, workload: str) -> Target:
+    record = next((r for k, r in figures.found.items() if k[:3] == ("maintain", workload, "auto")), None)
+    measured = float(record.counts["drift"]) if record else None
+    name = "W1" if workload.endswith("W1") else "W5"
+    return at_most(f"drift after 10,000 updates, {name}", 1.2, measured, ratio_text)
+
+
+def marking(figures: Figures, workloads: tuple[str, ...], limit: float) -> Target:
+    """The worst size or track, time with linked marks by time without."""
+    ratios = []
+    for (suite, workload, variant, size), old in figures.found.items():
+        if suite == "stream" and workload in workloads and variant == "backward-forward/none":
+            new = figures.found.get((suite, workload, "backward-forward/linked", size))
+            if new is not None:
+                ratios.append((new.cpu_s / old.cpu_s, f"{workload} {size or ''}".strip()))
+    name = workloads[0] if len(workloads) == 1 else "tracks"
+    return worst(f"{name}: linked marking by none", limit, ratios)
+
+
+def at_most(what: str, limit: float, measured: float | None, write: Callable[[float], str]) -> Target:
+    if measured is None:
+        return Target(what, f"≤ {write(limit)}", "not measured", None)
+    return Target(what, f"≤ {write(limit)}", write(measured), measured <= limit)
+
+
+def at_least(what: str, limit: float, measured: float | None) -> Target:
+    if measured is None:
+        return Target(what, f"≥ {limit:g}", "not measured", None)
+    return Target(what, f"≥ {limit:g}", ratio_text(measured), measured >= limit)
+
+
+def targets_table(records: Sequence[Record]) -> str:
+    """The targets as a Markdown table."""
+    words = {True: "yes", False: "**no**", None: "–"}
+    rows = [f"| {t.what} | {t.limit} | {t.measured} | {words[t.is_reached]} |" for t in targets(records)]
+    return "\n".join(["| target | to reach | measured | reached |", "|---|---|---|---|", *rows])
