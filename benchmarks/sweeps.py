@@ -30,6 +30,11 @@ LINES = {
 MARKED = {"none": "-", "literal": ":", "linked": "--"}
 OTHER = ("#8a94a0", "-")
 WIDTH, HEIGHT = 12.0, 5.0
+FEW_POWERS = 1_000  # a range of seconds in which powers of ten would be too few lines
+SUBTITLES = {
+    "maintain": "CPU seconds of a change by the number of facts changed, in the median; lower is better.",
+    "stream": "CPU seconds of a stream by the number of facts that each update adds and deletes.",
+}
 
 
 @dataclass(frozen=True)
@@ -54,12 +59,13 @@ def figures(suite: str, records: Sequence[Record], caption: str) -> dict[str, Fi
     for workload in dict.fromkeys(record.workload for record in records):
         own = [record for record in records if record.workload == workload and record.is_done]
         if len({record.size for record in own}) > 1:
-            found[workload] = draw_sweep(workload, own, VIEWS[suite], caption)
+            found[workload] = draw_sweep(workload, own, suite, caption)
     return found
 
 
-def draw_sweep(workload: str, records: Sequence[Record], views: Sequence[View], caption: str) -> Figure:
+def draw_sweep(workload: str, records: Sequence[Record], suite: str, caption: str) -> Figure:
     """CPU seconds over the number of facts changed."""
+    views = VIEWS[suite]
     matplotlib.style.use(STYLE)
     figure = Figure(figsize=(WIDTH, HEIGHT), facecolor="white")
     width = 0.78 / len(views)
@@ -73,8 +79,7 @@ def draw_sweep(workload: str, records: Sequence[Record], views: Sequence[View], 
     known = CHANGING.get(workload)
     title = f"{workload}  {known.title}" if known else workload
     figure.text(0.025, 0.94, title, fontsize=14, fontweight="bold", va="center")
-    subtitle = "CPU seconds of a change by the number of facts changed, in the median; lower is better."
-    figure.text(0.025, 0.885, subtitle, fontsize=9.5, color=FAINT, va="center")
+    figure.text(0.025, 0.885, SUBTITLES[suite], fontsize=9.5, color=FAINT, va="center")
     figure.text(0.025, 0.03, caption, fontsize=8.5, color=FAINT, va="center")
     return figure
 
@@ -100,7 +105,8 @@ def draw_view(axes: Axes, view: View, records: Sequence[Record], span: tuple[flo
     axes.set_xticks(sizes, [f"{size:,}" for size in sizes])
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_ylim(*span)
-    axes.yaxis.set_major_locator(LogLocator(base=10, numticks=12))
+    steps = (1,) if span[1] > FEW_POWERS * span[0] else (1, 2, 5)
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=steps, numticks=12))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds_text(value)))
     axes.set_title(view.title, fontsize=10, color=INK, loc="left")
