@@ -66,7 +66,10 @@ KERNEL_FILES = (
 def _cache_folder() -> Path:
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {DEBUG}".encode())
     for name in KERNEL_FILES:
-        digest.update((Path(__file__).parent / name).read_bytes())
+        path = Path(__file__).parent / name
+        digest.update(path.read_bytes())
+        # Numba knows a file by its place and time: elsewhere, or written anew, it would compile in silence.
+        digest.update(f"{path} {path.stat().st_mtime_ns}".encode())
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "tidelog" / f"kernels-{digest.hexdigest()[:16]}"
 

@@ -315,7 +315,7 @@ def test_the_first_run_says_once_that_kernels_are_compiled(
     monkeypatch.setitem(warm.GROUPS, "run", (warm.GROUPS["run"][0], lambda: None))
     write("parent.csv", "carol,dave\n")
     done = tidelog("run", "family.rls", "--data", "parent.csv")
-    assert done.error == "compiling kernels for this machine: about 20 s, this once\n"
+    assert done.error == "compiling kernels for this machine: about 25 s, this once\n"
     compiled.clear()
     assert tidelog("run", "family.rls", "--quiet").error == ""
 

@@ -114,7 +114,7 @@ def compile_closures() -> None:
 
 
 GROUPS: dict[str, tuple[str, Callable[[], None]]] = {
-    "run": ("compiling kernels for this machine: about 20 s, this once", compile_kernels),
+    "run": ("compiling kernels for this machine: about 25 s, this once", compile_kernels),
     "changes": ("compiling kernels for changes: about 10 s, this once", compile_changes),
-    "closures": ("compiling kernels for closures: about 10 s, this once", compile_closures),
+    "closures": ("compiling kernels for closures: about 15 s, this once", compile_closures),
 }
