@@ -68,7 +68,8 @@ class Stream(Iterator[Delta]):
                 if not self._waiting:
                     return None
                 draft = self._begin(self._after)
-                self._waiting[0](draft)
+                with without_search_for_cycles():
+                    self._waiting[0](draft)
             except (StopIteration, TidelogError):
                 return None  # an error is raised when its turn has come
             self._drafted = draft

@@ -89,6 +89,7 @@ class Change:
         self._outcome = RuleOutcome(program.rules)
         self._removed: dict[str, list[Stated]] = {}
         self._added: dict[str, list[Stated]] = {}
+        self._known: dict[int, tuple[int, Rows]] = {}  # distinct rows, by the list that they are stated in
         self._faulty: list[Diagnostic] = []  # what is not there to be taken away
         self._delta: Delta | None = None
 
@@ -223,17 +224,18 @@ class Change:
         """The facts as they are asked for, not compared with what is there; None if rules change."""
         if self._outcome.removed or self._outcome.added:
             return None
-        removed = {name: distinct([item.rows for item in stated]) for name, stated in self._removed.items()}
-        added = {name: distinct([item.rows for item in stated]) for name, stated in self._added.items()}
-        return Update(removed, added)
+        return Update(
+            {name: self._each_once(stated) for name, stated in self._removed.items()},
+            {name: self._each_once(stated) for name, stated in self._added.items()},
+        )
 
     def update(self) -> tuple[Update, tuple[Diagnostic, ...]]:
         """The update, normalised, and notices of what is not there; raises if that is an error."""
-        added = {name: distinct([item.rows for item in stated]) for name, stated in self._added.items()}
+        added = {name: self._each_once(stated) for name, stated in self._added.items()}
         removed: dict[str, Rows] = {}
         for name, stated in self._removed.items():
             self._check_explicit(name, stated)
-            rows = distinct([item.rows for item in stated])
+            rows = self._each_once(stated)
             removed[name] = self._explicit(name, rows) if self._faulty else rows
         notices = self._report_missing()
         for name in removed.keys() & added.keys():
@@ -249,6 +251,13 @@ class Change:
         return tuple(replace(item, severity=Severity.WARNING) for item in faulty)
 
     # ---- sets of rows
+
+    def _each_once(self, stated: list[Stated]) -> Rows:
+        """The rows, each once: the very same as before, if somebody has looked ahead."""
+        known = self._known.get(id(stated))
+        if known is None or known[0] != len(stated):
+            known = self._known[id(stated)] = len(stated), distinct([item.rows for item in stated])
+        return known[1]
 
     def _explicit(self, name: str, rows: Rows) -> Rows:
         return taken(rows, (self._standing(name, rows) & EXPLICIT) != 0)

@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.maintaining import PARTS, PRESENT, CompiledRanks, Counters, Effect, Facts, Flag, Where
+from tidelog.engine.maintaining import (
+    PARTS,
+    PRESENT,
+    CompiledRanks,
+    Counters,
+    Effect,
+    Facts,
+    Flag,
+    Notes,
+    Role,
+    Where,
+)
 from tidelog.engine.protocol import Runnable
 from tidelog.logic import builtins
 from tidelog.logic.evaluate import evaluate, holds
@@ -78,12 +89,31 @@ class State:
     ranks: dict[Fact, int] = field(default_factory=dict)
     clock: int = 1
     counters: Counters = Counters.NONE
+    noted: Noted = field(default_factory=lambda: Noted())
 
     def copy(self) -> State:
         """The same, apart."""
         flags = {relation: dict(rows) for relation, rows in self.flags.items()}
         counts = dict(self.founded), dict(self.hidden), dict(self.ranks)
-        return State(flags, *counts, self.clock, self.counters)
+        return State(flags, *counts, self.clock, self.counters, self.noted.copy())
+
+
+@dataclass
+class Noted:
+    """What is noted of facts."""
+
+    kind: Notes = Notes.NONE
+    sources: frozenset[str] = frozenset()
+    moment: int = -1  # the number of transactions after which it is right
+    marks: set[Fact] = field(default_factory=set)
+    links: dict[Fact, Fact | None] = field(default_factory=dict)
+    sole: set[Fact] = field(default_factory=set)
+    unlinked: frozenset[str] = frozenset()  # relations that had facts when links began
+
+    def copy(self) -> Noted:
+        """The same, apart."""
+        notes = set(self.marks), dict(self.links), set(self.sole)
+        return Noted(self.kind, self.sources, self.moment, *notes, self.unlinked)
 
 
 class SetEngine:
@@ -95,6 +125,8 @@ class SetEngine:
         self._values: list[Value] = []
         self._number: dict[Value, int] = {}
         self._begun: State | None = None
+        self._commits = 0
+        self._is_noting = False
 
     @property
     def counters(self) -> Counters:
@@ -157,6 +189,7 @@ class SetEngine:
         """Copy everything."""
         assert self._begun is None
         self._begun = self.state.copy()
+        self._is_noting = False
 
     def commit(self) -> tuple[Set, Set]:
         """What went and what came since the copy."""
@@ -164,6 +197,9 @@ class SetEngine:
         before, now = _true(self._begun), _true(self.state)
         self.rebase()
         self._begun = None
+        self._commits += 1
+        if self._is_noting:
+            self.state.noted.moment = self._commits
         return Set(before - now), Set(now - before)
 
     def rebase(self) -> None:
@@ -333,6 +369,47 @@ class SetEngine:
         rank = state.ranks.get(head, 0)
         return state.founded if all(state.ranks[fact] < rank for fact in body) else state.hidden
 
+    # ---- notes
+
+    def keep_notes(self, notes: Notes, sources: Collection[str]) -> None:
+        """In this transaction, let what is noted of facts be this."""
+        noted = self.state.noted
+        if (noted.kind, noted.sources, noted.moment) != (notes, sources, self._commits):
+            unlinked = frozenset(name for name in self.relations() if self.size(name))
+            self.state.noted = Noted(notes, frozenset(sources), unlinked=unlinked)
+        self._is_noting = True
+
+    def is_linked(self, relations: Collection[str]) -> bool:
+        """Whether the relations had no facts when links began."""
+        return self.state.noted.unlinked.isdisjoint(relations)
+
+    def linked(self, facts: Facts, relations: Collection[str], effect: Effect) -> Set:
+        """The facts of these relations that lean on the given ones and that the effect selects."""
+        leaning = {
+            fact
+            for fact, link in self.state.noted.links.items()
+            if link in _members(facts) and fact[0] in relations
+        }
+        found = self.select(Set(frozenset(leaning)), effect.where)
+        self.mark(found, set=effect.set)
+        return found
+
+    def divide_sole(self, facts: Facts) -> tuple[Set, Set]:
+        """Those that are sole, and the others."""
+        sole = self.state.noted.sole
+        return self._those(facts, lambda fact: fact in sole), self._those(
+            facts, lambda fact: fact not in sole
+        )
+
+    def note_marks(self, facts: Facts, marked: bool) -> None:
+        """Mark the facts, or let them be unmarked."""
+        marks = self.state.noted.marks
+        (marks.update if marked else marks.difference_update)(_members(facts))
+
+    def select_marked(self, facts: Facts) -> Set:
+        """Those that are marked."""
+        return self._those(facts, lambda fact: fact in self.state.noted.marks)
+
     # ---- plans
 
     def prepare_change(self, plan: ChangePlan) -> ChangePlan:
@@ -347,14 +424,22 @@ class SetEngine:
             for match in list(self._matches(plan.root.input, self._given(plan, given))):
                 self.instances += 1
                 head = plan.relation, _ground(plan.root.terms, match.binding)
-                if self._affect(head, match.own, effect):
+                if self._affect(head, match.own, effect, self._body(plan.rule, match.binding)):
                     found.add(head)
         return Set(frozenset(found))
 
     def _given(self, plan: ChangePlan, given: Facts) -> Set:
         return self.of(given, () if plan.given is None else (plan.given,))
 
-    def _affect(self, head: Fact, own: tuple[Fact, ...], effect: Effect) -> bool:
+    def _body(self, rule: Rule, binding: Binding) -> list[Fact]:
+        """The facts of an instance whose marks are passed on, or that may be leant on."""
+        if not self._is_noting:
+            return []
+        sources = self.state.noted.sources
+        atoms = (atom for atom in rule.positive if atom.predicate in sources)
+        return [(atom.predicate, _ground(atom.terms, binding)) for atom in atoms]
+
+    def _affect(self, head: Fact, own: tuple[Fact, ...], effect: Effect, body: list[Fact]) -> bool:
         """Whether the effect selects the head."""
         flags = self.state.flags[head[0]]
         if head[1] not in flags:
@@ -363,13 +448,34 @@ class SetEngine:
             flags[head[1]] = Flag.NONE
         if effect.count:
             _add(self._counts(head, own), head, effect.count)
-        if flags[head[1]] & effect.where.mask != effect.where.want:
-            return False
+        is_selected = flags[head[1]] & effect.where.mask == effect.where.want
         if effect.unfounded and self.state.founded.get(head):
+            is_selected = False
+        if self._is_noting and self._note(head, body, effect.role, is_selected):
+            return False
+        if not is_selected:
             return False
         flags[head[1]] |= effect.set
         assert flags[head[1]] & effect.where.mask != effect.where.want, "each is returned once"
         return True
+
+    def _note(self, head: Fact, body: list[Fact], role: Role, is_selected: bool) -> bool:
+        """Whether the head loses an instance that it does not lean on; what others mean for it is noted."""
+        noted = self.state.noted
+        leant_on = body[0] if body else None
+        if noted.kind is Notes.LINKS and role is Role.LOSS:
+            return head in noted.links and noted.links[head] != leant_on
+        if role in (Role.LOSS, Role.NONE):
+            return False
+        if noted.kind is Notes.MARKS:
+            if is_selected and not noted.marks.isdisjoint(body):
+                noted.marks.add(head)
+            return False
+        if is_selected:
+            noted.links[head] = leant_on
+        if role is Role.ORIGIN:
+            (noted.sole.add if is_selected else noted.sole.discard)(head)
+        return False
 
     def run_support(self, plans: Iterable[ChangePlan], given: Facts) -> tuple[Set, Set]:
         """One instance for each head: its facts that were not checked, and the heads that have one."""

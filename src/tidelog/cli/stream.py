@@ -18,6 +18,15 @@ from tidelog.cli.updates import STANDARD_INPUT, Updates
 from tidelog.engine.events import Tally
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Rule
+from tidelog.maintenance.prepared import Step
+
+# What Illich and Glimm count, lines 23, 20, 11 and 28 of their Algorithm 1, and the steps that do it.
+APPLICATIONS = {
+    "deletions": (Step.LOST, Step.LOST_UNDER_NEGATION, Step.OVERDELETE, Step.RULES_REMOVED),
+    "backward": (Step.SUPPORT,),
+    "forward": (Step.GROUND, Step.PROVE, Step.REDERIVE),
+    "insertions": (Step.GAINED, Step.GAINED_UNDER_NEGATION, Step.INSERT, Step.RULES_ADDED),
+}
 
 
 def stream(options: Namespace) -> int:
@@ -141,6 +150,7 @@ class Commits:
         work.reasoning = (work.reasoning or 0.0) + sum(self.seconds)
         if work.options.stats == ON_SCREEN:
             print_statistics(work)
+            work.messages.say(_applied(self.tally))
             if self.seconds:
                 middle, longest = duration(median(self.seconds)), duration(max(self.seconds))
                 work.messages.say(f"a commit took {middle} in the median, {longest} at most")
@@ -153,4 +163,18 @@ class Commits:
             "added": self.added,
             "removed": self.removed,
             "seconds": [round(seconds, 6) for seconds in self.seconds],
+            "applications": {name: _total(self.tally, name) for name in APPLICATIONS},
+            "marks": {"explicit": self.tally.explicit_marks, "implicit": self.tally.implicit_marks},
         }
+
+
+def _total(tally: Tally, name: str) -> int:
+    """How many facts the steps of this name have found."""
+    return sum(tally.applications.get(step.value, 0) for step in APPLICATIONS[name])
+
+
+def _applied(tally: Tally) -> str:
+    """What rules were applied for, and marks, in one line."""
+    counted = [f"{_total(tally, name):,} {name}" for name in APPLICATIONS]
+    marks = f"{tally.explicit_marks:,} explicit and {tally.implicit_marks:,} implicit marks"
+    return f"rules found {', '.join(counted)}; {marks}"

@@ -102,6 +102,14 @@ class ChangePassed:
 
 
 @dataclass(frozen=True, slots=True)
+class MarksUsed:
+    """Facts were known to be affected, since the update was looked ahead at."""
+
+    explicit: int  # that it takes away
+    implicit: int  # that follow from them
+
+
+@dataclass(frozen=True, slots=True)
 class StratumMaintained:
     """A stratum is right again."""
 
@@ -138,6 +146,7 @@ Event = (
     | MaintainerChosen
     | MaintenanceStarted
     | ChangePassed
+    | MarksUsed
     | StratumMaintained
     | MaintenanceEnded
 )
@@ -173,6 +182,9 @@ class Tally:
     matches: int = 0
     load_seconds: float = 0.0
     choices: dict[MaintainerChosen, int] = field(default_factory=dict)  # how often each was made
+    explicit_marks: int = 0  # of updates that were looked ahead at
+    implicit_marks: int = 0
+    applications: dict[str, int] = field(default_factory=dict)  # facts found in transactions, by step
     _rounds: set[tuple[int, int]] = field(default_factory=set)
     _derived_before: int = 0
 
@@ -193,16 +205,22 @@ class Tally:
                 self.derived -= event.count
             case MaintenanceStarted():
                 self._derived_before = self.derived
-            case ChangePassed(step="insert"):
-                self.derived += event.found  # while it lasts, so that a limit on facts holds
+            case ChangePassed():
+                self._pass(event)
             case MaintenanceEnded():
                 self.derived = self._derived_before + event.came - event.went
             case MaintainerChosen():
                 self.choices[event] = self.choices.get(event, 0) + 1
-            case ChangePassed() | StratumMaintained():
+            case MarksUsed():
+                self.explicit_marks += event.explicit
+                self.implicit_marks += event.implicit
+            case StratumMaintained() | Notice():
                 pass
-            case Notice():
-                pass
+
+    def _pass(self, event: ChangePassed) -> None:
+        self.applications[event.step] = self.applications.get(event.step, 0) + event.found
+        if event.step == "insert":
+            self.derived += event.found  # while it lasts, so that a limit on facts holds
 
     def _add(self, event: RuleRan) -> None:
         statistics = self.rules.setdefault(event.rule, RuleStatistics())
@@ -226,7 +244,9 @@ class Tally:
         self.strata.clear()
         self.choices.clear()
         self._rounds.clear()
+        self.applications.clear()
         self.stratum, self.round, self.derived, self.matches = None, 0, 0, 0
+        self.explicit_marks = self.implicit_marks = 0
 
     @property
     def rounds(self) -> int:

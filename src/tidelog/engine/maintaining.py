@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, IntFlag
+from enum import Enum, IntEnum, IntFlag
 from typing import Any, Protocol
 
 from tidelog.engine.protocol import Engine
@@ -69,6 +69,29 @@ class Counters(Enum):
     RANK = "rank"  # founded: those, and instances whose own facts all rank below the head; hidden: the others
 
 
+class Role(IntEnum):
+    """What an instance that a plan finds is for its head, to those who keep notes."""
+
+    NONE = 0
+    ORIGIN = 1  # it is new, and makes the head true unless that is
+    PROOF = 2  # it proves the head
+    LOSS = 3  # it is broken
+
+
+class Notes(Enum):
+    """What is noted of derived facts for the sake of the next update.
+
+    Marks: an origin or a proof with a marked fact in its body marks the head. Links: a fact leans on its
+    origin or last proof, which is known by one stated fact in it, the first in the rule. What leans on an
+    instance that stands is not selected when others break; and whatever was born to one instance, and won no
+    other since, is *sole*.
+    """
+
+    NONE = 0
+    MARKS = 1
+    LINKS = 2
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What becomes of the head of each instance that a plan finds.
@@ -83,6 +106,7 @@ class Effect:
     create: bool = False  # a head that is not there is entered, without flags; else it is passed over
     count: int = 0  # -1, 0 or 1
     unfounded: bool = False
+    role: Role = Role.NONE
 
 
 class Facts(Protocol):
@@ -218,6 +242,30 @@ class Maintainable(Engine, Protocol):
 
         Inside a transaction `roll_back` undoes it. Of `Counters.NONE`: nothing is counted from now on.
         """
+
+    # ---- notes
+
+    def keep_notes(self, notes: Notes, sources: Collection[str]) -> None:
+        """In this transaction, let what is noted of facts be this.
+
+        `sources` are the relations whose marks are passed on, or whose facts are linked to. Notes of the
+        last transaction are still there if it kept the same, and was not rolled back.
+        """
+
+    def is_linked(self, relations: Collection[str]) -> bool:
+        """Whether it is known of every derived fact of these relations what it leans on."""
+
+    def linked(self, facts: Facts, relations: Collection[str], effect: Effect) -> Facts:
+        """The facts of these relations that lean on the given ones and that the effect selects."""
+
+    def divide_sole(self, facts: Facts) -> tuple[Facts, Facts]:
+        """Those that are sole, and the others."""
+
+    def note_marks(self, facts: Facts, marked: bool) -> None:
+        """Mark the facts, or let them be unmarked."""
+
+    def select_marked(self, facts: Facts) -> Facts:
+        """Those that are marked."""
 
     # ---- plans
 

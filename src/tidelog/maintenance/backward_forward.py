@@ -14,15 +14,17 @@ Invariant: a checked fact is proved, or waits, or each of its instances has only
 
 from __future__ import annotations
 
-from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Where
+from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Role, Where
 from tidelog.maintenance.deletion import overdelete
 from tidelog.maintenance.insertion import insert
 from tidelog.maintenance.prepared import Step
 from tidelog.maintenance.task import Task
 
 KNOWN = Flag.CHECKED | Flag.PROVED  # whatever was checked is settled when facts are taken away
-DOUBTED = Effect(Where(KNOWN | Flag.ALIVE | Flag.EXPLICIT | Flag.DELTA | Flag.PENDING, Flag.ALIVE))
-FOLLOWS = Effect(Where(Flag.ALIVE | Flag.PROVED | Flag.PENDING, Flag.ALIVE))
+DOUBTED = Effect(
+    Where(KNOWN | Flag.ALIVE | Flag.EXPLICIT | Flag.DELTA | Flag.PENDING, Flag.ALIVE), role=Role.LOSS
+)
+FOLLOWS = Effect(Where(Flag.ALIVE | Flag.PROVED | Flag.PENDING, Flag.ALIVE), role=Role.PROOF)
 PROVED = Where(Flag.PROVED, Flag.PROVED)
 UNPROVED = Where(Flag.PROVED, Flag.NONE)
 CHECKED = Where(Flag.CHECKED, Flag.CHECKED)

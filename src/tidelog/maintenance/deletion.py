@@ -27,6 +27,10 @@ def overdelete(
     rounds = []
     while len(doubtful):
         doomed = condemn(doubtful)
+        if not task.section.shelf[Step.OVERDELETE]:
+            engine.mark(doomed, clear=Flag.ALIVE | Flag.PENDING)
+            rounds.append(doomed)
+            break
         engine.mark(doomed, set=Flag.DELTA, clear=Flag.PENDING)
         doubtful = task.run(Step.OVERDELETE, doomed, effect)
         engine.mark(doomed, clear=GONE)

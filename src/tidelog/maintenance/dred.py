@@ -10,14 +10,14 @@ Invariant: after overdeletion every fact that is left has a derivation of facts 
 
 from __future__ import annotations
 
-from tidelog.engine.maintaining import Counters, Effect, Flag, Where
+from tidelog.engine.maintaining import Counters, Effect, Flag, Role, Where
 from tidelog.maintenance.deletion import overdelete
 from tidelog.maintenance.insertion import insert
 from tidelog.maintenance.prepared import Step
 from tidelog.maintenance.task import UNKNOWN, Task
 
-DOUBTED = Effect(Where(Flag.ALIVE | Flag.EXPLICIT | Flag.DELTA | Flag.PENDING, Flag.ALIVE))
-REDERIVED = Effect(UNKNOWN)
+DOUBTED = Effect(Where(Flag.ALIVE | Flag.EXPLICIT | Flag.DELTA | Flag.PENDING, Flag.ALIVE), role=Role.LOSS)
+REDERIVED = Effect(UNKNOWN, role=Role.ORIGIN)
 
 
 class DeleteAndRederive:

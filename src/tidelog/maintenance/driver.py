@@ -205,6 +205,7 @@ class Driver:
         if not schedule.revised and (loop := self._compiled(schedule)) is not None:
             return loop.run(self.engine.unite(removed.values()), self.engine.unite(added.values()))
         went, came = self._exchange(schedule, removed, added)
+        self._look_ahead(went)
         waiting = _touched(schedule, (*removed, *added), (*went.relations, *came.relations))
         last = -1
         while waiting:
@@ -221,6 +222,9 @@ class Driver:
             went |= gone
             came |= new
         return len(went), len(came)
+
+    def _look_ahead(self, went: Facts) -> None:
+        """Do what is to be done between the change of stated facts, some of which went, and what follows."""
 
     def _compiled(self, schedule: Schedule) -> CompiledRanks | None:
         """The engine's compiled loop over these strata, if the algorithm has one."""

@@ -5,11 +5,11 @@ Invariant: each instance with a new fact is found once, in the round of the last
 
 from __future__ import annotations
 
-from tidelog.engine.maintaining import Counters, Effect, Facts, Flag
+from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Role
 from tidelog.maintenance.prepared import Step
 from tidelog.maintenance.task import UNKNOWN, Task
 
-FOUND = Effect(UNKNOWN, create=True)
+FOUND = Effect(UNKNOWN, create=True, role=Role.ORIGIN)
 COUNTED = Effect(UNKNOWN, create=True, count=1)
 NEW = Flag.ALIVE | Flag.DELTA
 
@@ -24,6 +24,9 @@ def insert(task: Task, again: Facts) -> None:
     task.rederived = len(again)
     fresh = again | task.stated()
     fresh |= task.gained(effect)
+    if not task.section.shelf[Step.INSERT] and engine.counters is not Counters.RANK:
+        engine.mark(fresh, set=Flag.ALIVE, clear=Flag.PENDING)
+        return
     while len(fresh):
         engine.mark(fresh, set=NEW, clear=Flag.PENDING)
         if engine.counters is Counters.RANK:

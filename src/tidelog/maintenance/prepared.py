@@ -108,6 +108,7 @@ class Shelf:
         self._rules = {source.rule for some in sources.values() for source in some}
         self._sizes: dict[str, int] = {}
         self._driven: dict[Step, Driven] = {}
+        self._beside_links: Driven | None = None  # one of plans that are not outdated
 
     def __getitem__(self, step: Step) -> Driven:
         """The plans of a step, by the relation that drives them."""
@@ -123,12 +124,29 @@ class Shelf:
                 found[given] = (*found.get(given, ()), plan)
         return found
 
+    def lost_beside_links(self, stated: Collection[str]) -> Driven:
+        """The plans of `LOST` but for those driven by the first stated atom of their rule.
+
+        They find all facts that lose an instance, but for those that lean on a stated fact that went.
+        """
+        if self._beside_links is None:
+            found: dict[str | None, tuple[Any, ...]] = {}
+            for source in self.sources.get(Step.LOST, ()):
+                lower = [atom.predicate for atom in source.rule.positive if atom.predicate not in source.own]
+                first = next((place for place, name in enumerate(lower) if name in stated), None)
+                for place, (given, plan) in enumerate(self.library.plans(source, Step.LOST)):
+                    if place != first:
+                        found[given] = (*found.get(given, ()), plan)
+            self._beside_links = found
+        return self._beside_links
+
     def renew(self) -> bool:
         """Let go of plans that were made for relations of another size; whether there were any."""
         if self._sizes and not is_outdated(self._sizes, self.library.engine):
             return False
         self._sizes = sizes(self._rules, self.library.engine)
         self._driven = {}
+        self._beside_links = None
         return True
 
 

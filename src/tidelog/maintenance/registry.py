@@ -10,6 +10,7 @@ from typing import Any
 
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, ProgramError, suggest
+from tidelog.maintenance import marking as marks
 from tidelog.maintenance.algorithms import ALGORITHMS
 from tidelog.maintenance.choose import Auto
 from tidelog.maintenance.driver import Driver
@@ -21,10 +22,13 @@ DEFAULT = "auto"
 MAINTAINERS: dict[str, Factory] = {
     "auto": Auto,
     "recompute": Recompute,
-    **{name: partial(Driver, algorithm) for name, algorithm in ALGORITHMS.items()},
+    **{
+        name: partial(marks.MarkingDriver if name in marks.MARKED else Driver, algorithm)
+        for name, algorithm in ALGORITHMS.items()
+    },
 }
-MARKINGS = ("none", "literal", "linked")
-MARKED = ("dred", "backward-forward")  # those that can look ahead and mark
+MARKINGS = ("none", *marks.MARKINGS)
+MARKED = tuple(marks.MARKED)  # those that can look ahead and mark
 UNKNOWN_MAINTAINER = "E622"
 UNKNOWN_MARKING = "E623"
 

@@ -30,7 +30,8 @@ def without(rows: Rows, others: Rows) -> Rows:
     """The rows that are none of the others."""
     if rows.count + others.count <= FEW:
         left_out = set(keys_of(others))
-        return rows_of([key for key in keys_of(rows) if key not in left_out], len(rows.columns))
+        kept = [key for key in keys_of(rows) if key not in left_out]
+        return rows if len(kept) == rows.count else rows_of(kept, len(rows.columns))
     codes = codes_of(joined([rows, others]))
     return taken(rows, ~np.isin(codes[: rows.count], codes[rows.count :]))
 

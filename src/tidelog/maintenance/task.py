@@ -14,7 +14,7 @@ from tidelog.engine.events import ChangePassed, Listener
 from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Maintainable, Where
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
-from tidelog.maintenance.prepared import Shelf, Step
+from tidelog.maintenance.prepared import Driven, Shelf, Step
 
 UNKNOWN = Where(Flag.ALIVE | Flag.PENDING, Flag.NONE)  # not true, and not waiting to become so
 IDLE = Where(Flag.PENDING, Flag.NONE)
@@ -73,7 +73,11 @@ class Task:
 
     def run(self, step: Step, given: Facts, effect: Effect) -> Facts:
         """The heads that the plans of a step find, driven by the given facts."""
-        plans = self.plans(step, given)
+        return self.run_driven(step, self.section.shelf[step], given, effect)
+
+    def run_driven(self, step: Step, driven: Driven, given: Facts, effect: Effect) -> Facts:
+        """The same for some plans of a step."""
+        plans = self._plans(driven, given)
         if not plans:
             return self.engine.none()
         return self._told(step, len(given), self.engine.run(plans, given, effect))
@@ -95,9 +99,11 @@ class Task:
 
     def plans(self, step: Step, given: Facts) -> list[Any]:
         """The plans of a step that facts of these relations drive."""
+        return self._plans(self.section.shelf[step], given)
+
+    def _plans(self, driven: Driven, given: Facts) -> list[Any]:
         if not len(given):
             return []
-        driven = self.section.shelf[step]
         return [plan for relation in given.relations for plan in driven.get(relation, ())]
 
     def _told(self, step: Step, given: int, found: Facts) -> Facts:

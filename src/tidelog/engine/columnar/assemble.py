@@ -60,6 +60,8 @@ LIMITS = {Part.ALL: layout.CURRENT_ROWS, Part.OLD: layout.OLD_ROWS}
 # What a step hands on beside the variables of a rule: numbers that are no ids.
 HIGHEST_RANK = Variable("highest rank of own facts")  # no variable of a rule has a space
 GIVEN_ROW = Variable("number of the given row")
+LINKED_ROW = Variable("number of the fact to lean on")
+HIGHEST_MARK = Variable("highest mark in the body")
 
 
 class Store(Protocol):
@@ -76,6 +78,14 @@ class Store(Protocol):
 
     def has_dead(self, relation: str) -> bool:
         """Whether some rows of a relation are no facts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What a plan hands on for notes of heads, and the scans that it comes from."""
+
+    column: Variable  # LINKED_ROW or HIGHEST_MARK
+    scans: tuple[Scan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,15 +112,17 @@ class Assembled:
     python: dict[int, PythonStep] = field(default_factory=dict)
 
 
-def assemble(relation: str, root: Project | Support, store: Store, ranked: bool = False) -> Assembled:
+def assemble(
+    relation: str, root: Project | Support, store: Store, ranked: bool = False, noted: Noted | None = None
+) -> Assembled:
     """The words of a plan whose heads are facts of a relation; `ranked` if ranks are compared."""
     chain = list(_chain(root.input))
     if len(chain) > layout.MOST_STEPS:
         message = f"a body of more than {layout.MOST_STEPS} literals for `{relation}`"
         raise EvaluationError(Diagnostic("E604", message, help="let another rule derive a part of it"))
     is_recursive = any(_is_own(node) for node in chain)
-    terms = _results(root, ranked and is_recursive)
-    numbered = _numbered(chain, root)
+    terms = _results(root, ranked and is_recursive, noted)
+    numbered = _numbered(chain, root, noted)
     needed = _needed_after(chain, terms, numbered)
     layout_now: list[Term] = []
     steps: list[list[int]] = []
@@ -127,7 +139,7 @@ def assemble(relation: str, root: Project | Support, store: Store, ranked: bool 
     first = _scan_of(chain[0])
     widths = [len(terms), *map(len, needed), 1]
     return Assembled(
-        tuple(_joined(relation, root, steps, _rank_word(root, is_recursive, ranked), store)),
+        tuple(_joined(relation, root, steps, _rank_word(root, is_recursive, ranked), noted, store)),
         relation,
         max(widths),
         len(steps),
@@ -141,7 +153,12 @@ def assemble(relation: str, root: Project | Support, store: Store, ranked: bool 
 
 
 def _joined(
-    relation: str, root: Project | Support, steps: list[list[int]], rank: int, store: Store
+    relation: str,
+    root: Project | Support,
+    steps: list[list[int]],
+    rank: int,
+    noted: Noted | None,
+    store: Store,
 ) -> Iterator[int]:
     """The words of the whole plan: what stands before the steps, the steps, the tables of the support."""
     atoms = root.atoms if isinstance(root, Support) else ()
@@ -150,7 +167,10 @@ def _joined(
     for step in steps:
         offsets.append(offset)
         offset += len(step)
-    yield from (store.table_number(relation), len(steps), rank, len(atoms), offset, *offsets)
+    note = (-1, 0)
+    if noted is not None and isinstance(root, Project):
+        note = len(root.terms) + (rank >= 0), store.table_number(noted.scans[0].relation)
+    yield from (store.table_number(relation), len(steps), rank, *note, len(atoms), offset, *offsets)
     for step in steps:
         yield from step
     yield from (store.table_number(atom.relation) for atom in atoms)
@@ -188,10 +208,11 @@ def _own_tables(relation: str, chain: list[Node], store: Store) -> frozenset[int
     return frozenset(store.table_number(name) for name in (relation, *(scan.relation for scan in scans)))
 
 
-def _results(root: Project | Support, ranked: bool) -> tuple[Term, ...]:
+def _results(root: Project | Support, ranked: bool, noted: Noted | None) -> tuple[Term, ...]:
     """What the last step hands to what becomes of heads."""
     if isinstance(root, Project):
-        return (*root.terms, HIGHEST_RANK) if ranked else root.terms
+        ranks = (HIGHEST_RANK,) if ranked else ()
+        return (*root.terms, *ranks, *(() if noted is None else (noted.column,)))
     return (GIVEN_ROW, *(_number_of(place) for place in range(len(root.atoms))))
 
 
@@ -199,16 +220,25 @@ def _number_of(place: int) -> Variable:
     return Variable(f"number of own fact {place}")
 
 
-def _numbered(chain: list[Node], root: Project | Support) -> dict[int, tuple[Variable, ...]]:
-    """The steps whose row numbers are asked for, and what they are called."""
+def _numbered(
+    chain: list[Node], root: Project | Support, noted: Noted | None
+) -> dict[int, tuple[Variable, ...]]:
+    """The steps whose row numbers or marks are asked for, and what they are called."""
     if isinstance(root, Project):
-        return {}
+        scans = () if noted is None else noted.scans
+        levels = (level for level, node in enumerate(chain) if _matches_one_of(node, scans))
+        return {level: (noted.column,) for level in levels if noted is not None}
     numbered: dict[int, tuple[Variable, ...]] = {0: (GIVEN_ROW,)}
-    scans = [_scan_of(node) for node in chain]
+    matched = [_scan_of(node) for node in chain]
     for place, atom in enumerate(root.atoms):
-        level = scans.index(atom, 1)
+        level = matched.index(atom, 1)
         numbered[level] = (*numbered.get(level, ()), _number_of(place))
     return numbered
+
+
+def _matches_one_of(node: Node, scans: tuple[Scan, ...]) -> bool:
+    """Whether a node matches facts that notes are made of; a negation's witness is none."""
+    return isinstance(node, Scan | Join) and _scan_of(node) in scans
 
 
 def _chain(node: Node) -> Iterator[Node]:
@@ -291,6 +321,8 @@ def _row_outputs(
     for output in outputs:
         if output == HIGHEST_RANK and scan.own:
             sources.append((layout.FROM_RANK, given.index(output) if output in given else -1))
+        elif output == HIGHEST_MARK and numbers is not None:
+            sources.append((layout.FROM_MARK, given.index(output) if output in given else -1))
         elif numbers is not None and output in numbers:
             sources.append((layout.FROM_NUMBER, 0))
         else:

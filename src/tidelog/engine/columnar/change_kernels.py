@@ -31,10 +31,15 @@ from tidelog.engine.columnar.layout import (
     GROW_LISTS,
     GROW_TABLE,
     HIDDEN,
+    NOTE_LINKS,
+    NOTE_NOTHING,
+    NOTES,
     OLD_END,
     P_ATOMS,
     P_HEAD,
     P_LIST,
+    P_NOTE,
+    P_NOTED,
     P_RANK,
     PASSING,
     PENDING,
@@ -61,15 +66,18 @@ from tidelog.engine.columnar.layout import (
     Z_MASK,
     Z_MATCHES,
     Z_NEW,
+    Z_NOTING,
     Z_OUT,
     Z_OUT_CAPACITY,
     Z_OUT_COUNT,
+    Z_ROLE,
     Z_SET,
     Z_STEP,
     Z_UNFOUNDED,
     Z_WANT,
     Z_WIDTH,
 )
+from tidelog.engine.columnar.note_kernels import leans_elsewhere, note_head
 from tidelog.engine.columnar.table_kernels import LOWER, find_row, key_hash, write_row
 
 SETTLED = np.uint8(0xFF ^ PASSING)
@@ -242,6 +250,9 @@ def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -
     found = Z[Z_OUT_COUNT]
     counting = Z[Z_STEP] != 0 and Z[Z_COUNTERS] != COUNT_NOTHING and T[table, FOUNDED] != 0
     ranks = batch_column(Z, level, max(rank, 0))
+    noting = Z[Z_NOTING] if T[table, NOTES] != 0 and Z[Z_ROLE] != 0 else NOTE_NOTHING
+    noted = batch_column(Z, level, max(words[plan + P_NOTE], 0))
+    note = np.int64(-1)
     key = np.empty(max(arity, 2), np.int64)
     for offset in range(count):
         for column in range(arity):
@@ -254,9 +265,18 @@ def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -
         if counting:
             touch(T, table, row, Z)
             count_instance(T, table, row, flags[row], rank, ranks[offset], Z)
-        if (np.int64(flags[row]) & Z[Z_MASK]) == Z[Z_WANT] and (
+        if noting != NOTE_NOTHING and words[plan + P_NOTE] >= 0:
+            note = np.int64(noted[offset])
+            if noting == NOTE_LINKS:
+                note = ((words[plan + P_NOTED] << 32) | note) + 1
+        is_selected = (np.int64(flags[row]) & Z[Z_MASK]) == Z[Z_WANT] and (
             Z[Z_UNFOUNDED] == 0 or counter_of(T, table, FOUNDED, row) == 0
-        ):
+        )
+        if noting != NOTE_NOTHING:
+            if is_selected and noting == NOTE_LINKS and leans_elsewhere(T, table, row, note, Z):
+                continue
+            note_head(T, table, row, note, is_selected, Z)
+        if is_selected:
             touch(T, table, row, Z)
             flags[row] |= np.uint8(Z[Z_SET])
             out[found] = (table << 32) | row

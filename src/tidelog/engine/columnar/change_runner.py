@@ -15,6 +15,7 @@ from tidelog.engine.columnar import layout, memory
 from tidelog.engine.columnar.assemble import Assembled, assemble
 from tidelog.engine.columnar.assemble import Store as AssemblerStore
 from tidelog.engine.columnar.interpreter import run_plan
+from tidelog.engine.columnar.notes import Noting, noted_by
 from tidelog.engine.columnar.runner import BATCH, BUDGET, PythonFunction, Workspace
 from tidelog.engine.columnar.runner import Store as RunnerStore
 from tidelog.engine.columnar.table import Index, Table
@@ -80,6 +81,7 @@ class Store(AssemblerStore, RunnerStore, Protocol):
 
     generation: int
     lists: Lists
+    noting: Noting
 
     @property
     def counters(self) -> Counters:
@@ -176,7 +178,7 @@ class ChangeRunner:
         self.plan = plan
         self.store = store
         self.given = plan.given
-        self._assembled_for: tuple[int, Counters] | None = None
+        self._assembled_for: tuple[int, Counters, Noting] | None = None
         self.words: Rows
         self.assembled: Assembled
         self.indexes: list[Index]
@@ -185,11 +187,12 @@ class ChangeRunner:
     def assemble(self) -> None:
         """Let the words be right for the tables and counters that there are."""
         store = self.store
-        wanted = (store.generation, store.counters)
+        wanted = (store.generation, store.counters, store.noting)
         if wanted == self._assembled_for:
             return
         plan = self.plan
-        self.assembled = assemble(plan.relation, plan.root, store, store.counters is Counters.RANK)
+        ranked, noted = store.counters is Counters.RANK, noted_by(plan, store.noting)
+        self.assembled = assemble(plan.relation, plan.root, store, ranked, noted)
         self.words = np.array(self.assembled.words, np.int64)
         for number in self.assembled.tables:
             store.tables[number].is_planned = True
@@ -200,7 +203,7 @@ class ChangeRunner:
         self.python = {
             level: PythonFunction(step, store.dictionary) for level, step in self.assembled.python.items()
         }
-        self._assembled_for = (store.generation, store.counters)
+        self._assembled_for = wanted
 
     def run(self, rows: Rows | None, effect: Effect | None) -> Outcome:
         """Run over the given rows, or all; what is found goes into the store's lists."""
@@ -219,6 +222,7 @@ class ChangeRunner:
         else:
             assert effect is not None
             set_effect(state, effect)
+            state[layout.Z_NOTING] = store.noting.code
         state[layout.Z_COUNTERS] = COUNTED[store.counters]
         state[layout.Z_BUDGET] = BUDGET
         while True:
@@ -268,3 +272,4 @@ def set_effect(state: npt.NDArray[np.int64], effect: Effect) -> None:
     state[layout.Z_CREATE] = effect.create
     state[layout.Z_STEP] = effect.count
     state[layout.Z_UNFOUNDED] = effect.unfounded
+    state[layout.Z_ROLE] = effect.role

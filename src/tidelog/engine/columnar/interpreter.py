@@ -34,14 +34,17 @@ from tidelog.engine.columnar.layout import (
     FLAGS,
     FROM_CONSTANT,
     FROM_INPUT,
+    FROM_MARK,
     FROM_NUMBER,
     FROM_RANK,
     FROM_RESULT,
     FROM_ROW,
     GROW_DICTIONARY,
     INSERT,
+    MARKED,
     MEMBER,
     NO_VALUE,
+    NOTES,
     OLD_END,
     OLD_ROWS,
     P_HEAD,
@@ -438,6 +441,14 @@ def write_outputs(T: Any, words: Any, step: Any, level: Any, filled: Any, Z: Any
                 if which >= 0:
                     highest = max(highest, source[left[offset]])
                 out[offset] = highest
+        elif origin == FROM_MARK:
+            notes = bytes_at(T[table, NOTES], T[table, CAPACITY])
+            source = int32_at(column_address(Z, max(level - 1, 0), max(which, 0)), batch)
+            for offset in range(filled):
+                mark = np.int32(notes[right[offset]] & MARKED) if T[table, NOTES] != 0 else np.int32(0)
+                if which >= 0:
+                    mark = max(mark, source[left[offset]])
+                out[offset] = mark
 
 
 @kernel

@@ -23,12 +23,19 @@ A hash set's slot holds the upper 32 bits of the hash, then the row number plus 
     FOUNDED,  # addresses of the counters and the rank of each row, 0 where there are none
     HIDDEN,
     RANK,
+    NOTES,  # address of one byte per row for those who look ahead, 0 where there is none
+    LINK,  # of derived facts: address of the stated fact that each leans on …
+    NEXT,  # … and of its neighbours among those that lean on the same
+    PREVIOUS,
+    FIRST,  # of stated facts: address of the first fact that leans on each
     COLUMNS,  # addresses of the columns, from here on
-) = range(18)
+) = range(23)
 
 # ---- flags of a row; `engine.maintaining.Flag` says what they mean
 ALIVE, EXPLICIT, BEFORE, DELTA, PENDING, TOUCHED, PROVED, CHECKED = (1 << bit for bit in range(8))
 TRUE = ALIVE | BEFORE  # of a row that materialisation writes
+MARKED, SOLE = 1, 2  # in NOTES: it leans on a fact that goes next; it has one instance only
+NO_LINK = -1  # in LINK: it leans on no stated fact; 0: nobody knows what it leans on
 PASSING = DELTA | PENDING | PROVED | CHECKED  # what an algorithm notes while it works on a stratum
 
 # ---- X: an index from key columns to rows, perhaps only of the rows that pass its filters
@@ -75,10 +82,12 @@ PASSING = DELTA | PENDING | PROVED | CHECKED  # what an algorithm notes while it
     P_HEAD,
     P_STEPS,
     P_RANK,  # the output that holds the highest rank of the own facts, -1: the rule is not recursive
+    P_NOTE,  # the output that holds what is noted of the head, -1: none does
+    P_NOTED,  # of links: the table of the fact whose number it is
     P_ATOMS,  # plans that look for support: number of atoms, then
     P_LIST,  # where the numbers of their tables stand
     P_OFFSETS,
-) = range(6)
+) = range(8)
 
 # ---- a step
 (
@@ -99,7 +108,7 @@ PASSING = DELTA | PENDING | PROVED | CHECKED  # what an algorithm notes while it
 
 SCAN, PROBE, MEMBER, ABSENT, ABSENT_INDEX, SELECT, COMPUTE, UNIT = range(8)
 ALL_ROWS, OLD_ROWS, CURRENT_ROWS = range(3)
-FROM_INPUT, FROM_ROW, FROM_CONSTANT, FROM_RESULT, FROM_NUMBER, FROM_RANK = range(6)
+FROM_INPUT, FROM_ROW, FROM_CONSTANT, FROM_RESULT, FROM_NUMBER, FROM_RANK, FROM_MARK = range(7)
 
 # ---- expression words: (operation, argument)
 (
@@ -154,6 +163,8 @@ MOST_STEPS = 510
     Z_CREATE,
     Z_STEP,
     Z_UNFOUNDED,
+    Z_NOTING,  # what is noted of heads: nothing, marks, links
+    Z_ROLE,  # what an instance is for its head: see `engine.maintaining.Role`
     Z_COUNTERS,  # what is counted
     Z_CLOCK,  # the rank of facts that become true now
     Z_OUT,  # address of the facts found: table in the upper half, row in the lower
@@ -182,9 +193,10 @@ MOST_STEPS = 510
     Z_SETTLED,  # of the journal, the first so many belong to settled sections
     Z_WISH,  # the table, index or entry that must be seen to
     Z_POSITION,
-) = range(59)
+) = range(61)
 INSERT, EMIT, APPLY, SUPPORT = range(4)
 COUNT_NOTHING, COUNT_CLASS, COUNT_RANK = range(3)
+NOTE_NOTHING, NOTE_MARKS, NOTE_LINKS = range(3)
 Z_ENTRY = Z_POSITION + MOST_STEPS + 2
 Z_ROWS = Z_ENTRY + MOST_STEPS + 2
 Z_SIZE = Z_ROWS + MOST_STEPS + 2

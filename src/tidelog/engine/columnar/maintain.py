@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.engine.columnar import change_kernels as kernels
-from tidelog.engine.columnar import layout
+from tidelog.engine.columnar import layout, note_kernels
 from tidelog.engine.columnar.change_runner import COUNTERS, EMPTY, ChangeRunner, Lists, RowSet
 from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.columnar.notes import CODES, NOTHING, Noting
 from tidelog.engine.columnar.ranked_update import RankedUpdate
 from tidelog.engine.columnar.table import Table
-from tidelog.engine.maintaining import Counters, Effect, Flag, LoopSection, Where
+from tidelog.engine.maintaining import Counters, Effect, Flag, LoopSection, Notes, Where
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part
@@ -30,6 +31,11 @@ Rows = npt.NDArray[np.int64]
 
 NEVER = Where(Flag.NONE, Flag.ALIVE)
 COMPACT_FROM = 4096  # dead rows that are worth letting go of
+FIRST_GATHERED = 256  # facts that lean on others for which there is room at first
+# What is kept of notes beside rows, by where it stands in T.
+MARKING = {layout.NOTES: np.uint8}
+LEANING = {layout.NOTES: np.uint8, layout.LINK: np.int64, layout.NEXT: np.int64, layout.PREVIOUS: np.int64}
+LEANT_ON = {layout.FIRST: np.int64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,8 @@ class MaintainedEngine(ColumnarEngine):
         self.counts = 0
         self._counted: dict[Rule, int] = {}  # the instances of each rule when they were last counted
         self._rounds: dict[str, int] = {}  # the rounds that each relation was derived in
+        self.noting = NOTHING
+        self._noted = NOTHING, (-1, -1)  # what is kept, and the epoch and generation in which it is right
 
     @property
     def counters(self) -> Counters:
@@ -100,6 +108,7 @@ class MaintainedEngine(ColumnarEngine):
         self._settled = 0
         self._recounts = []
         self._is_rebased = False
+        self.noting = NOTHING
         self.workspaces[0].state[layout.Z_OUT_COUNT] = 0
 
     def commit(self) -> tuple[RowSet, RowSet]:
@@ -112,6 +121,8 @@ class MaintainedEngine(ColumnarEngine):
         went, came = kernels.close_journal(self.descriptors, state, gone, come)
         self.lists.pause()
         self.epoch += 1
+        if self.noting is not NOTHING:
+            self._noted = self.noting, (self.epoch, self.generation)
         return self.row_set(gone[:went]), self.row_set(come[:came])
 
     def rebase(self) -> None:
@@ -127,6 +138,7 @@ class MaintainedEngine(ColumnarEngine):
             table = self.table(relation)
             if table.dead > COMPACT_FROM and 2 * table.dead > len(table):
                 self.compact(table)
+                self.forget_notes()
 
     def roll_back(self) -> None:
         """Put flags and counters back as they were when the transaction began."""
@@ -139,6 +151,8 @@ class MaintainedEngine(ColumnarEngine):
         kernels.undo_journal(self.descriptors, state, 0)
         self._recounts = []
         self.lists.pause()
+        if self.noting is not NOTHING:
+            self.forget_notes()
 
     def settle(self, relations: Collection[str]) -> tuple[RowSet, RowSet]:
         """End a stratum: clear what algorithms note of facts; what went and what came in it."""
@@ -372,6 +386,98 @@ class MaintainedEngine(ColumnarEngine):
             self.mark(round_facts, clear=Flag.DELTA)
             round_facts = found
         self.mark(ranked, clear=Flag.PROVED | Flag.CHECKED)
+
+    # ---- notes
+
+    def begin(self, relations: Collection[str]) -> None:
+        """Let all facts of the relations be visible; what is derived in rounds is not noted."""
+        super().begin(relations)
+        self.forget_notes()
+
+    def keep_notes(self, notes: Notes, sources: Collection[str]) -> None:
+        """In this transaction, let what is noted of facts be this."""
+        noted, moment = self._noted
+        if noted.notes is not notes or noted.sources != sources or moment != (self.epoch, self.generation):
+            self.forget_notes()
+            noted = Noting(notes, frozenset(sources), CODES[notes])
+            self._keep(noted)
+            self._noted = noted, (self.epoch, self.generation)
+        self.noting = noted
+
+    def _keep(self, noting: Noting) -> None:
+        for relation, number in self._numbers.items():
+            table = self.tables[number]
+            if table.words[layout.SCRATCH] == 1:
+                continue
+            if noting.notes is Notes.MARKS:
+                table.keep_notes(MARKING)
+            else:
+                table.keep_notes(LEANT_ON if relation in noting.sources else LEANING)
+
+    def forget_notes(self) -> None:
+        """Note nothing any more: facts have changed and nothing was noted of it."""
+        for table in self.tables:
+            if table.notes:
+                table.drop_notes()
+        self.noting = NOTHING
+        self._noted = NOTHING, (-1, -1)
+
+    def is_linked(self, relations: Collection[str]) -> bool:
+        """Whether it is known of every derived fact of these relations what it leans on."""
+        return all(self.table(relation).is_linked for relation in relations)
+
+    def linked(self, facts: Any, relations: Collection[str], effect: Effect) -> RowSet:
+        """The facts of these relations that lean on the given ones and that the effect selects."""
+        wanted = np.zeros(len(self.tables), np.bool_)
+        wanted[[self._numbers[relation] for relation in relations]] = True
+        mask, want = int(effect.where.mask), int(effect.where.want)
+        found = EMPTY
+        for relation, rows in facts.rows.items():
+            table = self.table(relation)
+            if layout.FIRST in table.notes:
+                room = FIRST_GATHERED
+                while True:
+                    out = np.empty(room, np.int64)
+                    count = note_kernels.gather_linked(
+                        self.descriptors, table.number, rows, wanted, mask, want, out
+                    )
+                    if count <= room:
+                        break
+                    room = int(count)
+                found |= self.row_set(out[:count])
+        self.mark(found, set=effect.set)
+        return found
+
+    def divide_sole(self, facts: Any) -> tuple[RowSet, RowSet]:
+        """Those that are sole, and the others."""
+        sole, others = {}, {}
+        for relation, rows in facts.rows.items():
+            out = np.empty(len(rows), np.int64)
+            count = int(note_kernels.divide_sole(self.descriptors, self._numbers[relation], rows, out))
+            if count == len(rows) == len(facts):
+                return facts, EMPTY
+            if count:
+                sole[relation] = out[:count]
+            if count < len(rows):
+                others[relation] = out[count:]
+        return RowSet(sole), RowSet(others)
+
+    def note_marks(self, facts: Any, marked: bool) -> None:
+        """Mark the facts, or let them be unmarked."""
+        for relation, rows in facts.rows.items():
+            notes = self.table(relation).notes.get(layout.NOTES)
+            if notes is not None:
+                notes[rows] = layout.MARKED if marked else 0
+
+    def select_marked(self, facts: Any) -> RowSet:
+        """Those that are marked."""
+        selected = {}
+        for relation, rows in facts.rows.items():
+            notes = self.table(relation).notes.get(layout.NOTES)
+            marked = rows[notes[rows] != 0] if notes is not None else rows[:0]
+            if len(marked):
+                selected[relation] = marked
+        return RowSet(selected) if selected else EMPTY
 
     # ---- plans
 

@@ -6,7 +6,7 @@ of ids where that is small, hash slots elsewhere. Row numbers never move.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +42,8 @@ class Table:
         self.flags: npt.NDArray[np.uint8] = memory.empty(FIRST_CAPACITY, np.uint8)
         self.slots: npt.NDArray[Any] = np.zeros(0, np.int64)
         self.counters: dict[int, Ids] = {}  # by their place in T: FOUNDED, HIDDEN, RANK
+        self.notes: dict[int, npt.NDArray[Any]] = {}  # by their place in T: NOTES, LINK, FIRST, …
+        self.is_linked = False  # it is known of every derived fact what it leans on
         self.rounds: list[int] = []  # how many rows there were after each round of materialisation …
         self.rounds_of: tuple[int, frozenset[str]] = 0, frozenset()  # … in this epoch, of these relations
         self.is_planned = False  # plans that are kept refer to this table
@@ -71,6 +73,8 @@ class Table:
             words[layout.COLUMNS + place] = column.ctypes.data
         for place, counter in self.counters.items():
             words[place] = counter.ctypes.data
+        for place, note in self.notes.items():
+            words[place] = note.ctypes.data
 
     # ---- the set of rows
 
@@ -139,8 +143,11 @@ class Table:
             # All or none: after a lack of memory the table is as it was.
             columns = [memory.grown(column, used, size) for column in self.columns]
             counters = {place: memory.grown(counter, used, size) for place, counter in self.counters.items()}
+            notes = {place: memory.zeros(size, note.dtype) for place, note in self.notes.items()}
+            for place, note in notes.items():
+                note[:used] = self.notes[place][:used]
             self.flags = memory.grown(self.flags, used, size)
-            self.columns, self.counters = columns, counters
+            self.columns, self.counters, self.notes = columns, counters, notes
             self._publish_columns()
         outgrown = words[layout.DENSE] and self.arity and constants > words[layout.SIDE]
         if outgrown or needed > words[layout.SLOT_LIMIT]:
@@ -158,7 +165,8 @@ class Table:
         return int(self.descriptors[self.number, layout.DEAD])
 
     def compact(self, constants: int) -> None:
-        """Let go of the dead rows; the others get new numbers. Indexes must be rebuilt."""
+        """Let go of the dead rows; the others get new numbers. Indexes must be rebuilt, notes are gone."""
+        self.drop_notes()
         living = np.flatnonzero(self.flags[: len(self)] & layout.ALIVE)
         used, size = len(living), max(len(living) + len(living) // 4, FIRST_CAPACITY)
         columns = [memory.grown(column[living], used, size) for column in self.columns]
@@ -219,10 +227,24 @@ class Table:
         self.counters = {}
         self.words[[layout.FOUNDED, layout.HIDDEN, layout.RANK]] = 0
 
+    # ---- notes
+
+    def keep_notes(self, kinds: Mapping[int, Any]) -> None:
+        """Keep notes of these kinds in these places, all empty."""
+        self.notes = {place: memory.zeros(len(self.flags), kind) for place, kind in kinds.items()}
+        self.is_linked = len(self) == self.dead
+        self._publish_columns()
+
+    def drop_notes(self) -> None:
+        """Keep no notes any more."""
+        if self.notes:
+            self.words[list(self.notes)] = 0
+        self.notes = {}
+
     def release(self) -> None:
         """Give back all memory; no plan may read or fill the table any more."""
         self.columns, self.flags, self.slots = [], np.zeros(0, np.uint8), np.zeros(0, np.int64)
-        self.counters = {}
+        self.counters, self.notes = {}, {}
         self.words[:] = 0
 
     # ---- rows in and out
@@ -269,7 +291,8 @@ class Table:
     @property
     def bytes(self) -> int:
         """The memory this table holds."""
-        arrays: list[npt.NDArray[Any]] = [*self.columns, *self.counters.values(), self.flags, self.slots]
+        beside: list[npt.NDArray[Any]] = [*self.counters.values(), *self.notes.values()]
+        arrays: list[npt.NDArray[Any]] = [*self.columns, *beside, self.flags, self.slots]
         return sum(array.nbytes for array in arrays)
 
 
