@@ -9,14 +9,15 @@ import numpy as np
 from tests.maintenance.sets import Row
 from tidelog.engine import fixpoint
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.maintain import MaintainedEngine
+from tidelog.engine.columnar.closing import ClosingEngine
 from tidelog.engine.columnar.table import Table
 from tidelog.engine.events import Tally
 from tidelog.engine.maintaining import Counters
 from tidelog.logic.program import Program
-from tidelog.logic.strata import strata
+from tidelog.logic.strata import Stratum, strata
 from tidelog.maintenance.maintainer import Rows
 from tidelog.rewrite.aggregates import is_auxiliary, split
+from tidelog.rewrite.closures import recognise, rewrite
 
 Facts = Mapping[str, frozenset[Row]]
 
@@ -25,9 +26,14 @@ class ColumnarBench:
     """The bench of tables, materialised by the semi-naive fixpoint."""
 
     def __init__(
-        self, program: Program, explicit: Facts, is_split: bool = True, dense: int = 1 << 20
+        self,
+        program: Program,
+        explicit: Facts,
+        is_split: bool = True,
+        dense: int = 1 << 20,
+        modules: bool = True,
     ) -> None:
-        self.engine = MaintainedEngine(threads=1)
+        self.engine = ClosingEngine(threads=1)
         self.engine.dense_bytes = dense
         program = split(program) if is_split else program
         for predicate in program.predicates.values():
@@ -36,7 +42,8 @@ class ColumnarBench:
             self.engine.add(name, rows.columns, rows.count)
         self.engine.begin(self.engine.relations())
         numbers = {id(rule): place for place, rule in enumerate(program.rules)}
-        fixpoint.materialise(strata(program.rules), numbers, self.engine, Tally(), lambda: None)
+        closing = self.engine if modules else None
+        fixpoint.materialise(strata(program.rules), numbers, self.engine, Tally(), lambda: None, closing)
 
     def encode(self, facts: Facts) -> dict[str, Rows]:
         """Facts as columns of ids."""
@@ -83,7 +90,7 @@ class ColumnarBench:
             return
         kept = self._counters()
         derived = [
-            each for each in strata(split(program).rules) if not any(r.aggregations for r in each.rules)
+            each for each in self._strata(program) if not any(rule.aggregations for rule in each.rules)
         ]
         for stratum in derived:
             unfounded = engine.count_stratum(stratum)
@@ -92,6 +99,15 @@ class ColumnarBench:
         for fact, counted in self._counters().items():
             if fact[0] in names:
                 assert kept[fact] == counted, fact
+
+    def _strata(self, program: Program) -> list[Stratum]:
+        """The strata whose instances are counted, auxiliary relations included."""
+        modules = [module for name in self.engine.closed if (module := self.engine.module_of(name))]
+        now = [recognise(each) for each in strata(split(program).rules)]
+        used = [module for module in now if module and any(map(module.is_like, modules))]
+        assert len(used) == len(modules)
+        rules = rewrite(dict.fromkeys(split(program).rules, 0), used)
+        return [each for each in strata(tuple(rules)) if not set(each.predicates) & set(self.engine.closed)]
 
     def _tables(self) -> list[Table]:
         return [self.engine.table(name) for name in self.engine.relations() if not self._is_scratch(name)]

@@ -544,6 +544,7 @@ class SetEngine:
         """Nothing is left over here."""
 
     has_compiled_ranks = False
+    closing = None
 
     def compile_ranks(self, sections: object) -> CompiledRanks:
         """Nothing here is compiled."""

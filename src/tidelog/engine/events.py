@@ -64,6 +64,16 @@ class RoundEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class StratumClosed:
+    """A structure closed a stratum's predicate in place of rules; that made `new` facts."""
+
+    number: int
+    kind: str  # transitive, symmetric and transitive
+    new: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class StratumEnded:
     """A stratum is complete."""
 
@@ -142,6 +152,7 @@ Event = (
     | StratumStarted
     | RuleRan
     | RoundEnded
+    | StratumClosed
     | StratumEnded
     | MaintainerChosen
     | MaintenanceStarted
@@ -175,6 +186,7 @@ class Tally:
 
     rules: dict[int, RuleStatistics] = field(default_factory=dict)
     strata: dict[int, StratumEnded] = field(default_factory=dict)
+    closed: dict[int, StratumClosed] = field(default_factory=dict)
     stratum: StratumStarted | None = None
     round: int = 0
     loaded: int = 0
@@ -196,6 +208,9 @@ class Tally:
                 self.stratum, self.round = event, 0
             case RoundEnded():
                 self.round = event.round
+            case StratumClosed():
+                self.closed[event.number] = event
+                self.derived += event.new
             case StratumEnded():
                 self.strata[event.number] = event
             case FactsLoaded():
@@ -243,6 +258,7 @@ class Tally:
         self.rules.clear()
         self.strata.clear()
         self.choices.clear()
+        self.closed.clear()
         self._rounds.clear()
         self.applications.clear()
         self.stratum, self.round, self.derived, self.matches = None, 0, 0, 0

@@ -1,5 +1,8 @@
 """The semi-naive fixpoint: every stratum in order, every rule instance considered once.
 
+Where rules do nothing but close a predicate and the engine has a structure for that, the structure takes the
+place of these rules.
+
 Invariant: after `materialise`, the engine holds the least model of the rules over the loaded facts.
 """
 
@@ -8,13 +11,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from time import perf_counter
 
-from tidelog.engine.events import Listener, RoundEnded, RuleRan, StratumEnded, StratumStarted
-from tidelog.engine.protocol import NOTHING, Engine, Outcome, Runnable
+from tidelog.engine.events import (
+    Listener,
+    RoundEnded,
+    RuleRan,
+    StratumClosed,
+    StratumEnded,
+    StratumStarted,
+)
+from tidelog.engine.protocol import NOTHING, Closing, Engine, Outcome, Runnable
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.builtins import Overflow
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.compile import aggregate_plans, collected_variables, delta_plans, full_plan
+from tidelog.rewrite.closures import ClosureModule, recognise
 
 GROWN = 4  # plans are made anew when a relation has grown by this factor
 SMALL = 1000  # … and is no longer this small
@@ -28,49 +39,114 @@ def materialise(
     engine: Engine,
     listen: Listener,
     check: Callable[[], None],
+    closing: Closing | None = None,
 ) -> None:
     """Derive all that follows; `numbers` gives the place of each rule (by identity) in the program.
 
-    `check` is called after every plan, and raises to stop.
+    `check` is called after every plan, and raises to stop. `closing` is the engine, if it is to close
+    predicates by structures.
     """
     for place, stratum in enumerate(strata):
         listen(StratumStarted(place, len(strata), stratum.predicates, stratum.recursive))
         start = perf_counter()
-        rounds = _close(place, stratum, numbers, engine, listen, check)
+        rounds = _Stratum(place, stratum, numbers, engine, listen, check).close(closing)
         listen(StratumEnded(place, rounds, perf_counter() - start))
 
 
-def _close(
-    place: int,
-    stratum: Stratum,
-    numbers: dict[int, int],
-    engine: Engine,
-    listen: Listener,
-    check: Callable[[], None],
-) -> int:
-    """Close one stratum; returns the number of rounds."""
-    engine.begin(stratum.predicates)
-    for rule in stratum.rules:
-        _run(_first_step(rule, numbers[id(rule)], engine), place, 1, listen)
-        check()
-    new = engine.advance(stratum.predicates)
-    listen(RoundEnded(place, 1, new))
-    count = 1
-    if not stratum.recursive:
+class _Stratum:
+    """A stratum that is being derived."""
+
+    def __init__(
+        self,
+        place: int,
+        stratum: Stratum,
+        numbers: dict[int, int],
+        engine: Engine,
+        listen: Listener,
+        check: Callable[[], None],
+    ) -> None:
+        self.place = place
+        self.stratum = stratum
+        self.numbers = numbers
+        self.engine = engine
+        self.listen = listen
+        self.check = check
+
+    def close(self, closing: Closing | None) -> int:
+        """Derive all of the stratum; returns the number of rounds."""
+        self.engine.begin(self.stratum.predicates)
+        module = recognise(self.stratum) if closing is not None else None
+        if closing is not None and module is not None:
+            if self._close_by(module, closing):
+                return 1
+        else:
+            self._run_first(self.stratum.rules)
+        return self._repeat(self._advance(1))
+
+    def _close_by(self, module: ClosureModule, closing: Closing) -> bool:
+        """Whether a structure closes the predicate; else all rules have run once."""
+        is_stated = self.engine.size(module.predicate) > 0
+        given = module.copied
+        if is_stated or given is None:
+            given = module.predicate
+            self._run_first(module.external_rules)
+        if not (module.is_linear and is_stated):
+            start = perf_counter()
+            new = closing.close(module, given)
+            if new is not None:
+                self._advance(1)
+                seconds = perf_counter() - start
+                self.listen(StratumClosed(self.place, module.kind.value, new, seconds))
+                self.check()
+                return True
+        if given != module.predicate:
+            self._run_first(module.external_rules)
+        self._run_first(module.owned_rules)
+        return False
+
+    def _run_first(self, rules: Sequence[Rule]) -> None:
+        """Run rules over all facts."""
+        for rule in rules:
+            self._run(_first_step(rule, self.numbers[id(rule)], self.engine), 1)
+
+    def _repeat(self, new: int) -> int:
+        """Run recursive rules until nothing is new; returns the number of rounds."""
+        count = 1
+        if not self.stratum.recursive:
+            return count
+        engine = self.engine
+        planned = dict.fromkeys(self.stratum.predicates, 0)
+        steps: list[Step] = []
+        while new:
+            if _has_grown(planned, engine):
+                planned = {name: engine.size(name) for name in self.stratum.predicates}
+                steps = _delta_steps(self.stratum, self.numbers, engine)
+            count += 1
+            for step in steps:
+                self._run(step, count)
+            new = self._advance(count)
         return count
-    planned = dict.fromkeys(stratum.predicates, 0)
-    steps: list[Step] = []
-    while new:
-        if _has_grown(planned, engine):
-            planned = {name: engine.size(name) for name in stratum.predicates}
-            steps = _delta_steps(stratum, numbers, engine)
-        count += 1
-        for step in steps:
-            _run(step, place, count, listen)
-            check()
-        new = engine.advance(stratum.predicates)
-        listen(RoundEnded(place, count, new))
-    return count
+
+    def _advance(self, count: int) -> int:
+        """End a round; returns how many facts are new."""
+        new = self.engine.advance(self.stratum.predicates)
+        self.listen(RoundEnded(self.place, count, new))
+        return new
+
+    def _run(self, step: Step, count: int) -> None:
+        """Run a plan, and say what it did."""
+        rule, number, runnable = step
+        start = perf_counter()
+        try:
+            outcome = runnable()
+        except Overflow as overflow:
+            raise EvaluationError(Diagnostic("E603", str(overflow), rule.span)) from None
+        if outcome.matches or outcome.new or outcome.no_value:
+            seconds = perf_counter() - start
+            self.listen(
+                RuleRan(self.place, count, number, outcome.matches, outcome.new, outcome.no_value, seconds)
+            )
+        self.check()
 
 
 def _first_step(rule: Rule, number: int, engine: Engine) -> Step:
@@ -115,15 +191,3 @@ def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> l
 
 def _has_grown(planned: dict[str, int], engine: Engine) -> bool:
     return any(engine.size(name) > max(GROWN * size, SMALL if size else 0) for name, size in planned.items())
-
-
-def _run(step: Step, stratum: int, count: int, listen: Listener) -> None:
-    rule, number, runnable = step
-    start = perf_counter()
-    try:
-        outcome = runnable()
-    except Overflow as overflow:
-        raise EvaluationError(Diagnostic("E603", str(overflow), rule.span)) from None
-    if outcome.matches or outcome.new or outcome.no_value:
-        seconds = perf_counter() - start
-        listen(RuleRan(stratum, count, number, outcome.matches, outcome.new, outcome.no_value, seconds))

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
 from typing import Any, Protocol
 
-from tidelog.engine.protocol import Engine
+from tidelog.engine.protocol import Closing, Engine
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part
+from tidelog.rewrite.closures import ClosureModule
 
 
 class Flag(IntFlag):
@@ -140,7 +141,9 @@ class LoopSection:
 
     predicates: tuple[str, ...]
     plans: Mapping[Family, Sequence[Any]]
-    aggregate: Callable[[Any, Any], None] | None = None  # of an auxiliary relation: given what went and came
+    by_hand: Callable[[Any, Any], None] | None = (
+        None  # maintains it in place of plans; given what went and came
+    )
 
 
 class CompiledRanks(Protocol):
@@ -152,6 +155,38 @@ class CompiledRanks(Protocol):
 
     def run(self, removed: Any, added: Any) -> tuple[int, int]:
         """Work in the removal and addition of explicit facts; returns how many facts went and came."""
+
+
+class Outgrown(Exception):  # noqa: N818 – no error: the update is worked in by rules
+    """A structure would become too large for what it holds."""
+
+    def __init__(self, relation: str) -> None:
+        super().__init__(relation)
+        self.relation = relation
+
+
+class MaintainedClosures(Closing, Protocol):
+    """An engine whose structures keep closures right. A relation that they keep has no counters."""
+
+    @property
+    def closed(self) -> Collection[str]:
+        """The relations that structures keep."""
+
+    def module_of(self, relation: str) -> ClosureModule | None:
+        """The module by which a relation is closed, None if it is not."""
+
+    def close_later(self, module: ClosureModule) -> bool:
+        """Whether a structure keeps the relation from now on; it and its source are as they should be."""
+
+    def open(self, relation: str) -> None:
+        """Let no structure keep the relation any more."""
+
+    def maintain_closure(self, relation: str, removed: Facts, added: Facts, went: Facts, came: Facts) -> None:
+        """Let facts of a closed relation be true or not, as its external pairs want it.
+
+        `removed` and `added` are its facts that are no longer, or newly, explicit; `went` and `came` are what
+        changed below. Raises Outgrown if the structure would become too large.
+        """
 
 
 class Maintainable(Engine, Protocol):
@@ -283,6 +318,10 @@ class Maintainable(Engine, Protocol):
 
         Returns the facts in those instances that were not CHECKED, and now are, and the heads that have one.
         """
+
+    @property
+    def closing(self) -> MaintainedClosures | None:
+        """The engine itself, if it has structures for closures."""
 
     @property
     def has_compiled_ranks(self) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from tidelog.plan.algebra import RulePlan
 from tidelog.plan.join_order import Statistics
+from tidelog.rewrite.closures import ClosureModule
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,3 +51,13 @@ class Engine(Statistics, Protocol):
 
     def drop(self, relation: str) -> None:
         """Forget a relation."""
+
+
+class Closing(Engine, Protocol):
+    """An engine that has structures for closures."""
+
+    def close(self, module: ClosureModule, given: str) -> int | None:
+        """Close a predicate, its external facts being its own and those of the relation `given`.
+
+        Returns how many facts are new; None, with nothing done, if rules serve better.
+        """

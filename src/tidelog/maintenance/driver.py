@@ -8,9 +8,10 @@ Invariant: when a stratum is handed over, all that it reads below is what it wil
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
+from itertools import pairwise
 from time import perf_counter
 
 from tidelog.engine.events import Listener, MaintenanceEnded, MaintenanceStarted, StratumMaintained
@@ -22,15 +23,17 @@ from tidelog.engine.maintaining import (
     Flag,
     LoopSection,
     Maintainable,
+    Outgrown,
 )
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.builtins import Overflow
-from tidelog.logic.program import Program, Rule
+from tidelog.logic.program import Program
 from tidelog.logic.strata import cycles
-from tidelog.maintenance import aggregates
+from tidelog.maintenance import aggregates, closures
+from tidelog.maintenance.closures import Closures, Names, Rules
 from tidelog.maintenance.maintainer import Check, NetChange, Rows, Update
 from tidelog.maintenance.prepared import Library, Step
-from tidelog.maintenance.schedule import Revision, Schedule, numbered
+from tidelog.maintenance.schedule import Revision, Schedule
 from tidelog.maintenance.task import Algorithm, Section, Task
 from tidelog.rewrite.aggregates import SEPARATOR, is_auxiliary
 
@@ -51,7 +54,14 @@ class Act:
 class Driver:
     """A maintainer that works updates in by an algorithm for strata."""
 
-    def __init__(self, algorithm: Algorithm, engine: Maintainable, listen: Listener, check: Check) -> None:
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        engine: Maintainable,
+        listen: Listener,
+        check: Check,
+        modules: bool = True,
+    ) -> None:
         self.algorithm = algorithm
         self.engine = engine
         self.listen = listen
@@ -59,8 +69,10 @@ class Driver:
         self._library = Library(engine)
         self._loop: tuple[Schedule, CompiledRanks] | None = None
         self._updates = 0
-        self._rules: tuple[Rule, ...] | None = None  # those that the schedule is of
-        self._schedule = self._scheduled((), ())  # of the last program
+        self._closures = Closures(engine, modules)
+        self._stated: tuple[Mapping[str, Facts], Mapping[str, Facts]] = {}, {}  # removed and added
+        self._rules: Rules | None = None  # those that the schedule is of
+        self._schedule = self._scheduled((), (), closures.NONE)  # of the last program
 
     @property
     def name(self) -> str:
@@ -70,25 +82,44 @@ class Driver:
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
         """Carry out an update; on any exception the engine is as before."""
         self._prepare(before)
+        stages = _stages(before.rules, after.rules)
+        closed = self._closures.lasting(stages, update.added)
+        while True:
+            try:
+                net = self._transact(update, after, stages, closed)
+            except Outgrown as outgrown:
+                closed -= {outgrown.relation}
+            else:
+                break
+        if after.rules is not before.rules or closed != self._closures.chosen:
+            self._go_on(after, closed)
+        self.engine.tidy(net.removed)
+        return net
+
+    def _transact(self, update: Update, after: Program, stages: Sequence[Rules], closed: Names) -> NetChange:
+        """The net change of an update, while structures keep the closed predicates."""
         started = perf_counter()
         self.engine.begin_transaction()
         try:
             self.listen(_beginning(self.name, update))
-            went, came = self._carry_out(update, before, after)
+            went, came = self._carry_out(update, after, stages, closed)
             self.listen(MaintenanceEnded(self.name, went, came, perf_counter() - started))
         except BaseException as error:
             self.engine.roll_back()
-            self._schedule_anew(before)
+            self._schedule_anew(stages[0])
             self.listen(MaintenanceEnded(self.name, 0, 0, perf_counter() - started, kept=False))
             if isinstance(error, Overflow):
                 raise EvaluationError(Diagnostic("E603", str(error))) from None
             raise
         gone, new = self.engine.commit()
-        net = NetChange(added=self._rows(new), removed=self._rows(gone))
-        if after.rules is not before.rules:
-            self._schedule_anew(after)
-        self.engine.tidy(net.removed)
-        return net
+        return NetChange(added=self._rows(new), removed=self._rows(gone))
+
+    def _go_on(self, after: Program, closed: Names) -> None:
+        """Let there be a schedule of the program after an update."""
+        self._closures.keep(closed)
+        self._schedule_anew(after.rules)
+        if self._closures.modules(after.rules).keys() - closed:
+            self._rules = None  # before the next update, see whether there is more to close
 
     def _rows(self, facts: Facts) -> dict[str, Rows]:
         """The facts of the program's own predicates."""
@@ -111,85 +142,113 @@ class Driver:
         """Let there be a schedule of the program, its auxiliary relations, and the counters asked for."""
         self._prepare_schedule(program)
         if self.engine.counters is not self.algorithm.counters:
-            sections = self._schedule.sections if self.algorithm.counters is not Counters.NONE else ()
-            counted = [section.stratum for section in sections if not section.is_aggregate]
-            self.engine.recount(self.algorithm.counters, counted)
+            is_counting = self.algorithm.counters is not Counters.NONE
+            self._recount(self._schedule.section_of if is_counting else (), self.algorithm.counters)
 
     def _prepare_schedule(self, program: Program) -> None:
-        """Let there be a schedule of the program, and its auxiliary relations."""
-        if program.rules is not self._rules:
-            self._complete(program)
-            self._schedule_anew(program)
+        """Let there be a schedule of the program, its auxiliary relations, and its closures."""
+        if program.rules is not self._rules or not self._closures.are_current:
+            self._adopt(program.rules)
 
-    def _complete(self, program: Program) -> None:
-        """Make the auxiliary relations of a program that was materialised without them."""
-        known = self.engine.relations()
+    def _adopt(self, rules: Rules) -> None:
+        """Let there be a schedule of these rules, and structures for what they can keep."""
+        made = self._complete(rules)
+        opened = self._closures.choose(rules)
+        self._schedule_anew(rules)
+        if self.engine.counters is not Counters.NONE:
+            self._recount({*made, *opened}, self.engine.counters)
+
+    def _recount(self, relations: Collection[str], counters: Counters) -> None:
+        """Count the instances of all strata that relations belong to."""
+        sections = [
+            section
+            for section in self._schedule.sections
+            if section.is_counted and not set(relations).isdisjoint(section.predicates)
+        ]
+        self.engine.recount(counters, [section.stratum for section in sections])
+
+    def _complete(self, rules: Rules) -> set[str]:
+        """Make the auxiliary relations of a program that was materialised without them; which they are."""
+        known = set(self.engine.relations())
         missing = {
             rule: number
-            for rule, number in numbered(program.rules).items()
-            if rule.aggregations and rule.head.predicate not in known
+            for rule, number in self._closures.rewritten(rules, self._closures.modules(rules)).items()
+            if is_auxiliary(rule.head.predicate) and rule.head.predicate not in known
         }
         if not missing:
-            return
+            return set()
         self.engine.begin_transaction()
         try:
             nothing = self.engine.none()
             for section in Schedule(Revision({}, {}, missing), self._library).sections:
-                self._settle(section, self._task(section, nothing, nothing, nothing, nothing))
+                task = self._task(section, nothing, nothing, nothing, nothing)
+                if section.is_aggregate:
+                    aggregates.maintain(task)
+                else:
+                    task.run_all(Step.RULES_ADDED, aggregates.NOTED)
+                self.engine.settle(section.predicates)
         except BaseException:
             self.engine.roll_back()
             self._schedule_anew(None)
             raise
         self.engine.commit()
+        return {rule.head.predicate for rule in missing}
 
-    def _schedule_anew(self, program: Program | None) -> None:
-        """Let there be a schedule of this program, and plans and auxiliary relations of no other."""
-        rules = () if program is None else program.rules
-        self._rules = None if program is None else rules
-        self._schedule = self._scheduled(rules, rules)
+    def _schedule_anew(self, rules: Rules | None) -> None:
+        """Let there be a schedule of these rules, and plans and auxiliary relations of no others."""
+        self._rules = rules
+        known_rules = rules or ()
+        self._schedule = self._scheduled(
+            known_rules, known_rules, self._closures.chosen if rules is not None else closures.NONE
+        )
         self._library.keep(self._schedule.sources)
         known = self._schedule.relations
         for relation in [name for name in self.engine.relations() if SEPARATOR in name]:
             if relation not in known:
                 self.engine.drop(relation)
 
-    def _scheduled(self, before: tuple[Rule, ...], after: tuple[Rule, ...]) -> Schedule:
-        old, new = numbered(before), numbered(after)
+    def _scheduled(self, before: Rules, after: Rules, closed: Names) -> Schedule:
+        """The schedule of an act, structures keeping the closed predicates."""
+        old, new = (self._closures.rewritten(rules, closed) for rules in (before, after))
         unchanged = {rule: number for rule, number in new.items() if rule in old}
         removed = {rule: number for rule, number in old.items() if rule not in new}
         added = {rule: number for rule, number in new.items() if rule not in old}
-        return Schedule(Revision(unchanged, removed, added), self._library)
+        modules = self._closures.modules(after) if closed else {}
+        return Schedule(
+            Revision(unchanged, removed, added), self._library, {name: modules[name] for name in closed}
+        )
 
     # ---- the update
 
-    def _carry_out(self, update: Update, before: Program, after: Program) -> tuple[int, int]:
+    def _carry_out(
+        self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
+    ) -> tuple[int, int]:
         """How many facts went and came, counted act by act."""
         went, came = 0, 0
-        for number, act in enumerate(self._acts(update, before, after)):
+        opened = self._closures.chosen - closed
+        for number, act in enumerate(self._acts(update, after, stages, closed)):
             if number:
                 self.engine.rebase()
-            gone, new = self._play(act)
+                opened = closures.NONE
+            gone, new = self._play(act, opened)
             went, came = went + gone, came + new
         return went, came
 
-    def _acts(self, update: Update, before: Program, after: Program) -> Iterator[Act]:
+    def _acts(self, update: Update, after: Program, stages: Sequence[Rules], closed: Names) -> Iterator[Act]:
         """One act, or two where the rules before and after are stratified, but not both together."""
-        if after.rules is before.rules:
+        if len(stages) == 1 and closed == self._closures.chosen:
             yield Act(self._schedule, update.removed, update.added)
             return
         for predicate in after.predicates.values():
             self.engine.define(predicate.name, predicate.arity)
-        if cycles((*before.rules, *after.rules), {}):
-            kept = frozenset(after.rules)
-            between = tuple(rule for rule in before.rules if rule in kept)
-            yield Act(self._scheduled(before.rules, between), update.removed, update.added)
-            yield Act(self._scheduled(between, after.rules), NO_FACTS, NO_FACTS)
-        else:
-            yield Act(self._scheduled(before.rules, after.rules), update.removed, update.added)
+        first = self._scheduled(stages[0], stages[min(1, len(stages) - 1)], closed)
+        yield Act(first, update.removed, update.added)
+        for before, later in pairwise(stages[1:]):
+            yield Act(self._scheduled(before, later, closed), NO_FACTS, NO_FACTS)
 
-    def _play(self, act: Act) -> tuple[int, int]:
+    def _play(self, act: Act, opened: Names) -> tuple[int, int]:
         """How many facts went and came in all strata of an act."""
-        regrouped, grouped_again = act.schedule.regrouped()
+        regrouped, grouped_again = act.schedule.regrouped(opened)
         if regrouped and self.engine.counters is not Counters.NONE:
             self.engine.recount(self.engine.counters, regrouped)
         went, came = self._work_in(act)
@@ -202,6 +261,7 @@ class Driver:
         schedule = act.schedule
         removed = self._facts(act.removed, create=False)
         added = self._facts(act.added, create=True)
+        self._stated = removed, added
         if not schedule.revised and (loop := self._compiled(schedule)) is not None:
             return loop.run(self.engine.unite(removed.values()), self.engine.unite(added.values()))
         went, came = self._exchange(schedule, removed, added)
@@ -246,10 +306,10 @@ class Driver:
 
     def _loop_section(self, section: Section, schedule: Schedule) -> LoopSection:
         """A stratum as the compiled loop sees it."""
-        if section.is_aggregate:
+        if not section.is_counted:
             read = {name for name, readers in schedule.readers.items() if section.number in readers}
             return LoopSection(
-                section.predicates, {}, lambda went, came: self._aggregate(section, read, went, came)
+                section.predicates, {}, lambda went, came: self._maintain_touched(section, read, went, came)
             )
         plans = {
             family: [plan for some in section.shelf[Step(family.value)].values() for plan in some]
@@ -257,12 +317,12 @@ class Driver:
         }
         return LoopSection(section.predicates, plans)
 
-    def _aggregate(self, section: Section, read: set[str], went: Facts, came: Facts) -> None:
-        """Bring an auxiliary relation up to date, if something that it reads has changed."""
-        if not read.isdisjoint((*went.relations, *came.relations)):
-            nothing = self.engine.none()
+    def _maintain_touched(self, section: Section, read: set[str], went: Facts, came: Facts) -> None:
+        """Maintain a stratum without the algorithm, if something that it reads or states has changed."""
+        removed, added = (self._union(facts, section) for facts in self._stated)
+        if not read.isdisjoint((*went.relations, *came.relations)) or len(removed) or len(added):
             section.shelf.renew()
-            aggregates.maintain(self._task(section, nothing, nothing, went, came))
+            _maintain_by_hand(self._task(section, removed, added, went, came))
 
     def _facts(self, rows: Mapping[str, Rows], create: bool) -> dict[str, Facts]:
         return {
@@ -302,17 +362,17 @@ class Driver:
         """What went and came in a stratum, once it is maintained."""
         started, instances = perf_counter(), self.engine.instances
         section.shelf.renew()
-        if section.is_aggregate:
-            aggregates.maintain(task)
-        else:
+        if section.is_counted:
             self._state(task)
             self.algorithm.maintain(task)
+        else:
+            _maintain_by_hand(task)
         went, came = self.engine.settle(section.predicates)
         self.listen(
             StratumMaintained(
                 section.number,
                 section.predicates,
-                "aggregates" if section.is_aggregate else self.name,
+                _method(section) or self.name,
                 task.overdeleted,
                 task.rederived,
                 len(went),
@@ -331,6 +391,29 @@ class Driver:
         if engine.counters is not Counters.NONE:
             engine.count(task.removed, -1)
             engine.count(task.added, 1)
+
+
+def _maintain_by_hand(task: Task) -> None:
+    """Bring a stratum up to date that is not for the algorithm."""
+    if task.section.is_aggregate:
+        aggregates.maintain(task)
+    else:
+        closures.maintain(task)
+
+
+def _method(section: Section) -> str:
+    """What maintains a stratum in place of the algorithm."""
+    return "aggregates" if section.is_aggregate else "closure" if section.closure else ""
+
+
+def _stages(before: Rules, after: Rules) -> Sequence[Rules]:
+    """The rules before, after, and if these are not stratified together, those that stay, in between."""
+    if after is before:
+        return (before,)
+    if not cycles((*before, *after), {}):
+        return before, after
+    kept = frozenset(after)
+    return before, tuple(rule for rule in before if rule in kept), after
 
 
 def _beginning(name: str, update: Update) -> MaintenanceStarted:

@@ -8,7 +8,7 @@ Invariant: the predicates of a stratum depend on each other in the rules before,
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from tidelog.logic.program import Rule
@@ -16,8 +16,10 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.maintenance.aggregates import aggregate_sources, scratch_relations
 from tidelog.maintenance.prepared import Library, Shelf, Source, Sources, Step
 from tidelog.maintenance.task import Section
-from tidelog.rewrite.aggregates import split_rule
+from tidelog.rewrite.aggregates import is_auxiliary
+from tidelog.rewrite.closures import ClosureModule
 
+NO_CLOSURES: Mapping[str, ClosureModule] = {}
 CONSTANT = (  # steps of the rules that stay
     Step.LOST,
     Step.LOST_UNDER_NEGATION,
@@ -54,10 +56,17 @@ class Revision:
 class Schedule:
     """The sections in order, and which of them read what."""
 
-    def __init__(self, revision: Revision, library: Library) -> None:
+    def __init__(
+        self, revision: Revision, library: Library, closures: Mapping[str, ClosureModule] = NO_CLOSURES
+    ) -> None:
         self.revision = revision
+        self.closures = closures
         joint = strata((*revision.unchanged, *revision.removed, *revision.added))
-        self.sections = tuple(_section(number, each, revision, library) for number, each in enumerate(joint))
+        for relation in self._auxiliary():
+            library.engine.define(relation, 2)
+        self.sections = tuple(
+            _section(number, each, revision, library, closures) for number, each in enumerate(joint)
+        )
         self.section_of = {name: each.number for each in self.sections for name in each.predicates}
         self.readers = _readers(joint)
         self.revised = tuple(section.number for section in self.sections if section.is_revised)
@@ -71,25 +80,35 @@ class Schedule:
     @property
     def relations(self) -> set[str]:
         """All that rules derive, on scratch paper too."""
-        return {source.rule.head.predicate for source in self.sources} | self.section_of.keys()
+        derived = {source.rule.head.predicate for source in self.sources}
+        return derived | self.section_of.keys() | self._auxiliary()
+
+    def _auxiliary(self) -> set[str]:
+        """The relations that hold external pairs, even if no rule derives one."""
+        return {module.source for module in self.closures.values() if is_auxiliary(module.source)}
 
     @property
     def groups(self) -> set[frozenset[str]]:
         """The predicates that are maintained together."""
         return {frozenset(section.predicates) for section in self.sections}
 
-    def regrouped(self) -> tuple[list[Stratum], list[Stratum]]:
+    def regrouped(self, opened: Collection[str] = ()) -> tuple[list[Stratum], list[Stratum]]:
         """The strata that differ from those of the rules before, with these, and after, with those.
 
-        What is counted depends on which rules read their own stratum.
+        What is counted depends on which rules read their own stratum. What was `opened`, closed before, was
+        not counted.
         """
-        if not self.revised:
+        if not self.revised and not opened:
             return [], []
-        before = {frozenset(each.predicates) for each in strata(self.revision.before)}
+        before = {
+            frozenset(each.predicates)
+            for each in strata(self.revision.before)
+            if not frozenset(each.predicates) & frozenset(opened)
+        }
         joint = [
             section.stratum
             for section in self.sections
-            if not section.is_aggregate and frozenset(section.predicates) not in before
+            if section.is_counted and frozenset(section.predicates) not in before
         ]
         after = [
             each for each in strata(self.revision.after) if frozenset(each.predicates) not in self.groups
@@ -97,18 +116,20 @@ class Schedule:
         return joint, [each for each in after if not is_aggregate(each.rules)]
 
 
-def numbered(rules: Iterable[Rule]) -> dict[Rule, int]:
-    """The rules as they are maintained, with the numbers of those they were made of."""
-    return {part: number for number, rule in enumerate(rules) for part in split_rule(rule)}
-
-
 def is_aggregate(rules: Collection[Rule]) -> bool:
     """Whether a stratum's rules aggregate; then there is one, and its relation is auxiliary."""
     return any(rule.aggregations for rule in rules)
 
 
-def _section(number: int, stratum: Stratum, revision: Revision, library: Library) -> Section:
+def _section(
+    number: int,
+    stratum: Stratum,
+    revision: Revision,
+    library: Library,
+    closures: Mapping[str, ClosureModule],
+) -> Section:
     own = frozenset(stratum.predicates)
+    closure = closures.get(stratum.predicates[0])
 
     def sources(numbers: Mapping[Rule, int]) -> tuple[Source, ...]:
         return tuple(Source(rule, numbers[rule], own) for rule in stratum.rules if rule in numbers)
@@ -121,6 +142,8 @@ def _section(number: int, stratum: Stratum, revision: Revision, library: Library
         for relation in scratch_relations(source.rule):
             library.engine.scratch(relation.predicate, len(relation.terms))
         made = aggregate_sources(source)
+    elif closure is not None:
+        made = {}
     else:
         made = _sources(unchanged, removed, added)
     return Section(
@@ -131,6 +154,7 @@ def _section(number: int, stratum: Stratum, revision: Revision, library: Library
         tuple(source.rule for source in added),
         aggregates,
         Shelf(library, made),
+        closure,
     )
 
 

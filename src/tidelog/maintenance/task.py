@@ -15,6 +15,7 @@ from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Maintainab
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.maintenance.prepared import Driven, Shelf, Step
+from tidelog.rewrite.closures import ClosureModule
 
 UNKNOWN = Where(Flag.ALIVE | Flag.PENDING, Flag.NONE)  # not true, and not waiting to become so
 IDLE = Where(Flag.PENDING, Flag.NONE)
@@ -31,11 +32,17 @@ class Section:
     added: tuple[Rule, ...]
     is_aggregate: bool
     shelf: Shelf
+    closure: ClosureModule | None = None  # that keeps the one predicate, in place of rules
 
     @property
     def stratum(self) -> Stratum:
         """The stratum with its rules as they were; its predicates may depend on each other only later."""
         return Stratum(self.predicates, self.before, recursive=True)
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether an algorithm maintains it, by counting if it counts."""
+        return not self.is_aggregate and self.closure is None
 
     @property
     def is_revised(self) -> bool:

@@ -54,6 +54,7 @@ OPERATIONS = {
     ">": layout.X_GREATER,
     ">=": layout.X_GREATER_EQUAL,
 }
+LOOKING_UP = (layout.MEMBER, layout.ABSENT)
 INDEXED = (layout.PROBE, layout.ABSENT_INDEX)
 LIMITS = {Part.ALL: layout.CURRENT_ROWS, Part.OLD: layout.OLD_ROWS}
 
@@ -108,6 +109,7 @@ class Assembled:
     part: Part
     tables: frozenset[int] = frozenset()  # all that it reads or writes
     own: frozenset[int] = frozenset()  # those of its stratum, if its rule is recursive
+    looked_up: frozenset[int] = frozenset()  # those in whose sets of rows it looks facts up
     indexes: tuple[int, ...] = ()
     python: dict[int, PythonStep] = field(default_factory=dict)
 
@@ -147,6 +149,7 @@ def assemble(
         first.part if first is not None else Part.ALL,
         frozenset((store.table_number(relation), *(step[layout.S_TABLE] for step in steps))),
         _own_tables(relation, chain, store) if is_recursive else frozenset(),
+        frozenset(step[layout.S_TABLE] for step in steps if step[layout.S_KIND] in LOOKING_UP),
         tuple({step[layout.S_INDEX] for step in steps if _has_index(step)}),
         python,
     )

@@ -306,7 +306,10 @@ class ColumnarEngine:
             return lambda: self._aggregate(root, head)
         if not isinstance(plan.root, Project):
             raise TypeError(plan.root)
-        return Runner(assemble(plan.relation, plan.root, self), self, head)
+        assembled = assemble(plan.relation, plan.root, self)
+        for number in (*assembled.looked_up, head.number):
+            self.tables[number].complete()
+        return Runner(assembled, self, head)
 
     def table_number(self, relation: str) -> int:
         """The row of T that describes a relation."""

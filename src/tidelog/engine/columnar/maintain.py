@@ -20,7 +20,15 @@ from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.columnar.notes import CODES, NOTHING, Noting
 from tidelog.engine.columnar.ranked_update import RankedUpdate
 from tidelog.engine.columnar.table import Table
-from tidelog.engine.maintaining import Counters, Effect, Flag, LoopSection, Notes, Where
+from tidelog.engine.maintaining import (
+    Counters,
+    Effect,
+    Flag,
+    LoopSection,
+    MaintainedClosures,
+    Notes,
+    Where,
+)
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part
@@ -511,6 +519,11 @@ class MaintainedEngine(ColumnarEngine):
         return found, heads
 
     has_compiled_ranks = True
+
+    @property
+    def closing(self) -> MaintainedClosures | None:
+        """None: this engine has no structures for closures."""
+        return None
 
     def compile_ranks(self, sections: Sequence[LoopSection]) -> RankedUpdate:
         """The compiled loop of rank counting over these sections."""

@@ -96,9 +96,9 @@ class RankedUpdate:
         state = self._begin()
         try:
             for number, section in enumerate(self.sections, 1):
-                if section.aggregate is not None:
+                if section.by_hand is not None:
                     self._reach(number, gone, new)
-                    section.aggregate(self._changed(0), self._changed(1))
+                    section.by_hand(self._changed(0), self._changed(1))
                     state[layout.Z_PHASE] = rank_loop.SETTLE
             self._reach(len(self.sections) + 1, gone, new)
         finally:

@@ -47,6 +47,7 @@ class Table:
         self.rounds: list[int] = []  # how many rows there were after each round of materialisation …
         self.rounds_of: tuple[int, frozenset[str]] = 0, frozenset()  # … in this epoch, of these relations
         self.is_planned = False  # plans that are kept refer to this table
+        self.constants = constants  # when rows were last appended
         self.descriptors[number] = 0
         self.descriptors[number, layout.ARITY] = arity
         self._publish_columns()
@@ -125,6 +126,21 @@ class Table:
         if old is None and len(self):
             kernels.hash_rows(self.descriptors, self.number)
 
+    @property
+    def has_set(self) -> bool:
+        """Whether rows can be looked for."""
+        return bool(self.descriptors[self.number, layout.SLOT_LIMIT])
+
+    def _drop_set(self) -> None:
+        """Let there be no set: kernels that insert ask for one, those that look for rows must not run."""
+        self.slots = np.zeros(0, np.int64)
+        self.words[[layout.SLOTS, layout.SLOT_COUNT, layout.SLOT_LIMIT, layout.DENSE]] = 0
+
+    def complete(self) -> None:
+        """Make the set of rows, if it was left out when rows were appended."""
+        if not self.has_set:
+            self._make_set(self.constants, len(self) + len(self) // 4, self.dense_bytes)
+
     # ---- growing
 
     def reserve(self, more: int, constants: int, given: bool = False) -> None:
@@ -133,13 +149,21 @@ class Table:
         Given facts are often few among all pairs of ids, and rules derive many: only for rules a direct set
         may be much larger than the rows in it, since each page of it costs when it is first touched.
         """
-        needed = len(self) + more
+        needed = self._make_room(more)
         words = self.words
+        outgrown = words[layout.DENSE] and self.arity and constants > words[layout.SIDE]
+        if outgrown or needed > words[layout.SLOT_LIMIT]:
+            dense_bytes = min(self.dense_bytes, DENSE_ROW * needed) if given else self.dense_bytes
+            self._make_set(constants, needed, 0 if constants == 0 else dense_bytes)
+
+    def _make_room(self, more: int) -> int:
+        """Let columns and flags have room for `more` rows; how many there would be."""
+        used = len(self)
+        needed = used + more
         if needed > len(self.flags):
             # Memory that is not written to costs nothing; copying does.
             factor = 2 if needed > 4 << 20 else 16 if needed > 1 << 16 else 4
             size = max(2 * needed, len(self.flags) * factor)
-            used = len(self)
             # All or none: after a lack of memory the table is as it was.
             columns = [memory.grown(column, used, size) for column in self.columns]
             counters = {place: memory.grown(counter, used, size) for place, counter in self.counters.items()}
@@ -149,10 +173,7 @@ class Table:
             self.flags = memory.grown(self.flags, used, size)
             self.columns, self.counters, self.notes = columns, counters, notes
             self._publish_columns()
-        outgrown = words[layout.DENSE] and self.arity and constants > words[layout.SIDE]
-        if outgrown or needed > words[layout.SLOT_LIMIT]:
-            dense_bytes = min(self.dense_bytes, DENSE_ROW * needed) if given else self.dense_bytes
-            self._make_set(constants, needed, 0 if constants == 0 else dense_bytes)
+        return needed
 
     def reserve_segments(self) -> None:
         """Let a hashed set be divided into segments, so that threads can own them."""
@@ -276,8 +297,29 @@ class Table:
             if done >= count:
                 return len(self) - before
 
+    def append(self, columns: Sequence[Ids], count: int, constants: int) -> None:
+        """Append rows that are distinct and not there; their set is made when one is next looked for.
+
+        An empty table takes the columns as its own.
+        """
+        self.constants = constants
+        used = len(self)
+        if used or self.counters:
+            self._drop_set()
+            self._make_room(count)
+            for mine, given in zip(self.columns, columns, strict=True):
+                mine[used : used + count] = given
+            self.flags[used : used + count] = layout.TRUE
+        else:
+            self.columns = list(columns)
+            self.flags = np.full(count, layout.TRUE, np.uint8)
+            self._publish_columns()
+            self._drop_set()
+        self.words[layout.ROWS] = used + count
+
     def find(self, columns: Sequence[Ids], count: int) -> npt.NDArray[np.int64]:
         """The number of the row equal to each given row, or -1."""
+        self.complete()
         found = np.empty(count, np.int64)
         source = [np.ascontiguousarray(column, np.int32) for column in columns]
         packed = np.concatenate(source) if source else np.zeros(0, np.int32)

@@ -13,7 +13,7 @@ from tidelog.logic.program import Program
 from tidelog.logic.resolve import resolve
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value, integer
-from tidelog.maintenance.modules import ClosureKind, ClosureModule, recognise
+from tidelog.rewrite.closures import ClosureKind, ClosureModule, recognise
 from tidelog.syntax.parser import parse_text
 
 BASE = "p(?x, ?y) :- e(?x, ?y) ."

@@ -6,17 +6,24 @@ or that other rules derive; section 5 of the paper on maintenance with equality 
 Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
 Programs with Equality, IJCAI 2015.
 
+For maintenance the rules that derive external facts get a relation of their own, the module's *source*,
+unless they copy another: then that is the source. All other rules of the predicate give way to one that
+says what it is read from, and that is never run.
+
 Invariant: the predicate's facts are the closure of its external facts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
-from tidelog.logic.program import Rule, Term, Variable
+from tidelog.logic.program import Atom, Rule, Term, Variable
 from tidelog.logic.strata import Stratum
+from tidelog.rewrite.aggregates import SEPARATOR
+
+PAIR = (Variable("x"), Variable("y"))
 
 
 class ClosureKind(Enum):
@@ -40,6 +47,40 @@ class ClosureModule:
     external_rules: tuple[Rule, ...]
     owned_rules: tuple[Rule, ...]
     edge_predicate: str | None = None
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether explicit facts of the predicate forbid the module."""
+        return self.edge_predicate is not None
+
+    @property
+    def copied(self) -> str | None:
+        """The one relation whose facts the external rules copy, if that is all they do."""
+        edges = {_edge(rule) for rule in self.external_rules}
+        return edges.pop() if len(edges) == 1 else None
+
+    @property
+    def source(self) -> str:
+        """The relation of the pairs that external rules derive."""
+        return self.copied or f"{self.predicate}{SEPARATOR}external"
+
+    def is_like(self, other: ClosureModule) -> bool:
+        """Whether the same structure serves the other module, whose external rules may differ."""
+        mine, others = ((each.predicate, each.kind, each.source, each.is_linear) for each in (self, other))
+        return mine == others
+
+    def rewritten(self) -> dict[Rule, Rule | None]:
+        """What becomes of each rule: those of external facts derive the source, those owned go.
+
+        The first that is owned gives way to the rule that says what the predicate is read from.
+        """
+        marker = Rule(Atom(self.predicate, PAIR), (Atom(self.source, PAIR),))
+        rules: dict[Rule, Rule | None] = dict.fromkeys((*self.external_rules, *self.owned_rules))
+        if self.copied is None:
+            rules.update(
+                {rule: replace(rule, head=Atom(self.source, rule.head.terms)) for rule in self.external_rules}
+            )
+        return {**rules, self.owned_rules[0]: marker}
 
 
 # A rule's shape is its body without regard to names and order: atoms of a predicate and two variables, those
@@ -68,6 +109,13 @@ def recognise(stratum: Stratum) -> ClosureModule | None:
     if _transitive(predicate) in shapes:
         return _closed(predicate, shapes, external, owned)
     return _closed_by_edges(predicate, shapes, external, owned)
+
+
+def rewrite(rules: Mapping[Rule, int], modules: Iterable[ClosureModule]) -> dict[Rule, int]:
+    """The numbered rules with the predicates of modules closed by them, not by rules."""
+    becomes = {rule: made for module in modules for rule, made in module.rewritten().items()}
+    rewritten = ((becomes.get(rule, rule), number) for rule, number in rules.items())
+    return {rule: number for rule, number in rewritten if rule is not None}
 
 
 def _closed(

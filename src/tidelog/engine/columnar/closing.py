@@ -1,0 +1,251 @@
+"""The columnar engine with structures for closures: they derive a predicate's facts, and keep them right.
+
+A closed relation has no counters. Its structure knows the external pairs and tells which facts come and go;
+it is made when it is first needed, and takes part in the engine's transactions. Mutates itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tidelog.engine.columnar import closure_kernels, layout
+from tidelog.engine.columnar.change_runner import RowSet
+from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
+from tidelog.engine.columnar.external_pairs import NO_PAIRS, Pairs
+from tidelog.engine.columnar.maintain import MaintainedEngine
+from tidelog.engine.maintaining import Counters, Flag, Outgrown
+from tidelog.rewrite.aggregates import is_auxiliary
+from tidelog.rewrite.closures import ClosureKind, ClosureModule
+
+Structure = TransitiveClosure | EquivalenceClosure
+STRUCTURES: dict[ClosureKind, type[Structure]] = {
+    ClosureKind.TRANSITIVE: TransitiveClosure,
+    ClosureKind.EQUIVALENCE: EquivalenceClosure,
+}
+
+
+@dataclass(slots=True, eq=False)
+class Closed:
+    """A closed relation's module, and its structure, if that has been made."""
+
+    module: ClosureModule
+    structure: Structure | None = None
+
+
+@dataclass(slots=True)
+class Transaction:
+    """The structures that a transaction uses: those that were there, and those that it has made."""
+
+    known: list[Structure] = field(default_factory=list)
+    made: list[Closed] = field(default_factory=list)
+
+
+class ClosingEngine(MaintainedEngine):
+    """All facts in this process, what follows from their changes, and structures for closures."""
+
+    def __init__(self, threads: int | None = None, relations: int = 8) -> None:
+        super().__init__(threads, relations)
+        self._closed: dict[str, Closed] = {}
+        self._transaction = Transaction()
+
+    @property
+    def closing(self) -> ClosingEngine:
+        """The engine itself."""
+        return self
+
+    @property
+    def closed(self) -> Collection[str]:
+        """The relations that structures keep."""
+        return self._closed.keys()
+
+    def module_of(self, relation: str) -> ClosureModule | None:
+        """The module by which a relation is closed, None if it is not."""
+        closed = self._closed.get(relation)
+        return None if closed is None else closed.module
+
+    # ---- relations that are closed, and no longer
+
+    def close(self, module: ClosureModule, given: str) -> int | None:
+        """Close a predicate whose external facts are its own and those of `given`; how many are new."""
+        left, right = self.rows(given)[0]
+        if not self._fits(module.kind, (left, right)):
+            return None
+        structure = STRUCTURES[module.kind]()
+        pairs = structure.add(left, right)
+        table = self.table(module.predicate)
+        if len(table):
+            is_new = table.find(pairs, len(pairs[0])) < 0
+            pairs = pairs[0][is_new], pairs[1][is_new]
+        table.append(pairs, len(pairs[0]), len(self.dictionary))
+        table.rounds_of = -1, frozenset()  # its rows are not in the order of rounds
+        self._closed[module.predicate] = Closed(module, structure)
+        return len(pairs[0])
+
+    def close_later(self, module: ClosureModule) -> bool:
+        """Whether a structure keeps the relation from now on; it and its source are as they should be."""
+        if module.is_linear and self.explicit(module.predicate)[1]:
+            return False
+        pairs = self._externals(module, layout.ALIVE)
+        if not self._fits(module.kind, pairs):
+            return False
+        self.table(module.predicate).drop_counters()
+        self._closed[module.predicate] = Closed(module)
+        return True
+
+    def open(self, relation: str) -> None:
+        """Let no structure keep the relation any more."""
+        self.table(relation).complete()
+        source = self._closed.pop(relation).module.source
+        if is_auxiliary(source):
+            self.table(source).drop_counters()  # nobody reads it any more: it may go, and others stay counted
+
+    def _fits(self, kind: ClosureKind, pairs: Pairs) -> bool:
+        """Whether a structure is for a graph of this size."""
+        fits = STRUCTURES[kind].fits
+        edges = len(pairs[0])
+        return fits(min(2 * edges, len(self.dictionary)), edges) or fits(self._count_nodes(pairs), edges)
+
+    def _count_nodes(self, pairs: Pairs) -> int:
+        """How many ids there are in pairs."""
+        is_node = np.zeros(len(self.dictionary), np.bool_)
+        for column in pairs:
+            is_node[column] = True
+        return int(np.count_nonzero(is_node))
+
+    def _externals(self, module: ClosureModule, flag: int) -> Pairs:
+        """The external pairs: facts of the source that have a flag, and explicit facts of the predicate."""
+        source, own = self.table(module.source), self.table(module.predicate)
+        derived = (source.flags[: len(source)] & flag) != 0
+        stated = (own.flags[: len(own)] & layout.EXPLICIT) != 0
+        left, right = (
+            np.concatenate((source.column(place)[derived], own.column(place)[stated])) for place in range(2)
+        )
+        return left, right
+
+    def drop(self, relation: str) -> None:
+        """Forget a relation, its memory and its structure."""
+        super().drop(relation)
+        self._closed.pop(relation, None)
+
+    def rename(self, relation: str, name: str) -> None:
+        """Give a relation another name."""
+        super().rename(relation, name)
+        if relation in self._closed:
+            self._closed[name] = self._closed.pop(relation)
+
+    # ---- changes
+
+    def maintain_closure(self, relation: str, removed: Any, added: Any, went: Any, came: Any) -> None:
+        """Let facts of a closed relation be true or not, as its external pairs want it.
+
+        `removed` and `added` are its facts that are no longer, or newly, explicit; `went` and `came` are what
+        changed below. Raises Outgrown if the structure would become too large.
+        """
+        module = self._closed[relation].module
+        structure = self._structure(relation)
+        self.mark(removed, clear=Flag.EXPLICIT)
+        self.mark(added, set=Flag.EXPLICIT)
+        lost = _joined(self._lost_below(module, went), self._lost_here(module, removed))
+        gained = _joined(self._pairs(module.source, came), self._pairs(relation, added))
+        self._check_size(module, structure, gained)
+        if len(lost[0]):
+            self._mark_pairs(relation, structure.delete(*lost), set=Flag.NONE, clear=Flag.ALIVE)
+        if len(gained[0]):
+            self._mark_pairs(relation, structure.add(*gained), set=Flag.ALIVE, clear=Flag.NONE)
+
+    def _pairs(self, relation: str, facts: RowSet) -> Pairs:
+        """The ids of the facts of one relation."""
+        rows = facts.rows.get(relation)
+        if rows is None:
+            return NO_PAIRS
+        left, right = self.table(relation).columns
+        return left[rows], right[rows]
+
+    def _lost_below(self, module: ClosureModule, went: RowSet) -> Pairs:
+        """The pairs that no rule derives any more and that are not explicit."""
+        pairs = self._pairs(module.source, went)
+        if not len(pairs[0]):
+            return pairs
+        table = self.table(module.predicate)
+        found = table.find(pairs, len(pairs[0]))
+        lost = (table.flags[found] & layout.EXPLICIT) == 0  # found they are: they were in the closure
+        return pairs[0][lost], pairs[1][lost]
+
+    def _lost_here(self, module: ClosureModule, removed: RowSet) -> Pairs:
+        """The pairs that are no longer explicit and that no rule derives."""
+        pairs = self._pairs(module.predicate, removed)
+        if not len(pairs[0]):
+            return pairs
+        lost = (self.standing(module.source, pairs, len(pairs[0])) & layout.ALIVE) == 0
+        return pairs[0][lost], pairs[1][lost]
+
+    def _mark_pairs(self, relation: str, pairs: Pairs, set: Flag, clear: Flag) -> None:
+        if len(pairs[0]):
+            self.mark(self.facts(relation, pairs, len(pairs[0]), create=True), set, clear)
+
+    def _check_size(self, module: ClosureModule, structure: Structure, gained: Pairs) -> None:
+        count = len(gained[0])
+        edges = structure.edges + count
+        if not count or structure.fits(structure.nodes + 2 * count, edges):
+            return
+        known = structure.vectors[closure_kernels.IDS, : structure.nodes]
+        more = len(np.setdiff1d(np.concatenate(gained), known))
+        if more and not structure.fits(structure.nodes + more, edges):
+            raise Outgrown(module.predicate)
+
+    # ---- transactions
+
+    def _structure(self, relation: str) -> Structure:
+        """The structure of a relation, as it was before the transaction unless the transaction changed it."""
+        closed = self._closed[relation]
+        transaction = self._transaction
+        if closed.structure is None:
+            structure = STRUCTURES[closed.module.kind]()
+            structure.add(*self._externals(closed.module, layout.BEFORE))
+            closed.structure = structure
+            transaction.made.append(closed)
+        elif closed.structure.journal is None and closed not in transaction.made:
+            closed.structure.checkpoint()
+            transaction.known.append(closed.structure)
+        return closed.structure
+
+    def begin_transaction(self) -> None:
+        """Begin a journal."""
+        for relation in self._closed:
+            self.table(relation).complete()
+        self._transaction = Transaction()
+        super().begin_transaction()
+
+    def commit(self) -> tuple[RowSet, RowSet]:
+        """End the transaction: what went and what came, in all relations; BEFORE is ALIVE again."""
+        changed = super().commit()
+        for structure in self._transaction.known:
+            structure.commit()
+        return changed
+
+    def roll_back(self) -> None:
+        """Put flags, counters and structures back as they were when the transaction began."""
+        super().roll_back()
+        for structure in self._transaction.known:
+            structure.roll_back()
+        for closed in self._transaction.made:
+            closed.structure = None  # made between two acts it would not be what was before
+
+    def recount(self, counters: Counters, strata: Any) -> RowSet:
+        """Count all instances of the strata's rules anew; returns the facts that are true and unfounded."""
+        for relation in self._closed:
+            self.table(relation).complete()
+        return super().recount(counters, strata)
+
+
+def _joined(first: Pairs, second: Pairs) -> Pairs:
+    """The pairs of both."""
+    if not len(second[0]):
+        return first
+    if not len(first[0]):
+        return second
+    return np.concatenate((first[0], second[0])), np.concatenate((first[1], second[1]))

@@ -1,0 +1,134 @@
+"""Closures: which predicates structures keep, and how a stratum of one is brought up to date. Mutates itself.
+
+See `rewrite.closures` for what a module is. The relation of its external pairs is maintained as any other, by
+the algorithm that was chosen; what changes in it, and in the explicit facts, goes to the structure.
+
+Invariant: between transactions the engine's structures keep the chosen predicates, and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+
+from tidelog.engine.maintaining import Maintainable
+from tidelog.logic.program import Rule
+from tidelog.logic.strata import strata
+from tidelog.maintenance.task import Task
+from tidelog.rewrite.aggregates import split_rule
+from tidelog.rewrite.closures import ClosureModule, recognise, rewrite
+
+Rules = tuple[Rule, ...]
+Names = frozenset[str]
+
+NONE: Names = frozenset()
+
+
+class Closures:
+    """The predicates that structures keep, and the rules of programs seen so."""
+
+    def __init__(self, engine: Maintainable, is_enabled: bool) -> None:
+        self.closing = engine.closing
+        self.is_enabled = is_enabled and self.closing is not None
+        self.chosen = NONE
+        self._recognised: dict[int, tuple[Rules, dict[str, ClosureModule]]] = {}
+
+    @property
+    def are_current(self) -> bool:
+        """Whether structures keep what was chosen: others may have used the engine meanwhile."""
+        return self.closing is None or self.closing.closed == self.chosen
+
+    def modules(self, rules: Rules) -> dict[str, ClosureModule]:
+        """The modules of a program's rules, by predicate."""
+        if not self.is_enabled:
+            return {}
+        known = self._recognised.get(id(rules))
+        if known is None or known[0] is not rules:
+            found = map(recognise, strata(tuple(numbered(rules))))
+            known = rules, {module.predicate: module for module in found if module is not None}
+            if len(self._recognised) > 3:  # before, between and after
+                self._recognised.clear()
+            self._recognised[id(rules)] = known
+        return known[1]
+
+    def rewritten(self, rules: Rules, names: Collection[str]) -> dict[Rule, int]:
+        """The rules as they are maintained, with the numbers of those they were made of."""
+        made = numbered(rules)
+        if not names:
+            return made
+        modules = self.modules(rules)
+        return rewrite(made, [modules[name] for name in names])
+
+    # ---- choosing
+
+    def choose(self, rules: Rules) -> Names:
+        """Let structures keep what they can; returns what they kept till now, and what is to be counted.
+
+        The facts of all predicates and sources are right.
+        """
+        closing = self.closing
+        if closing is None:
+            return NONE
+        modules = self.modules(rules)
+        kept = {name for name in closing.closed if self._is_kept(name, modules)}
+        opened = frozenset(closing.closed) - kept
+        for name in opened:
+            closing.open(name)
+        new = {name for name, module in modules.items() if name not in kept and closing.close_later(module)}
+        self.chosen = frozenset(kept | new)
+        return opened - new
+
+    def _is_kept(self, name: str, modules: Mapping[str, ClosureModule]) -> bool:
+        """Whether a structure keeps a relation already, in the way that one of the modules wants it."""
+        if self.closing is None or name not in modules:
+            return False
+        module = self.closing.module_of(name)
+        return module is not None and module.is_like(modules[name])
+
+    def keep(self, names: Names) -> None:
+        """Let structures keep these predicates only."""
+        if self.closing is not None:
+            for name in self.chosen - names:
+                self.closing.open(name)
+        self.chosen = names
+
+    # ---- transactions
+
+    def lasting(self, stages: Sequence[Rules], stated: Collection[str]) -> Names:
+        """The predicates that structures can keep while rules change, and facts of `stated` are added.
+
+        What is no closure all the while is maintained by its rules.
+        """
+        if not self.chosen:
+            return NONE
+        modules = self.modules(stages[0])
+        names = {name for name in self.chosen if not (modules[name].is_linear and name in stated)}
+        for before, after in pairwise(stages):
+            names = self._closed_in_both(before, after, names)
+        return frozenset(names)
+
+    def _closed_in_both(self, before: Rules, after: Rules, names: set[str]) -> set[str]:
+        """Those of the predicates that are closed alike before and after, and depend on others only."""
+        old, new = self.modules(before), self.modules(after)
+        names = {name for name in names if name in new and old[name].is_like(new[name])}
+        while names:
+            rules = {**self.rewritten(before, names), **self.rewritten(after, names)}
+            joint = strata(tuple(rules))
+            entangled = {name for each in joint if each.recursive for name in each.predicates}
+            if names.isdisjoint(entangled):
+                break
+            names = names - entangled
+        return names
+
+
+def numbered(rules: Rules) -> dict[Rule, int]:
+    """The rules, those that aggregate in two, with the numbers of those they were made of."""
+    return {part: number for number, rule in enumerate(rules) for part in split_rule(rule)}
+
+
+def maintain(task: Task) -> None:
+    """Bring the predicate of a module to the closure of what is external now."""
+    (predicate,) = task.section.predicates
+    closing = task.engine.closing
+    assert closing is not None
+    closing.maintain_closure(predicate, task.removed, task.added, task.went, task.came)
