@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -31,7 +31,7 @@ class ColumnarBench:
         explicit: Facts,
         is_split: bool = True,
         dense: int = 1 << 20,
-        modules: bool = True,
+        modules: bool = False,
     ) -> None:
         self.engine = ClosingEngine(threads=1)
         self.engine.dense_bytes = dense
@@ -86,6 +86,8 @@ class ColumnarBench:
             flags = table.flags[: len(table)] & ~np.uint8(layout.EXPLICIT)
             assert np.isin(flags, (0, layout.TRUE)).all(), table.name
             assert table.dead == int((flags == 0).sum())
+        for name in engine.closed:
+            self._check_structure(name)
         if engine.counters is Counters.NONE:
             return
         kept = self._counters()
@@ -99,6 +101,15 @@ class ColumnarBench:
         for fact, counted in self._counters().items():
             if fact[0] in names:
                 assert kept[fact] == counted, fact
+
+    def _check_structure(self, name: str) -> None:
+        """Fails unless a closed relation has the external pairs and the facts of its structure."""
+        closed = self.engine._closed[name]
+        assert not self.engine.table(name).counters
+        if closed.structure is not None:
+            externals = self.engine._externals(closed.module, layout.ALIVE)
+            assert _pairs(closed.structure.externals()) == _pairs(externals)
+            assert _pairs(closed.structure.pairs()) == _pairs(self.engine.rows(name)[0])
 
     def _strata(self, program: Program) -> list[Stratum]:
         """The strata whose instances are counted, auxiliary relations included."""
@@ -135,4 +146,14 @@ class ColumnarBench:
                     place: int(counter[row]) for place, counter in table.counters.items() if counter[row]
                 }
                 found.append((table.name, row, int(table.flags[row]), counters))
-        return found, self.engine.counters
+        structures = {name: closed.structure for name, closed in self.engine._closed.items()}
+        known = {
+            name: (_pairs(structure.externals()), _pairs(structure.pairs()))
+            for name, structure in structures.items()
+            if structure is not None
+        }
+        return found, known, list(structures), self.engine.counters
+
+
+def _pairs(columns: Iterable[np.ndarray]) -> set[tuple[int, ...]]:
+    return set(zip(*(column.tolist() for column in columns), strict=True))

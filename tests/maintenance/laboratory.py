@@ -115,6 +115,11 @@ def unsplit(program: Program, explicit: Facts) -> Bench:
     return SetBench(program, explicit, is_split=False)
 
 
+def closing(program: Program, explicit: Facts) -> Bench:
+    """A bench whose engine closes predicates by structures."""
+    return ColumnarBench(program, explicit, modules=True)
+
+
 def _of(counts: Mapping[tuple[str, Row], int], relations: Iterable[str]) -> dict[tuple[str, Row], int]:
     wanted = frozenset(relations)
     return {fact: count for fact, count in counts.items() if fact[0] in wanted}
@@ -137,20 +142,32 @@ class Change:
 class Laboratory:
     """A program whose facts and rules change, one transaction after the other. Mutates itself."""
 
-    def __init__(self, make: Callable[[Program, Facts], Bench], program: Program, start: Change) -> None:
+    def __init__(
+        self,
+        make: Callable[[Program, Facts], Bench],
+        program: Program,
+        start: Change,
+        modules: bool = False,
+    ) -> None:
         self.program = replace(program, facts=(), rules=start.rules)
         self.explicit = start.explicit
         self.bench = make(self.program, start.explicit)
         self.events: list[Event] = []
         self.on_event: Callable[[Event], None] = self.events.append
-        self._drivers: dict[tuple[str, bool], Driver] = {}
+        self.modules = modules
+        self._drivers: dict[tuple[str, bool, bool], Driver] = {}
 
     def driver(self, algorithm: Algorithm) -> Driver:
         """The driver of an algorithm, one for all transactions."""
-        key = algorithm.name, algorithm.is_compiled
+        key = algorithm.name, algorithm.is_compiled, self.modules
         if key not in self._drivers:
-            made = Driver(algorithm, self.bench.engine, lambda event: self.on_event(event), lambda: None)
-            self._drivers[key] = made
+            self._drivers[key] = Driver(
+                algorithm,
+                self.bench.engine,
+                lambda event: self.on_event(event),
+                lambda: None,
+                modules=self.modules,
+            )
         return self._drivers[key]
 
     def apply(self, algorithm: Algorithm, change: Change) -> None:

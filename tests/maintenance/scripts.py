@@ -52,6 +52,37 @@ GRAPH = """
     next(?n) :- next(?m), ?n = ?m + 1, ?n < 9 .
     heavy(?x) :- reach(?x, ?y), heavy(?y), next(?y) .
 """
+# Closures of every kind, on top of each other, what reads them, and what entangles them.
+CLOSURES = """
+    @declare edge(x: any, y: any) . @declare link(x: any, y: any) . @declare key(x: any, y: any) .
+    @declare reach(x: any, y: any) . @declare walk(x: any, y: any) . @declare same(x: any, y: any) .
+    @declare part(x: any, y: any) . @declare up(x: any, y: any) . @declare alike(x: any, y: any) .
+    @declare far(x: any, y: any) . @declare degree(x: any, n: any) . @declare class(x: any) .
+    reach(?x, ?y) :- edge(?x, ?y) .
+    reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
+    walk(?x, ?y) :- edge(?x, ?y) .
+    walk(?x, ?z) :- walk(?x, ?y), walk(?y, ?z) .
+    walk(?x, ?z) :- edge(?x, ?y), walk(?y, ?z) .
+    walk(?x, ?y) :- part(?y, ?x) .
+    same(?x, ?z) :- same(?x, ?y), same(?y, ?z) .
+    same(?y, ?x) :- same(?x, ?y) .
+    same(?x, ?y) :- link(?x, ?y) .
+    same(?x, ?y) :- key(?x, ?k), key(?y, ?k), ?x != ?y .
+    part(?x, ?z) :- part(?x, ?y), part(?y, ?z) .
+    up(?x, ?z) :- up(?x, ?y), up(?y, ?z) .
+    up(?x, ?y) :- reach(?x, ?y), ~same(?x, ?y) .
+    alike(?x, ?z) :- alike(?y, ?z), alike(?x, ?y) .
+    alike(?x, ?y) :- alike(?y, ?x) .
+    alike(?x, ?n) :- degree(?x, ?n), class(?x) .
+    alike(#min(?y), ?x) :- walk(?x, ?y) .
+    degree(?x, #count(?y)) :- walk(?x, ?y) .
+    far(?x, ?y) :- edge(?x, _), edge(_, ?y), ~reach(?x, ?y) .
+    class(?x) :- same(?x, ?x), ~part(?x, ?x) .
+    link(?x, ?y) :- walk(?x, ?y), key(?y, ?y) .
+    walk(?x, ?y) :- same(?x, ?y), class(?y) .
+    edge(?x, ?y) :- part(?x, ?y), link(?y, ?x) .
+    reach(?x, ?y) :- walk(?x, ?y), class(?x) .
+"""
 # Rules that are not stratified together, while many subsets are.
 TANGLED = """
     @declare e(x: any) . @declare f(x: any) . @declare p(x: any) .
@@ -109,9 +140,18 @@ def graph_scripts(draw: DrawFn) -> Script:
 
 
 @st.composite
+def closure_scripts(draw: DrawFn) -> Script:
+    """Scripts over closures."""
+    seed = draw(SEEDS)
+    pool = _pool(CLOSURES, ("edge", "link", "key", "part"))
+    chance = Random(seed)
+    return _script(replace(pool, rules=_some(pool.rules, 12, chance)), seed)
+
+
+@st.composite
 def tangled_scripts(draw: DrawFn) -> Script:
     """Scripts over rules of which some are not stratified together."""
-    return _script(_pool(TANGLED, "efpqrs"), draw(SEEDS))
+    return _script(_pool(TANGLED, ("efpqrs",)), draw(SEEDS))
 
 
 @st.composite
@@ -126,17 +166,22 @@ def random_pools(draw: DrawFn) -> Pool:
 def _some_of_graph(seed: int) -> Pool:
     """Some of the rules over a graph."""
     chance = Random(seed)
-    pool = _pool(GRAPH, "edge")
-    return replace(pool, rules=tuple(chance.sample(pool.rules, chance.randint(2, len(pool.rules)))))
+    pool = _pool(GRAPH, ("edge",))
+    return replace(pool, rules=_some(pool.rules, 2, chance))
+
+
+def _some(rules: tuple[Rule, ...], least: int, chance: Random) -> tuple[Rule, ...]:
+    """Some of the rules, in any order."""
+    return tuple(chance.sample(rules, chance.randint(least, len(rules))))
 
 
 @cache
-def _pool(text: str, stated: str) -> Pool:
+def _pool(text: str, stated: tuple[str, ...]) -> Pool:
     """A pool of rules that need not be stratified together; explicit facts are often those of `stated`."""
     lines = [line for line in text.splitlines() if line.strip()]
     declared = "".join(line for line in lines if line.lstrip().startswith("@"))
     rules = tuple(rule for line in lines for rule in tl.parse(f"{declared}\n{line}").rules)
-    return Pool(tl.parse(declared), rules, (), NODES, (stated,) * 20)
+    return Pool(tl.parse(declared), rules, (), NODES, stated * (20 // len(stated)))
 
 
 def _script(pool: Pool, seed: int) -> Script:

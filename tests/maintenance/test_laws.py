@@ -8,8 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.maintenance.laboratory import Bench, Facts, Laboratory, unsplit
-from tests.maintenance.scripts import Script, graph_scripts, program_scripts, tangled_scripts
+from tests.maintenance.laboratory import Bench, Facts, Laboratory, closing, unsplit
+from tests.maintenance.scripts import (
+    Script,
+    closure_scripts,
+    graph_scripts,
+    program_scripts,
+    tangled_scripts,
+)
 from tidelog.logic.program import Program
 from tidelog.maintenance.algorithms import ALGORITHMS as BY_NAME
 from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
@@ -24,9 +30,9 @@ algorithms = pytest.mark.parametrize("name", ALGORITHMS)
 fewer = settings(max_examples=settings().max_examples * 2 // 5)
 
 
-def run(bench: Make, script: Script, choose: Callable[[int], Algorithm]) -> None:
+def run(bench: Make, script: Script, choose: Callable[[int], Algorithm], modules: bool = False) -> None:
     """Carry out a script, each transaction by the algorithm chosen for it; everything is compared."""
-    laboratory = Laboratory(bench, script.program, script.start)
+    laboratory = Laboratory(bench, script.program, script.start, modules)
     for number, change in enumerate(script.changes):
         laboratory.apply(choose(number), change)
 
@@ -73,3 +79,40 @@ def test_whatever_event_stops_a_transaction_nothing_has_changed(
 @given(script=graph_scripts())
 def test_auxiliary_relations_are_made_where_they_are_missing(script: Script) -> None:
     run(unsplit, script, lambda number: RankCounting())
+
+
+# ---- closures kept by structures
+
+
+@algorithms
+@given(script=closure_scripts())
+def test_closures_by_structures_are_as_from_scratch(name: str, script: Script) -> None:
+    run(closing, script, lambda number: ALGORITHMS[name], modules=True)
+
+
+@given(script=st.one_of(graph_scripts(), tangled_scripts()), name=st.sampled_from(sorted(ALGORITHMS)))
+def test_other_strata_do_not_mind_structures(script: Script, name: str) -> None:
+    run(closing, script, lambda number: ALGORITHMS[name], modules=True)
+
+
+@given(
+    script=closure_scripts(),
+    turns=st.lists(st.tuples(st.sampled_from(sorted(ALGORITHMS)), st.booleans()), min_size=5, max_size=5),
+)
+def test_structures_and_rules_take_turns(script: Script, turns: list[tuple[str, bool]]) -> None:
+    laboratory = Laboratory(closing, script.program, script.start)
+    for change, (name, modules) in zip(script.changes, turns, strict=False):
+        laboratory.modules = modules
+        laboratory.apply(ALGORITHMS[name], change)
+
+
+@fewer
+@given(script=closure_scripts(), name=st.sampled_from(sorted(ALGORITHMS)))
+def test_whatever_event_stops_a_transaction_structures_are_as_before(script: Script, name: str) -> None:
+    laboratory = Laboratory(closing, script.program, script.start, modules=True)
+    algorithm = ALGORITHMS[name]
+    for change in script.changes[:2]:
+        at = 1
+        while laboratory.interrupt(algorithm, change, at):
+            at += 1
+        laboratory.compare()

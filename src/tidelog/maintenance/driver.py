@@ -170,9 +170,12 @@ class Driver:
     def _complete(self, rules: Rules) -> set[str]:
         """Make the auxiliary relations of a program that was materialised without them; which they are."""
         known = set(self.engine.relations())
+        modules = self._closures.modules(rules)
+        for module in modules.values():
+            self.engine.define(module.source, 2)
         missing = {
             rule: number
-            for rule, number in self._closures.rewritten(rules, self._closures.modules(rules)).items()
+            for rule, number in self._closures.rewritten(rules, modules).items()
             if is_auxiliary(rule.head.predicate) and rule.head.predicate not in known
         }
         if not missing:

@@ -100,7 +100,7 @@ class ClosingEngine(MaintainedEngine):
         """Let no structure keep the relation any more."""
         self.table(relation).complete()
         source = self._closed.pop(relation).module.source
-        if is_auxiliary(source):
+        if is_auxiliary(source) and source in self._numbers:
             self.table(source).drop_counters()  # nobody reads it any more: it may go, and others stay counted
 
     def _fits(self, kind: ClosureKind, pairs: Pairs) -> bool:
