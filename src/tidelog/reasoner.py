@@ -10,7 +10,7 @@ from time import perf_counter
 from tidelog.changes import Delta, find_predicate
 from tidelog.engine import fixpoint
 from tidelog.engine.columnar import warm
-from tidelog.engine.columnar.maintain import MaintainedEngine
+from tidelog.engine.columnar.closing import ClosingEngine
 from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally
 from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source, suggest
@@ -69,6 +69,7 @@ class Reasoner:
         engine: str = "columnar",
         maintainer: str = registry.DEFAULT,
         marking: str = "none",
+        modules: bool = True,
         threads: int | None = None,
         timeout: float | None = None,
         max_facts: int | None = None,
@@ -90,10 +91,13 @@ class Reasoner:
         self._shown: Program | None = program  # the program as it is, facts included, if that is known
         self._listeners: list[Listener] = [self.statistics, *listeners]
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
-        self._engine = MaintainedEngine(threads, binary)
+        self._engine = ClosingEngine(threads, binary)
+        self._closing = self._engine if modules else None  # closures are kept by structures, else by rules
         self._check: Callable[[], None] = _proceed
         self._warm: set[str] = set()
-        self._maintainer = registry.make(maintainer, marking, self._engine, self._tell, self._check_limits)
+        self._maintainer = registry.make(
+            maintainer, marking, self._engine, self._tell, self._check_limits, modules
+        )
         self._subscriptions = Subscriptions()
         self._loaded_facts = 0
         self._loaded_imports = 0
@@ -342,7 +346,7 @@ class Reasoner:
             self._was_materialised = True
             self._engine.begin(self._engine.relations())
             numbers = {id(rule): place for place, rule in enumerate(self._program.rules)}
-            fixpoint.materialise(self.strata, numbers, self._engine, self._tell, limits.check)
+            fixpoint.materialise(self.strata, numbers, self._engine, self._tell, limits.check, self._closing)
         self._is_materialised = True
         try:
             self._check_consistency(self._program)

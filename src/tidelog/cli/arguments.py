@@ -346,6 +346,12 @@ def _add_limits(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group = parser.add_argument_group("running")
     group.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="the engine (default columnar)")
     group.add_argument("--threads", metavar="N", type=_positive, help="threads (default: all cores)")
+    group.add_argument(
+        "--no-modules",
+        dest="modules",
+        action="store_false",
+        help="let rules alone derive closures, not structures made for them",
+    )
     group.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="stop after so many seconds")
     group.add_argument("--max-facts", metavar="N", type=_positive, help="stop at more than so many facts")
     group.add_argument("-q", "--quiet", action="store_true", help="report errors only")

@@ -52,6 +52,7 @@ class Work:
             engine=options.engine,
             maintainer=self.maintainer,
             marking=self.marking,
+            modules=options.modules,
             threads=options.threads,
             timeout=options.timeout,
             max_facts=options.max_facts,

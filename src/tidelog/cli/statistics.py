@@ -83,12 +83,13 @@ def choices(tally: Tally) -> Iterator[str]:
 
 def _strata(work: Work) -> list[dict[str, object]]:
     writing = Writing.of(work.program)
-    ended = work.tally.strata
+    ended, closed = work.tally.strata, work.tally.closed
     return [
         {
             "stratum": place + 1,
             "predicates": [writing.predicate(name) for name in stratum.predicates],
             "recursive": stratum.recursive,
+            "closed_as": closed[place].kind if place in closed else None,
             "rounds": ended[place].rounds if place in ended else 0,
             "seconds": round(ended[place].seconds, 6) if place in ended else 0.0,
         }

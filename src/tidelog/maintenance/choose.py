@@ -49,11 +49,11 @@ class Auto:
 
     name = "auto"
 
-    def __init__(self, engine: Any, listen: Listener, check: Check) -> None:
+    def __init__(self, engine: Any, listen: Listener, check: Check, modules: bool = True) -> None:
         self.engine: Maintainable = engine
         self.listen = listen
-        self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check)
-        self._recompute = Recompute(engine, listen, check)
+        self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
+        self._recompute = Recompute(engine, listen, check, modules)
         self._weighed: tuple[Schedule, int, tuple[Weight, ...]] | None = None
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:

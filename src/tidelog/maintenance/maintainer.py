@@ -78,7 +78,8 @@ class Maintainer(Protocol):
         """
 
 
-Factory = Callable[[Any, Listener, Check], Maintainer]  # of an engine, a listener and a check
+# Of an engine, a listener, a check, and whether structures may keep closures.
+Factory = Callable[[Any, Listener, Check, bool], Maintainer]
 
 Peek = Callable[[], Update | None]
 

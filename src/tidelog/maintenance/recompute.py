@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tidelog.engine import fixpoint
 from tidelog.engine.events import FactsRemoved, Listener
 from tidelog.engine.maintaining import Flag
-from tidelog.engine.protocol import Engine
+from tidelog.engine.protocol import Closing, Engine
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import Stratum, strata
 from tidelog.maintenance.maintainer import Check, Columns, NetChange, Rows, Update
@@ -46,14 +46,19 @@ class Replacing(Engine, Protocol):
     def relations(self) -> Collection[str]:
         """The relations that are there."""
 
+    @property
+    def closing(self) -> Closing | None:
+        """The engine itself, if it has structures for closures."""
+
 
 class Recompute:
     """Derives anew whatever depends on a change."""
 
     name = "recompute"
 
-    def __init__(self, engine: Replacing, listen: Listener, check: Check) -> None:
+    def __init__(self, engine: Replacing, listen: Listener, check: Check, modules: bool = True) -> None:
         self.engine = engine
+        self.closing = engine.closing if modules else None
         self.listen = listen
         self.check = check
         self._rules: tuple[Rule, ...] | None = None
@@ -97,7 +102,7 @@ class Recompute:
         touched = [stratum for stratum in self._strata if not affected.keys().isdisjoint(stratum.predicates)]
         numbers = {id(rule): place for place, rule in enumerate(after.rules)}
         self.engine.begin(self.engine.relations())
-        fixpoint.materialise(touched, numbers, self.engine, self.listen, self.check)
+        fixpoint.materialise(touched, numbers, self.engine, self.listen, self.check, self.closing)
 
     def _difference(self, affected: Collection[str]) -> NetChange:
         added, removed = {}, {}

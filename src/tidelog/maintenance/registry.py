@@ -33,13 +33,15 @@ UNKNOWN_MAINTAINER = "E622"
 UNKNOWN_MARKING = "E623"
 
 
-def make(name: str, marking: str, engine: Any, listen: Listener, check: Check) -> Maintainer:
+def make(
+    name: str, marking: str, engine: Any, listen: Listener, check: Check, modules: bool = True
+) -> Maintainer:
     """The maintainer of this name, which marks as asked; raises ProgramError if there is none."""
     check_names(name, marking)
     kind, _, depth = name.partition(":")
     if depth:
-        return Driver(ForwardBackwardForward(int(depth)), engine, listen, check)
-    maintainer = MAINTAINERS[kind](engine, listen, check)
+        return Driver(ForwardBackwardForward(int(depth)), engine, listen, check, modules)
+    maintainer = MAINTAINERS[kind](engine, listen, check, modules)
     if marking != "none":
         maintainer.marking = marking  # type: ignore[attr-defined]  # checked above: it marks
     return maintainer
