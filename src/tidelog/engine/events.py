@@ -65,12 +65,10 @@ class RoundEnded:
 
 @dataclass(frozen=True, slots=True)
 class StratumClosed:
-    """A structure closed a stratum's predicate in place of rules; that made `new` facts."""
+    """A structure closes a stratum's predicate in place of rules."""
 
     number: int
     kind: str  # transitive, symmetric and transitive
-    new: int
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +208,6 @@ class Tally:
                 self.round = event.round
             case StratumClosed():
                 self.closed[event.number] = event
-                self.derived += event.new
             case StratumEnded():
                 self.strata[event.number] = event
             case FactsLoaded():

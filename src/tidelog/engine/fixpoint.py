@@ -94,15 +94,25 @@ class _Stratum:
             start = perf_counter()
             new = closing.close(module, given)
             if new is not None:
+                self._tell_closed(module, given, new, perf_counter() - start)
                 self._advance(1)
-                seconds = perf_counter() - start
-                self.listen(StratumClosed(self.place, module.kind.value, new, seconds))
                 self.check()
                 return True
         if given != module.predicate:
             self._run_first(module.external_rules)
         self._run_first(module.owned_rules)
         return False
+
+    def _tell_closed(self, module: ClosureModule, given: str, new: int, seconds: float) -> None:
+        """Say what a structure has made, as if the first external and the first owned rule had made it."""
+        external = self.engine.size(given) if given != module.predicate else 0
+        self.listen(StratumClosed(self.place, module.kind.value))
+        for rules, count, share in (
+            (module.external_rules, external, 0.0),
+            (module.owned_rules, new - external, seconds),
+        ):
+            if count or share:
+                self.listen(RuleRan(self.place, 1, self.numbers[id(rules[0])], count, count, 0, share))
 
     def _run_first(self, rules: Sequence[Rule]) -> None:
         """Run rules over all facts."""

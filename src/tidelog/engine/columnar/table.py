@@ -300,11 +300,11 @@ class Table:
     def append(self, columns: Sequence[Ids], count: int, constants: int) -> None:
         """Append rows that are distinct and not there; their set is made when one is next looked for.
 
-        An empty table takes the columns as its own.
+        An empty table takes the columns as its own, if they are worth it.
         """
         self.constants = constants
         used = len(self)
-        if used or self.counters:
+        if used or self.counters or count < FIRST_CAPACITY:
             self._drop_set()
             self._make_room(count)
             for mine, given in zip(self.columns, columns, strict=True):
