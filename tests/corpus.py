@@ -125,9 +125,9 @@ def run_reference(program: Program) -> Outcome:
     return Outcome(output, answers, exactly)
 
 
-def run_columnar(program: Program, threads: int) -> Outcome:
+def run_columnar(program: Program, threads: int, modules: bool = True) -> Outcome:
     """The program on the embedded engine."""
-    reasoner = tl.Reasoner(program, threads=threads)
+    reasoner = tl.Reasoner(program, threads=threads, modules=modules)
     output = {
         file_name(predicate.written, "csv"): _relation_as_csv(reasoner[predicate.name])
         for predicate in _outputs(program)

@@ -23,6 +23,7 @@ CHANGING = [case for case in GOOD if case.changes.exists()]
 RUNS: dict[str, Callable[[Program], Outcome]] = {
     "reference": run_reference,
     "columnar": lambda program: run_columnar(program, threads=1),
+    "columnar-by-rules": lambda program: run_columnar(program, threads=1, modules=False),
     "columnar-2-threads": lambda program: run_columnar(program, threads=2),
 }
 
@@ -77,13 +78,18 @@ def test_case_through_the_command_line(case: Case, tmp_path: Path, capfd: pytest
     assert printed.out.count("?- ") == len(case.answers)
 
 
+@pytest.mark.parametrize("more", [(), ("--no-modules",)], ids=["closures", "rules"])
 @pytest.mark.parametrize("maintainer", MAINTAINERS)
 @pytest.mark.parametrize("case", CHANGING, ids=lambda case: case.name)
-def test_changes(case: Case, maintainer: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_changes(
+    case: Case, maintainer: str, more: tuple[str, ...], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Every transaction changes what it should, and nothing else, whatever algorithm works it in."""
     folder = tmp_path / "deltas"
     script = str(case.changes)
-    code = main(["stream", str(case.path), script, "--deltas", str(folder), "--maintainer", maintainer])
+    code = main(
+        ["stream", str(case.path), script, "--deltas", str(folder), "--maintainer", maintainer, *more]
+    )
     assert code == 0, capfd.readouterr().err
     assert delta_texts(folder) == case.deltas
     assert len(list(folder.iterdir())) == case.changes.read_text().count("@commit") + 1

@@ -339,7 +339,8 @@ def test_statistics_are_on_standard_error(tidelog: Tidelog) -> None:
     lines = done.error.splitlines()
     assert lines[0].split() == ["rule", "rounds", "matches", "new", "duplicates", "no", "value", "seconds"]
     assert any("ancestor(?x, ?y) :- parent(?x, ?y) ." in line for line in lines)
-    assert lines[-2].split()[:6] == ["2", "rules", "3", "3", "0", "0"]
+    assert lines[-3].split()[:6] == ["2", "rules", "3", "3", "0", "0"]
+    assert lines[-2] == "ancestor closed by a structure: transitive"
     assert lines[-1].startswith("2 facts loaded in ")
     assert "rule" not in done.output
 
@@ -350,6 +351,7 @@ def test_statistics_as_json(tidelog: Tidelog) -> None:
     found = json.loads(Path("stats.json").read_text())
     assert found["facts"] == {"loaded": 2, "derived": 3, "total": 5}
     assert found["strata"][0]["predicates"] == ["ancestor"]
+    assert found["strata"][0]["closed_as"] == "transitive"
     first, second = found["rules"]
     assert first["text"] == "ancestor(?x, ?y) :- parent(?x, ?y) ."
     assert (second["matches"], second["new"], second["duplicates"], second["no_value"]) == (1, 1, 0, 0)

@@ -31,10 +31,12 @@ def random_pairs(seed: int, count: int, left: int, right: int) -> npt.NDArray[np
     return np.unique(pairs, axis=0)
 
 
-def reasoner_of(text: str, dense_bytes: int = DENSE, **facts: npt.NDArray[np.int64]) -> tl.Reasoner:
+def reasoner_of(
+    text: str, dense_bytes: int = DENSE, modules: bool = False, **facts: npt.NDArray[np.int64]
+) -> tl.Reasoner:
     """A reasoner with the columns of each array as facts."""
     with patch.object(evaluate, "DENSE_BYTES", dense_bytes):
-        reasoner = tl.Reasoner(tl.parse(text), threads=1)
+        reasoner = tl.Reasoner(tl.parse(text), threads=1, modules=modules)
     for name, rows in facts.items():
         columns = {f"c{place}": rows[:, place] for place in range(rows.shape[1])}
         reasoner.insert(name, pa.table(columns))
@@ -82,10 +84,13 @@ RIGHT = "path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- edge(?x, ?y), path(?y, ?
 
 
 @both_sets
+@pytest.mark.parametrize("modules", [True, False], ids=["structure", "rules"])
 @pytest.mark.parametrize("text", [LINEAR, DOUBLING, RIGHT], ids=["linear", "doubling", "right"])
-def test_the_closure_of_a_random_graph_is_that_of_a_search(text: str, dense_bytes: int) -> None:
+def test_the_closure_of_a_random_graph_is_that_of_a_search(
+    text: str, modules: bool, dense_bytes: int
+) -> None:
     edges = random_pairs(1, 550, 300, 300)
-    found = rows_of(reasoner_of(text, dense_bytes, edge=edges), "path")
+    found = rows_of(reasoner_of(text, dense_bytes, modules, edge=edges), "path")
     assert found == reached(map(tuple, edges.tolist()))
     assert len(found) > 20_000
 

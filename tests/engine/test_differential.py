@@ -257,7 +257,7 @@ def test_each_instance_of_a_rule_is_considered_exactly_once(case: Case, conditio
     store = {name: set(rows) for name, rows in reference.evaluate(program, max_facts=200_000).items()}
     expected = [sum(1 for _ in reference._matches(rule.body, {}, store)) for rule in program.rules]
     with conditions.holding():
-        reasoner = tl.Reasoner(program, threads=conditions.threads)
+        reasoner = tl.Reasoner(program, threads=conditions.threads, modules=False)
         reasoner.materialise()
     done = reasoner.statistics.rules
     assert [done[number].matches if number in done else 0 for number in range(len(expected))] == expected

@@ -134,7 +134,7 @@ class InterruptAfter:
 
 @pytest.mark.parametrize("rounds", [1, 2, 7])
 def test_an_interrupt_stops_it_and_it_goes_on(rounds: int) -> None:
-    reasoner = tl.Reasoner(tl.parse(CLOSURE), listeners=[InterruptAfter(rounds)])
+    reasoner = tl.Reasoner(tl.parse(CLOSURE), listeners=[InterruptAfter(rounds)], modules=False)
     reasoner.insert("edge", chain(20))
     fault = stopped_by(reasoner)
     assert (fault.code, fault.help) == ("E612", None)

@@ -47,7 +47,7 @@ def forced(emitted_rows: int, block: int, dense_bytes: int) -> Iterator[None]:
 
 def reasoner_of(threads: int, edges: int = 600, nodes: int = 400) -> tl.Reasoner:
     random = np.random.default_rng(nodes)
-    reasoner = tl.Reasoner(tl.parse(PROGRAM), threads=threads)
+    reasoner = tl.Reasoner(tl.parse(PROGRAM), threads=threads, modules=False)
     columns = {name: random.integers(0, nodes, edges) for name in "xy"}
     reasoner.insert("edge", pa.table(columns))
     reasoner.materialise()

@@ -62,7 +62,7 @@ def _stage(options: Namespace, messages: Messages) -> Stage:
             messages.say("no rewriting is at work yet: this is the program as resolved")
             return resolved(program, name, query, "rewritten")
     note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
-    return planned(program, name, StatedFacts(program), query, note)
+    return planned(program, name, StatedFacts(program), query, note, options.modules)
 
 
 def _planned_with_sizes(options: Namespace, name: str) -> Stage:
@@ -74,7 +74,7 @@ def _planned_with_sizes(options: Namespace, name: str) -> Stage:
     work.derive()
     query = _query(options.query, work.program)
     note = "sizes are those after deriving everything"
-    return planned(work.program, name, work.reasoner.sizes, query, note)
+    return planned(work.program, name, work.reasoner.sizes, query, note, options.modules)
 
 
 def _query(text: str | None, program: Program) -> Query | None:

@@ -164,9 +164,20 @@ def print_statistics(work: Work) -> None:
     is_maintained = work.reasoner.commits > 0 and not work.tally.rules
     if rows and not is_maintained:  # else no rule was run over all facts
         console.print(table)
+    for line in _closed_lines(work):
+        console.print(_escaped(line), soft_wrap=True)
     console.print(_escaped(_summary(found)), soft_wrap=True)
     for line in choices(work.tally):
         console.print(_escaped(f"{work.maintainer} {line}"), soft_wrap=True)
+
+
+def _closed_lines(work: Work) -> Iterator[str]:
+    """A line for each stratum that a structure has closed in place of rules."""
+    writing = Writing.of(work.program)
+    strata = work.reasoner.strata
+    for place, event in sorted(work.tally.closed.items()):
+        if place < len(strata):
+            yield f"{writing.predicate(strata[place].predicates[0])} closed by a structure: {event.kind}"
 
 
 def _rule_width(width: int) -> int:

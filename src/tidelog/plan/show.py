@@ -23,6 +23,7 @@ from tidelog.plan.algebra import (
 from tidelog.plan.compile import aggregate_plans, delta_plans, full_plan
 from tidelog.plan.join_order import Statistics
 from tidelog.plan.rule_text import Named, Writing, unnamed
+from tidelog.rewrite.closures import recognise
 
 Bound = frozenset[Variable]
 
@@ -59,10 +60,15 @@ class ShownStratum:
     predicates: tuple[str, ...]
     recursive: bool
     rules: tuple[ShownRule, ...]
+    closed_as: str = ""  # what a structure makes of it in place of rules, if it is not too large for one
 
 
 def show_strata(
-    strata: Sequence[Stratum], rules: Sequence[Rule], writing: Writing, statistics: Statistics
+    strata: Sequence[Stratum],
+    rules: Sequence[Rule],
+    writing: Writing,
+    statistics: Statistics,
+    modules: bool = True,
 ) -> tuple[ShownStratum, ...]:
     """The strata with the plans of their rules, in the order in which they run."""
     numbers = {id(rule): number for number, rule in enumerate(rules)}
@@ -78,7 +84,9 @@ def show_strata(
             for rule in stratum.rules
         )
         names = tuple(map(writing.predicate, stratum.predicates))
-        shown.append(ShownStratum(place, names, stratum.recursive, planned))
+        module = recognise(stratum) if modules else None
+        kind = "" if module is None else module.kind.value
+        shown.append(ShownStratum(place, names, stratum.recursive, planned, kind))
     return tuple(shown)
 
 
@@ -240,6 +248,7 @@ def stratum_lines(stratum: ShownStratum, count: int) -> Iterator[str]:
 
 
 def stratum_title(stratum: ShownStratum, count: int) -> str:
-    """What a stratum is: its number, its predicates, whether it is recursive."""
+    """What a stratum is: its number, its predicates, whether it is recursive, or closed by a structure."""
     recursive = ", recursive" if stratum.recursive else ""
-    return f"stratum {stratum.number} of {count}: {', '.join(stratum.predicates)}{recursive}"
+    closed = f", closed by a structure ({stratum.closed_as}) while that fits" if stratum.closed_as else ""
+    return f"stratum {stratum.number} of {count}: {', '.join(stratum.predicates)}{recursive}{closed}"

@@ -211,12 +211,17 @@ def _dependency_lines(stratum: Stratum, writing: Writing) -> Iterator[str]:
 
 
 def planned(
-    program: Program, name: str, statistics: Statistics, query: Query | None, assumption: str
+    program: Program,
+    name: str,
+    statistics: Statistics,
+    query: Query | None,
+    assumption: str,
+    modules: bool = True,
 ) -> Stage:
     """The plans of every rule, stratum by stratum, and of the query."""
     layers = strata(program.rules, program.predicates)
     writing = Writing.of(program)
-    shown = show_strata(layers, program.rules, writing, statistics)
+    shown = show_strata(layers, program.rules, writing, statistics, modules)
     lines: list[str] = []
     for stratum in shown:
         lines += [*stratum_lines(stratum, len(shown)), ""]
