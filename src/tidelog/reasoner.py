@@ -93,6 +93,7 @@ class Reasoner:
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = ClosingEngine(threads, binary)
         self._closing = self._engine if modules else None  # closures are kept by structures, else by rules
+        self._engine.prepare_closures = lambda: self._compile_once("closures")
         self._check: Callable[[], None] = _proceed
         self._warm: set[str] = set()
         self._maintainer = registry.make(

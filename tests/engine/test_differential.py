@@ -17,7 +17,7 @@ from tests.strategies import Case, Features, Row, cases
 
 import tidelog as tl
 from tidelog.engine import reference
-from tidelog.engine.columnar import dictionary, evaluate, runner, table
+from tidelog.engine.columnar import closing, dictionary, evaluate, runner, table
 from tidelog.logic.program import Program
 from tidelog.logic.terms import exact, read_exact
 
@@ -55,6 +55,7 @@ class Conditions:
                 (table, "FIRST_CAPACITY", self.capacity),
                 (dictionary, "FIRST_CAPACITY", self.constants),
                 (evaluate, "DENSE_BYTES", self.dense_bytes),
+                (closing, "FEWEST", 0),
             ):
                 stack.enter_context(patch.object(module, name, value))
             yield

@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
+from unittest.mock import patch
 
 from tests.maintenance.columnar import ColumnarBench
 from tests.maintenance.sets import Row, SetEngine
+from tidelog.engine.columnar import closing as columnar_closing
 from tidelog.engine.events import Event
 from tidelog.engine.maintaining import Counters, Flag, Maintainable
 from tidelog.engine.reference import evaluate
@@ -117,7 +119,8 @@ def unsplit(program: Program, explicit: Facts) -> Bench:
 
 def closing(program: Program, explicit: Facts) -> Bench:
     """A bench whose engine closes predicates by structures."""
-    return ColumnarBench(program, explicit, modules=True)
+    with patch.object(columnar_closing, "FEWEST", 0):
+        return ColumnarBench(program, explicit, modules=True)
 
 
 def _of(counts: Mapping[tuple[str, Row], int], relations: Iterable[str]) -> dict[tuple[str, Row], int]:

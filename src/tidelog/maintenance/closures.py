@@ -22,6 +22,8 @@ Rules = tuple[Rule, ...]
 Names = frozenset[str]
 
 NONE: Names = frozenset()
+GROWN = 4  # a predicate that rules keep is looked at again when it has grown by this factor
+SMALL = 64  # … and is no longer this small
 
 
 class Closures:
@@ -30,13 +32,20 @@ class Closures:
     def __init__(self, engine: Maintainable, is_enabled: bool) -> None:
         self.closing = engine.closing
         self.is_enabled = is_enabled and self.closing is not None
+        self.engine = engine
         self.chosen = NONE
+        self._refused: dict[str, int] = {}  # predicates that rules keep for now, and how large they were
         self._recognised: dict[int, tuple[Rules, dict[str, ClosureModule]]] = {}
 
     @property
     def are_current(self) -> bool:
-        """Whether structures keep what was chosen: others may have used the engine meanwhile."""
-        return self.closing is None or self.closing.closed == self.chosen
+        """Whether structures keep what was chosen, and nothing else has grown enough to be looked at again.
+
+        Others may have used the engine meanwhile.
+        """
+        if self.closing is None or self.closing.closed != self.chosen:
+            return self.closing is None
+        return not any(self.engine.size(name) > GROWN * size for name, size in self._refused.items())
 
     def modules(self, rules: Rules) -> dict[str, ClosureModule]:
         """The modules of a program's rules, by predicate."""
@@ -76,7 +85,12 @@ class Closures:
             closing.open(name)
         new = {name for name, module in modules.items() if name not in kept and closing.close_later(module)}
         self.chosen = frozenset(kept | new)
+        self._refuse(modules.keys() - self.chosen)
         return opened - new
+
+    def _refuse(self, names: Collection[str]) -> None:
+        """Let rules keep these predicates until they have grown a lot."""
+        self._refused = {name: max(self.engine.size(name), SMALL) for name in names}
 
     def _is_kept(self, name: str, modules: Mapping[str, ClosureModule]) -> bool:
         """Whether a structure keeps a relation already, in the way that one of the modules wants it."""
@@ -91,6 +105,7 @@ class Closures:
             for name in self.chosen - names:
                 self.closing.open(name)
         self.chosen = names
+        self._refused = {}
 
     # ---- transactions
 

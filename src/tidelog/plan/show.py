@@ -60,7 +60,9 @@ class ShownStratum:
     predicates: tuple[str, ...]
     recursive: bool
     rules: tuple[ShownRule, ...]
-    closed_as: str = ""  # what a structure makes of it in place of rules, if it is not too large for one
+    closed_as: str = (
+        ""  # what a structure makes of it in place of rules, if it is neither too small nor too large for one
+    )
 
 
 def show_strata(
@@ -250,5 +252,5 @@ def stratum_lines(stratum: ShownStratum, count: int) -> Iterator[str]:
 def stratum_title(stratum: ShownStratum, count: int) -> str:
     """What a stratum is: its number, its predicates, whether it is recursive, or closed by a structure."""
     recursive = ", recursive" if stratum.recursive else ""
-    closed = f", closed by a structure ({stratum.closed_as}) while that fits" if stratum.closed_as else ""
+    closed = f", closed by a structure ({stratum.closed_as}) if that pays" if stratum.closed_as else ""
     return f"stratum {stratum.number} of {count}: {', '.join(stratum.predicates)}{recursive}{closed}"

@@ -16,7 +16,7 @@ Invariant: the predicate's facts are the closure of its external facts.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from tidelog.logic.program import Atom, Rule, Term, Variable
@@ -47,22 +47,20 @@ class ClosureModule:
     external_rules: tuple[Rule, ...]
     owned_rules: tuple[Rule, ...]
     edge_predicate: str | None = None
+    # The one relation whose facts the external rules copy, if that is all they do.
+    copied: str | None = field(init=False)
+    source: str = field(init=False)  # the relation of the pairs that external rules derive
 
     @property
     def is_linear(self) -> bool:
         """Whether explicit facts of the predicate forbid the module."""
         return self.edge_predicate is not None
 
-    @property
-    def copied(self) -> str | None:
-        """The one relation whose facts the external rules copy, if that is all they do."""
+    def __post_init__(self) -> None:
         edges = {_edge(rule) for rule in self.external_rules}
-        return edges.pop() if len(edges) == 1 else None
-
-    @property
-    def source(self) -> str:
-        """The relation of the pairs that external rules derive."""
-        return self.copied or f"{self.predicate}{SEPARATOR}external"
+        copied = edges.pop() if len(edges) == 1 else None
+        object.__setattr__(self, "copied", copied)
+        object.__setattr__(self, "source", copied or f"{self.predicate}{SEPARATOR}external")
 
     def is_like(self, other: ClosureModule) -> bool:
         """Whether the same structure serves the other module, whose external rules may differ."""

@@ -6,7 +6,7 @@ it is made when it is first needed, and takes part in the engine's transactions.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from tidelog.rewrite.aggregates import is_auxiliary
 from tidelog.rewrite.closures import ClosureKind, ClosureModule
 
 Structure = TransitiveClosure | EquivalenceClosure
+FEWEST = 128  # external pairs from which a structure is worth the code that must be loaded for it
 STRUCTURES: dict[ClosureKind, type[Structure]] = {
     ClosureKind.TRANSITIVE: TransitiveClosure,
     ClosureKind.EQUIVALENCE: EquivalenceClosure,
@@ -49,6 +50,8 @@ class ClosingEngine(MaintainedEngine):
 
     def __init__(self, threads: int | None = None, relations: int = 8) -> None:
         super().__init__(threads, relations)
+        self.fewest = FEWEST
+        self.prepare_closures: Callable[[], None] = _proceed  # called before a structure is used
         self._closed: dict[str, Closed] = {}
         self._transaction = Transaction()
 
@@ -74,6 +77,7 @@ class ClosingEngine(MaintainedEngine):
         left, right = self.rows(given)[0]
         if not self._fits(module.kind, (left, right)):
             return None
+        self.prepare_closures()
         structure = STRUCTURES[module.kind]()
         pairs = structure.add(left, right)
         table = self.table(module.predicate)
@@ -92,6 +96,7 @@ class ClosingEngine(MaintainedEngine):
         pairs = self._externals(module, layout.ALIVE)
         if not self._fits(module.kind, pairs):
             return False
+        self.prepare_closures()
         self.table(module.predicate).drop_counters()
         self._closed[module.predicate] = Closed(module)
         return True
@@ -107,6 +112,8 @@ class ClosingEngine(MaintainedEngine):
         """Whether a structure is for a graph of this size."""
         fits = STRUCTURES[kind].fits
         edges = len(pairs[0])
+        if edges < self.fewest:
+            return False
         return fits(min(2 * edges, len(self.dictionary)), edges) or fits(self._count_nodes(pairs), edges)
 
     def _count_nodes(self, pairs: Pairs) -> int:
@@ -240,6 +247,10 @@ class ClosingEngine(MaintainedEngine):
         for relation in self._closed:
             self.table(relation).complete()
         return super().recount(counters, strata)
+
+
+def _proceed() -> None:
+    """Nothing needs to be prepared."""
 
 
 def _joined(first: Pairs, second: Pairs) -> Pairs:
