@@ -22,7 +22,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.chosen: list[MaintainerChosen] = []
-        self.reasoner = tl.Reasoner(tl.parse(PROGRAM), listeners=[self._note])
+        self.reasoner = tl.Reasoner(tl.parse(PROGRAM), listeners=[self._note], modules=False)
         self.reasoner.insert("edge", sorted(set(EDGES)))
         self.reasoner.materialise()
 

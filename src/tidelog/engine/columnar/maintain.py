@@ -298,7 +298,13 @@ class MaintainedEngine(ColumnarEngine):
         strata = [stratum for stratum in strata if not any(rule.aggregations for rule in stratum.rules)]
         if self.lists.is_open:
             touched = int(self.workspaces[0].state[layout.Z_JOURNAL_COUNT])
-            counted = {table.number: table.counters for table in self.tables}
+            # Those of other tables go on changing in place: the journal puts them back.
+            changed = {name for stratum in strata for name in stratum.predicates}
+            counted = {
+                table.number: table.counters
+                for table in self.tables
+                if counters is not self._counters or table.name in changed
+            }
             self._recounts.append(Former(touched, self._counters, counted))
         if counters is not self._counters:
             self.forget_counters()
