@@ -92,6 +92,7 @@ class Reasoner:
         self._listeners: list[Listener] = [self.statistics, *listeners]
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = ClosingEngine(threads, binary)
+        modules = modules and marking == "none"  # marks pass along rules
         self._closing = self._engine if modules else None  # closures are kept by structures, else by rules
         self._engine.prepare_closures = lambda: self._compile_once("closures")
         self._check: Callable[[], None] = _proceed

@@ -35,7 +35,7 @@ class Watch:
             self.algorithm, self.laboratory.bench.engine, self._listen, check=lambda: None
         )
         self.driver.marking = marking
-        self.laboratory._drivers[name, False] = self.driver
+        self.laboratory._drivers[name, False, False] = self.driver
 
     def _listen(self, event: Event) -> None:
         self.laboratory.on_event(event)

@@ -16,7 +16,7 @@ not be doubted, and what never had another instance needs no search when it fall
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -27,6 +27,7 @@ from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Maintainab
 from tidelog.logic.program import Program, Rule
 from tidelog.maintenance import backward_forward, dred
 from tidelog.maintenance.backward_forward import Search
+from tidelog.maintenance.closures import Names, Rules
 from tidelog.maintenance.deletion import overdelete
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.insertion import insert
@@ -324,8 +325,15 @@ def _nothing() -> None:
 class MarkingDriver(Driver):
     """A maintainer that looks ahead, if it is to mark. Mutates itself."""
 
-    def __init__(self, algorithm: Algorithm, engine: Maintainable, listen: Listener, check: Check) -> None:
-        super().__init__(algorithm, engine, listen, check)
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        engine: Maintainable,
+        listen: Listener,
+        check: Check,
+        modules: bool = True,
+    ) -> None:
+        super().__init__(algorithm, engine, listen, check, modules)
         self.marking = "none"
         self.peek: Peek = _nothing
         self._plain = algorithm
@@ -350,9 +358,11 @@ class MarkingDriver(Driver):
         finally:
             self.algorithm, self._marks = self._plain, None
 
-    def _carry_out(self, update: Update, before: Program, after: Program) -> tuple[int, int]:
+    def _carry_out(
+        self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
+    ) -> tuple[int, int]:
         """How many facts went and came; what is known of the next update is kept."""
-        went, came = super()._carry_out(update, before, after)
+        went, came = super()._carry_out(update, after, stages, closed)
         if self._marks is not None:
             self._ahead = self._marks.end()
         return went, came

@@ -41,7 +41,8 @@ def make(
     kind, _, depth = name.partition(":")
     if depth:
         return Driver(ForwardBackwardForward(int(depth)), engine, listen, check, modules)
-    maintainer = MAINTAINERS[kind](engine, listen, check, modules)
+    # Marks pass along rules: structures would keep from them what the next update deletes.
+    maintainer = MAINTAINERS[kind](engine, listen, check, modules and marking == "none")
     if marking != "none":
         maintainer.marking = marking  # type: ignore[attr-defined]  # checked above: it marks
     return maintainer
