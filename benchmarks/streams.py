@@ -143,7 +143,12 @@ def pass_on(workload: str, updates: Sequence[Update], maintainer: str, marking: 
     program, ledger = program_of(workload), Ledger()
     begin, cpu = time.perf_counter(), cpu_seconds()
     reasoner = tidelog.Reasoner(
-        program, maintainer=maintainer, marking=marking, threads=1, listeners=[ledger]
+        program,
+        maintainer=maintainer,
+        modules=maintainer == "auto",
+        marking=marking,
+        threads=1,
+        listeners=[ledger],
     )
     deltas = [*reasoner.stream(updates[:1]), *reasoner.stream(updates[1:])]
     cpu, wall = cpu_seconds() - cpu, time.perf_counter() - begin

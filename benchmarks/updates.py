@@ -33,7 +33,9 @@ MULTIPLIERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xFF5
 def reasoner_of(prepared: Prepared, maintainer: str, threads: int = 1) -> tidelog.Reasoner:
     """A reasoner over the workload's facts, with everything derived."""
     program = tidelog.load(prepared.program)
-    reasoner = tidelog.Reasoner(program, maintainer=maintainer, threads=threads)
+    # Each algorithm is measured by itself: structures for closures are one of auto's hands.
+    modules = maintainer == "auto"
+    reasoner = tidelog.Reasoner(program, maintainer=maintainer, modules=modules, threads=threads)
     reasoner.materialise()
     return reasoner
 
