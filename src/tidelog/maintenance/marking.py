@@ -102,9 +102,6 @@ class Marks(Protocol):
     def is_founded(self, task: Task) -> bool:
         """Whether all that does not lean on doubtful facts is proved thereby."""
 
-    def doubt(self, task: Task, effect: Effect) -> Effect:
-        """What becomes of facts that lose an instance."""
-
     def lost(self, task: Task, effect: Effect) -> Facts:
         """The heads of instances that broke, those that are known already first."""
 
@@ -140,10 +137,6 @@ class Literal:
     def is_founded(self, task: Task) -> bool:
         """Nobody knows what facts lean on."""
         return False
-
-    def doubt(self, task: Task, effect: Effect) -> Effect:
-        """They are doubtful, whatever else supports them."""
-        return effect
 
     def lost(self, task: Task, effect: Effect) -> Facts:
         """Those that were marked, then those that plans find."""
@@ -195,10 +188,6 @@ class Linked:
         """Whether all facts that follow from the stratum's own are linked; others may lean in circles."""
         return task.section.number in self.reading.founded
 
-    def doubt(self, task: Task, effect: Effect) -> Effect:
-        """They are doubtful if they lean on that instance."""
-        return effect
-
     def lost(self, task: Task, effect: Effect) -> Facts:
         """Those that lean on stated facts that went; where all links are known, no plan looks for them."""
         engine, section = self.engine, task.section
@@ -248,9 +237,8 @@ class MarkingDeleteAndRederive:
 
     def maintain(self, task: Task) -> None:
         """Overdelete, rederive, insert."""
-        effect = self.marks.doubt(task, dred.DOUBTED)
-        doubtful = task.waiting(task.removed) | self.marks.lost(task, effect)
-        gone = overdelete(task, doubtful, effect)
+        doubtful = task.waiting(task.removed) | self.marks.lost(task, dred.DOUBTED)
+        gone = overdelete(task, doubtful, dred.DOUBTED)
         _, open = self.marks.divide(task, gone)
         insert(task, task.run(Step.REDERIVE, open, dred.REDERIVED))
 
