@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tidelog import compiled
 
 OPTIONAL = (
     "pyoxigraph",
@@ -59,3 +63,14 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
     with pytest.raises(AttributeError, match="Reazoner"):
         _ = getattr(tidelog, "Reazoner")  # noqa: B009 - mypy knows
+
+
+def test_every_file_with_kernels_names_the_cache() -> None:
+    # A kernel in a file that is left out would go on in its old form after a change.
+    folder = Path(compiled.__file__).parent
+    with_kernels = {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*.py")
+        if re.search(r"^@(kernel|inlined)$", path.read_text(), re.MULTILINE)
+    }
+    assert with_kernels <= set(compiled.KERNEL_FILES)

@@ -57,7 +57,10 @@ KERNEL_FILES = (
     "engine/columnar/component_kernels.py",
     "engine/columnar/expressions.py",
     "engine/columnar/heads.py",
+    "engine/maintaining.py",
+    "engine/columnar/note_kernels.py",
     "engine/columnar/change_kernels.py",
+    "engine/columnar/matching.py",
     "engine/columnar/interpreter.py",
     "engine/columnar/rank_loop.py",
 )

@@ -21,8 +21,9 @@ from tidelog.engine.columnar import table as table_module
 from tidelog.engine.columnar.aggregate import aggregate, distinct_rows
 from tidelog.engine.columnar.decode import order, to_objects, to_texts
 from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.engine.columnar.interpreter import find_entry
-from tidelog.engine.columnar.table import Index, IndexKey, Table
+from tidelog.engine.columnar.index import Index, IndexKey
+from tidelog.engine.columnar.matching import find_entry
+from tidelog.engine.columnar.table import Table
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.builtins import AGGREGATES, Overflow, lookup
 from tidelog.logic.program import Aggregation, Variable

@@ -13,12 +13,13 @@ import numpy.typing as npt
 
 from tidelog.engine.columnar import layout, memory
 from tidelog.engine.columnar.assemble import Assembled, assemble
-from tidelog.engine.columnar.assemble import Store as AssemblerStore
+from tidelog.engine.columnar.index import Index
 from tidelog.engine.columnar.interpreter import run_plan
 from tidelog.engine.columnar.notes import Noting, noted_by
 from tidelog.engine.columnar.runner import BATCH, BUDGET, PythonFunction, Workspace
 from tidelog.engine.columnar.runner import Store as RunnerStore
-from tidelog.engine.columnar.table import Index, Table
+from tidelog.engine.columnar.steps import Store as AssemblerStore
+from tidelog.engine.columnar.table import Table
 from tidelog.engine.maintaining import Counters, Effect
 from tidelog.engine.protocol import Outcome
 from tidelog.plan.algebra import ChangePlan, Support

@@ -18,8 +18,9 @@ from tidelog.engine.columnar.aggregate import aggregate
 from tidelog.engine.columnar.arrow import numbers_of, truths_of
 from tidelog.engine.columnar.assemble import assemble
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, Dictionary
+from tidelog.engine.columnar.index import Index, IndexKey
 from tidelog.engine.columnar.runner import Runner, Workspace
-from tidelog.engine.columnar.table import Index, IndexKey, Table
+from tidelog.engine.columnar.table import Table
 from tidelog.engine.protocol import Outcome, Runnable
 from tidelog.io.columns import Batch, Column
 from tidelog.logic.evaluate import evaluate

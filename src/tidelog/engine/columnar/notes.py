@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.assemble import HIGHEST_MARK, LINKED_ROW, Noted
+from tidelog.engine.columnar.assemble import Noted
+from tidelog.engine.columnar.steps import HIGHEST_MARK, LINKED_ROW
 from tidelog.engine.maintaining import Notes
 from tidelog.plan.algebra import ChangePlan, Join, Node, Part, Project, Scan, Support, Unit, Witness
 
