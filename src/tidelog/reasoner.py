@@ -8,12 +8,12 @@ from pathlib import Path
 from time import perf_counter
 
 from tidelog.changes import Delta, find_predicate
-from tidelog.engine import fixpoint
+from tidelog.engine import registry as engines
 from tidelog.engine.columnar import warm
-from tidelog.engine.columnar.closing import ClosingEngine
 from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally
 from tidelog.engine.limits import Limits
-from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source, suggest
+from tidelog.engine.registry import EngineSettings
+from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.faults import Faults, OnError
 from tidelog.io.formats import data_files
@@ -27,7 +27,6 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import NetChange, Rows, Update
-from tidelog.plan.compile import full_plan
 from tidelog.plan.join_order import Statistics
 from tidelog.relation import Relation, column_names
 from tidelog.streaming import Changes, Stream, stream_async
@@ -35,8 +34,6 @@ from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
 from tidelog.syntax.parser import parse, parse_literals
 from tidelog.transaction import EXPLICIT, Change, with_arity
 
-ENGINES = ("columnar",)
-ANSWER = "?- answers"  # a name with a space is no predicate's
 PROGRAM_CHANGED = "E634"
 
 
@@ -66,7 +63,7 @@ class Reasoner:
         self,
         program: Program = EMPTY,
         *,
-        engine: str = "columnar",
+        engine: str | EngineSettings = "columnar",
         maintainer: str = registry.DEFAULT,
         marking: str = "none",
         modules: bool = True,
@@ -77,9 +74,6 @@ class Reasoner:
         rejects: Path | str = "rejects.csv",
         listeners: Iterable[Listener] = (),
     ) -> None:
-        if engine not in ENGINES:
-            message = f"there is no engine `{engine}`"
-            raise ProgramError(Diagnostic("E620", message, help=suggest(engine, ENGINES) or "use `columnar`"))
         self.statistics = Tally()
         self.faults = Faults(OnError(on_error), Path(rejects))
         self.timeout = timeout
@@ -91,9 +85,9 @@ class Reasoner:
         self._shown: Program | None = program  # the program as it is, facts included, if that is known
         self._listeners: list[Listener] = [self.statistics, *listeners]
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
-        self._engine = ClosingEngine(threads, binary)
+        self._engine = engines.settings_of(engine).make(threads, binary)
         modules = modules and marking == "none"  # marks pass along rules
-        self._closing = self._engine if modules else None  # closures are kept by structures, else by rules
+        self._modules = modules  # closures are kept by structures, else by rules
         self._engine.prepare_closures = lambda: self._compile_once("closures")
         self._check: Callable[[], None] = _proceed
         self._warm: set[str] = set()
@@ -346,9 +340,8 @@ class Reasoner:
             self._load_program()
             self._engine.check = limits.check  # loading has had limits of its own
             self._was_materialised = True
-            self._engine.begin(self._engine.relations())
             numbers = {id(rule): place for place, rule in enumerate(self._program.rules)}
-            fixpoint.materialise(self.strata, numbers, self._engine, self._tell, limits.check, self._closing)
+            self._engine.derive(self.strata, numbers, self._tell, limits.check, self._modules)
         self._is_materialised = True
         try:
             self._check_consistency(self._program)
@@ -425,17 +418,12 @@ class Reasoner:
         literals = parse_literals(Source("<query>", text))
         query = resolve_query(literals, self._program, text)
         self.materialise()
-        engine = self._engine
-        engine.define(ANSWER, len(query.rule.head.terms))
         try:
             with self._limits().guarding():
-                engine.prepare(full_plan(query.rule, -1, engine, ANSWER))()
-            columns, rows = engine.rows(ANSWER)
+                columns, rows = self._engine.answer(query.rule)
         except Overflow as overflow:
             raise EvaluationError(Diagnostic("E603", str(overflow), help=f"in the query {text}")) from None
-        finally:
-            engine.drop(ANSWER)
-        return Relation(text.strip(), query.variables, columns, rows, engine.dictionary)
+        return Relation(text.strip(), query.variables, columns, rows, self._engine.dictionary)
 
     def predicates(self) -> Mapping[str, Predicate]:
         """The predicates by their full names."""

@@ -7,10 +7,10 @@ import pytest
 from tests.cli.conftest import Tidelog, Write
 from tidelog import __version__
 from tidelog.cli import arguments
+from tidelog.engine.registry import ENGINES
 from tidelog.io.faults import OnError
 from tidelog.io.formats import EXTENSIONS, canonical_format
 from tidelog.plan.stages import STAGES
-from tidelog.reasoner import ENGINES
 
 
 def test_version(tidelog: Tidelog) -> None:
@@ -32,7 +32,7 @@ def test_every_command_has_help_with_an_example(command: str, tidelog: Tidelog) 
 
 
 def test_choices_are_those_of_the_library() -> None:
-    assert arguments.ENGINES == ENGINES
+    assert tuple(ENGINES) == arguments.ENGINES
     assert arguments.STAGES == STAGES
     assert set(arguments.ON_ERROR) == {item.value for item in OnError}
     assert all(canonical_format(name) in EXTENSIONS for name in arguments.FORMATS if name != "table")

@@ -6,22 +6,30 @@ it is made when it is first needed, and takes part in the engine's transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tidelog.engine.columnar import closure_kernels, layout
 from tidelog.engine.columnar.change_runner import RowSet
 from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
 from tidelog.engine.columnar.external_pairs import NO_PAIRS, Pairs
 from tidelog.engine.columnar.maintain import MaintainedEngine
+from tidelog.engine.events import Listener
+from tidelog.engine.fixpoint import materialise
 from tidelog.engine.maintaining import Counters, Flag, Outgrown
+from tidelog.logic.program import Rule
+from tidelog.logic.strata import Stratum
+from tidelog.plan.compile import full_plan
 from tidelog.rewrite.aggregates import is_auxiliary
 from tidelog.rewrite.closures import ClosureKind, ClosureModule
 
+Ids = npt.NDArray[np.int32]
 Structure = TransitiveClosure | EquivalenceClosure
+ANSWER = "?- answers"  # a name with a space is no predicate's
 FEWEST = 128  # external pairs from which a structure is worth the code that must be loaded for it
 STRUCTURES: dict[ClosureKind, type[Structure]] = {
     ClosureKind.TRANSITIVE: TransitiveClosure,
@@ -69,6 +77,32 @@ class ClosingEngine(MaintainedEngine):
         """The module by which a relation is closed, None if it is not."""
         closed = self._closed.get(relation)
         return None if closed is None else closed.module
+
+    # ---- what reasoners ask for
+
+    def derive(
+        self,
+        strata: Sequence[Stratum],
+        numbers: dict[int, int],
+        listen: Listener,
+        check: Callable[[], None],
+        modules: bool,
+    ) -> None:
+        """Derive all that follows from the facts that are there, closures by structures if `modules`.
+
+        `numbers` gives the place of each rule (by identity) in the program; `check` raises to stop.
+        """
+        self.begin(self.relations())
+        materialise(strata, numbers, self, listen, check, self if modules else None)
+
+    def answer(self, rule: Rule) -> tuple[tuple[Ids, ...], int]:
+        """The heads of a rule's instances, in columns of ids, and how many they are."""
+        self.define(ANSWER, len(rule.head.terms))
+        try:
+            self.prepare(full_plan(rule, -1, self, ANSWER))()
+            return self.rows(ANSWER)
+        finally:
+            self.drop(ANSWER)
 
     # ---- relations that are closed, and no longer
 

@@ -1,0 +1,54 @@
+"""The engines by name: an engine is registered here, by one line.
+
+`Reasoner(engine="columnar")` names an engine; `Reasoner(engine=settings)` describes one, by an object that
+has a name and makes it. What an engine imports is imported when it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from tidelog.engine.columnar.closing import ClosingEngine
+from tidelog.errors import Diagnostic, ProgramError, suggest
+
+UNKNOWN_ENGINE = "E620"
+
+
+@runtime_checkable
+class EngineSettings(Protocol):
+    """What an engine is to be like."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name."""
+
+    def make(self, threads: int | None, relations: int) -> ClosingEngine:
+        """The engine, empty: for about so many relations of two columns, with so many threads."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnarSettings:
+    """All facts in this process."""
+
+    name: str = "columnar"
+
+    def make(self, threads: int | None, relations: int) -> ClosingEngine:
+        """The engine, empty."""
+        return ClosingEngine(threads, relations)
+
+
+ENGINES: dict[str, Callable[[], EngineSettings]] = {
+    "columnar": ColumnarSettings,
+}
+
+
+def settings_of(engine: str | EngineSettings) -> EngineSettings:
+    """The settings of an engine, those by default if it is named only; ProgramError if there is none such."""
+    if isinstance(engine, str) and engine in ENGINES:
+        return ENGINES[engine]()
+    if not isinstance(engine, str) and isinstance(engine, EngineSettings):
+        return engine
+    help = suggest(str(engine), ENGINES) or f"there are {', '.join(ENGINES)}"
+    raise ProgramError(Diagnostic(UNKNOWN_ENGINE, f"there is no engine `{engine}`", help=help))
