@@ -1,7 +1,7 @@
-"""The columnar engine as maintenance algorithms see it: facts come and go. Mutates itself.
+"""The columnar engine as maintenance algorithms see it: plans run, instances are counted. Mutates itself.
 
-See `engine.maintaining.Maintainable` for what the methods promise. A set of facts is the numbers of its rows,
-relation by relation; what is known of a fact stands beside its row.
+How many instances a fact has, and its rank, stand beside its row. See `engine.maintaining.Maintainable` for
+what the methods promise.
 """
 
 from __future__ import annotations
@@ -11,39 +11,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tidelog.engine.columnar import change_kernels as kernels
-from tidelog.engine.columnar import layout, note_kernels
-from tidelog.engine.columnar.change_runner import COUNTERS, EMPTY, ChangeRunner, Lists, RowSet
-from tidelog.engine.columnar.evaluate import ColumnarEngine
-from tidelog.engine.columnar.notes import CODES, NOTHING, Noting
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.change_runner import COUNTERS, EMPTY, ChangeRunner, RowSet
+from tidelog.engine.columnar.noted import NotedEngine
 from tidelog.engine.columnar.ranked_update import RankedUpdate
-from tidelog.engine.columnar.table import Table
-from tidelog.engine.maintaining import (
-    Counters,
-    Effect,
-    Flag,
-    LoopSection,
-    MaintainedClosures,
-    Notes,
-    Where,
-)
+from tidelog.engine.columnar.transactions import Ids
+from tidelog.engine.maintaining import Counters, Effect, Flag, LoopSection, MaintainedClosures, Where
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part
 from tidelog.plan.changes import Changes
 
-Ids = npt.NDArray[np.int32]
-Rows = npt.NDArray[np.int64]
-
 NEVER = Where(Flag.NONE, Flag.ALIVE)
-COMPACT_FROM = 4096  # dead rows that are worth letting go of
-FIRST_GATHERED = 256  # facts that lean on others for which there is room at first
-# What is kept of notes beside rows, by where it stands in T.
-MARKING = {layout.NOTES: np.uint8}
-LEANING = {layout.NOTES: np.uint8, layout.LINK: np.int64, layout.NEXT: np.int64, layout.PREVIOUS: np.int64}
-LEANT_ON = {layout.FIRST: np.int64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,23 +36,18 @@ class Former:
     counters: dict[int, dict[int, Ids]]
 
 
-class MaintainedEngine(ColumnarEngine):
+class MaintainedEngine(NotedEngine):
     """All facts in this process, and what follows from their changes."""
 
     def __init__(self, threads: int | None = None, relations: int = 8) -> None:
         super().__init__(threads, relations)
-        self.lists = Lists(self.workspaces[0])
         self.workspaces[0].state[layout.Z_CLOCK] = 1  # ranks above those of facts that were never ranked
         self._counters = Counters.NONE
         self._recounts: list[Former] = []
-        self._is_rebased = False
-        self._settled = 0  # how much of the journal is of strata that have been settled
         self._instances = 0
         self.counts = 0
         self._counted: dict[Rule, int] = {}  # the instances of each rule when they were last counted
         self._rounds: dict[str, int] = {}  # the rounds that each relation was derived in
-        self.noting = NOTHING
-        self._noted = NOTHING, (-1, -1)  # what is kept, and the epoch and generation in which it is right
 
     @property
     def counters(self) -> Counters:
@@ -108,45 +84,12 @@ class MaintainedEngine(ColumnarEngine):
             self.forget_counters()
         super().drop(relation)
 
-    # ---- transactions
+    # ---- counters
 
     def begin_transaction(self) -> None:
         """Begin a journal."""
-        self.lists.open()
-        self._settled = 0
+        super().begin_transaction()
         self._recounts = []
-        self._is_rebased = False
-        self.noting = NOTHING
-        self.workspaces[0].state[layout.Z_OUT_COUNT] = 0
-
-    def commit(self) -> tuple[RowSet, RowSet]:
-        """End the transaction: what went and what came, in all relations; BEFORE is ALIVE again."""
-        state = self.workspaces[0].state
-        if self._is_rebased:
-            kernels.look_back(self.descriptors, state)
-        touched = int(state[layout.Z_JOURNAL_COUNT])
-        gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
-        went, came = kernels.close_journal(self.descriptors, state, gone, come)
-        self.lists.pause()
-        self.epoch += 1
-        if self.noting is not NOTHING:
-            self._noted = self.noting, (self.epoch, self.generation)
-        return self.row_set(gone[:went]), self.row_set(come[:came])
-
-    def rebase(self) -> None:
-        """Let BEFORE be ALIVE for a second act; `commit` and `roll_back` still look back to the beginning."""
-        kernels.rebase(self.descriptors, self.workspaces[0].state)
-        self.epoch += 1
-        self._settled = int(self.workspaces[0].state[layout.Z_JOURNAL_COUNT])
-        self._is_rebased = True
-
-    def tidy(self, relations: Iterable[str]) -> None:
-        """Let go of dead rows where they are the greater part; sets of facts are no longer valid."""
-        for relation in relations:
-            table = self.table(relation)
-            if table.dead > COMPACT_FROM and 2 * table.dead > len(table):
-                self.compact(table)
-                self.forget_notes()
 
     def roll_back(self) -> None:
         """Put flags and counters back as they were when the transaction began."""
@@ -156,116 +99,8 @@ class MaintainedEngine(ColumnarEngine):
             self._counters = former.kind
             for number, counters in former.counters.items():
                 self.tables[number].restore_counters(counters)
-        kernels.undo_journal(self.descriptors, state, 0)
         self._recounts = []
-        self.lists.pause()
-        if self.noting is not NOTHING:
-            self.forget_notes()
-
-    def settle(self, relations: Collection[str]) -> tuple[RowSet, RowSet]:
-        """End a stratum: clear what algorithms note of facts; what went and what came in it."""
-        state = self.workspaces[0].state
-        first, self._settled = self._settled, int(state[layout.Z_JOURNAL_COUNT])
-        touched = self._settled - first
-        if not touched:
-            return EMPTY, EMPTY
-        gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
-        went, came = kernels.settle(self.descriptors, state, first, gone, come)
-        return self.row_set(gone[:went]), self.row_set(come[:came])
-
-    def row_set(self, codes: Rows) -> RowSet:
-        """The facts with these codes."""
-        if not len(codes):
-            return EMPTY
-        numbers = codes >> 32
-        rows = codes & 0xFFFFFFFF
-        first = int(numbers[0])
-        if (numbers == first).all():
-            return RowSet({self.tables[first].name: rows})
-        return RowSet({self.tables[number].name: rows[numbers == number] for number in set(numbers.tolist())})
-
-    # ---- sets of facts
-
-    def none(self) -> RowSet:
-        """No facts."""
-        return EMPTY
-
-    def unite(self, sets: Iterable[Any]) -> RowSet:
-        """All facts of sets that have no relation in common."""
-        united: dict[str, Rows] = {}
-        for facts in sets:
-            united.update(facts.rows)
-        return RowSet(united) if united else EMPTY
-
-    def facts(self, relation: str, columns: Sequence[Ids], count: int, create: bool) -> RowSet:
-        """The facts with these ids; those that are not there are entered without flags, or left out."""
-        table = self.table(relation)
-        found = np.empty(count, np.int64)
-        source = (
-            np.concatenate([np.ascontiguousarray(column, np.int32) for column in columns])
-            if columns
-            else np.zeros(0, np.int32)
-        )
-        done = 0
-        while True:
-            done = int(
-                kernels.find_or_enter(self.descriptors, table.number, source, count, done, create, found)
-            )
-            if done == count:
-                break
-            table.reserve(count - done, len(self.dictionary))
-        if not create:
-            found = found[found >= 0]
-        return RowSet({relation: found}) if len(found) else EMPTY
-
-    def every(self, relation: str) -> RowSet:
-        """All facts of a relation that are true now."""
-        table = self.table(relation)
-        rows = np.flatnonzero(table.flags[: len(table)] & layout.ALIVE)
-        return RowSet({relation: rows}) if len(rows) else EMPTY
-
-    def ids(self, facts: Any) -> dict[str, tuple[tuple[Ids, ...], int]]:
-        """The columns of ids of the facts, and how many they are, by relation."""
-        return {
-            relation: (tuple(column[rows] for column in self.table(relation).columns), len(rows))
-            for relation, rows in facts.rows.items()
-        }
-
-    def select(self, facts: Any, where: Where) -> RowSet:
-        """Those whose flags are as wanted."""
-        mask, want = int(where.mask), int(where.want)
-        return self._selected(
-            facts,
-            lambda table, rows, out: kernels.select_rows(self.descriptors, table, rows, mask, want, out),
-        )
-
-    def of(self, facts: Any, relations: Collection[str]) -> RowSet:
-        """Those of these relations."""
-        return RowSet({relation: rows for relation, rows in facts.rows.items() if relation in relations})
-
-    def mark(self, facts: Any, set: Flag = Flag.NONE, clear: Flag = Flag.NONE) -> None:
-        """Clear flags, then set flags."""
-        for table, rows in self._touching(facts):
-            state = self.workspaces[0].state
-            kernels.mark_rows(self.descriptors, table.number, rows, int(set), int(clear), state)
-
-    def _touching(self, facts: Any) -> Iterable[tuple[Table, Rows]]:
-        """The facts table by table, the journal having room for them."""
-        for relation, rows in facts.rows.items():
-            self.lists.reserve(len(rows))
-            yield self.table(relation), rows
-
-    def _selected(self, facts: Any, select: Any) -> RowSet:
-        """The facts for which a kernel that selects rows decides."""
-        selected = {}
-        for relation, rows in facts.rows.items():
-            out = np.empty(len(rows), np.int64)
-            count = int(select(self._numbers[relation], rows, out))
-            if count:
-                selected[relation] = out[:count]
-        return RowSet(selected) if selected else EMPTY
-
-    # ---- counters
+        super().roll_back()
 
     def count(self, facts: Any, founded: int) -> None:
         """Add to `founded` of each fact, if its relation has counters."""
@@ -400,98 +235,6 @@ class MaintainedEngine(ColumnarEngine):
             self.mark(round_facts, clear=Flag.DELTA)
             round_facts = found
         self.mark(ranked, clear=Flag.PROVED | Flag.CHECKED)
-
-    # ---- notes
-
-    def begin(self, relations: Collection[str]) -> None:
-        """Let all facts of the relations be visible; what is derived in rounds is not noted."""
-        super().begin(relations)
-        self.forget_notes()
-
-    def keep_notes(self, notes: Notes, sources: Collection[str]) -> None:
-        """In this transaction, let what is noted of facts be this."""
-        noted, moment = self._noted
-        if noted.notes is not notes or noted.sources != sources or moment != (self.epoch, self.generation):
-            self.forget_notes()
-            noted = Noting(notes, frozenset(sources), CODES[notes])
-            self._keep(noted)
-            self._noted = noted, (self.epoch, self.generation)
-        self.noting = noted
-
-    def _keep(self, noting: Noting) -> None:
-        for relation, number in self._numbers.items():
-            table = self.tables[number]
-            if table.words[layout.SCRATCH] == 1:
-                continue
-            if noting.notes is Notes.MARKS:
-                table.keep_notes(MARKING)
-            else:
-                table.keep_notes(LEANT_ON if relation in noting.sources else LEANING)
-
-    def forget_notes(self) -> None:
-        """Note nothing any more: facts have changed and nothing was noted of it."""
-        for table in self.tables:
-            if table.notes:
-                table.drop_notes()
-        self.noting = NOTHING
-        self._noted = NOTHING, (-1, -1)
-
-    def is_linked(self, relations: Collection[str]) -> bool:
-        """Whether it is known of every derived fact of these relations what it leans on."""
-        return all(self.table(relation).is_linked for relation in relations)
-
-    def linked(self, facts: Any, relations: Collection[str], effect: Effect) -> RowSet:
-        """The facts of these relations that lean on the given ones and that the effect selects."""
-        wanted = np.zeros(len(self.tables), np.bool_)
-        wanted[[self._numbers[relation] for relation in relations]] = True
-        mask, want = int(effect.where.mask), int(effect.where.want)
-        found = EMPTY
-        for relation, rows in facts.rows.items():
-            table = self.table(relation)
-            if layout.FIRST in table.notes:
-                room = FIRST_GATHERED
-                while True:
-                    out = np.empty(room, np.int64)
-                    count = note_kernels.gather_linked(
-                        self.descriptors, table.number, rows, wanted, mask, want, out
-                    )
-                    if count <= room:
-                        break
-                    room = int(count)
-                found |= self.row_set(out[:count])
-        self.mark(found, set=effect.set)
-        return found
-
-    def divide_sole(self, facts: Any) -> tuple[RowSet, RowSet]:
-        """Those that are sole, and the others."""
-        sole, others = {}, {}
-        for relation, rows in facts.rows.items():
-            out = np.empty(len(rows), np.int64)
-            count = int(note_kernels.divide_sole(self.descriptors, self._numbers[relation], rows, out))
-            if count == len(rows) == len(facts):
-                return facts, EMPTY
-            if count:
-                sole[relation] = out[:count]
-            if count < len(rows):
-                others[relation] = out[count:]
-        return RowSet(sole), RowSet(others)
-
-    def note_marks(self, facts: Any, marked: bool) -> None:
-        """Mark the facts, or let them be unmarked."""
-        for relation, rows in facts.rows.items():
-            notes = self.table(relation).notes.get(layout.NOTES)
-            if notes is not None:
-                notes[rows] = layout.MARKED if marked else 0
-
-    def select_marked(self, facts: Any) -> RowSet:
-        """Those that are marked."""
-        selected = {}
-        for relation, rows in facts.rows.items():
-            notes = self.table(relation).notes.get(layout.NOTES)
-            marked = rows[notes[rows] != 0] if notes is not None else rows[:0]
-            if len(marked):
-                selected[relation] = marked
-        return RowSet(selected) if selected else EMPTY
 
     # ---- plans
 
