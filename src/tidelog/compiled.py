@@ -63,6 +63,7 @@ KERNEL_FILES = (
     "engine/columnar/matching.py",
     "engine/columnar/interpreter.py",
     "engine/columnar/rank_loop.py",
+    "engine/spark/hash_kernels.py",
 )
 
 

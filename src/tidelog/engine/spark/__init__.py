@@ -1,0 +1,1 @@
+"""The Spark engine: facts in data frames, plans as joins of them, fixpoints inside executors."""
