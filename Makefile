@@ -40,7 +40,7 @@ $(VENV)/.created:
 	@touch $@
 
 $(VENV)/.installed-demo: EXTRAS := rdf
-$(VENV)/.installed-test: EXTRAS := rdf,repl,bench,dev
+$(VENV)/.installed-test: EXTRAS := rdf,repl,bench,dev,spark
 $(VENV)/.installed-all: EXTRAS := rdf,repl,bench,dev,spark,web
 
 $(VENV)/.installed-%: $(VENV)/.created pyproject.toml

@@ -1,0 +1,1 @@
+"""Tests of the Spark engine, and of what runs on it."""

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
+
+from tidelog.engine.spark.session import SessionSettings
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
-    """A session that starts quickly and runs small jobs quickly."""
-    sql = pytest.importorskip("pyspark.sql")
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    session = (
-        sql.SparkSession.builder.master("local[2]")
-        .appName("tidelog tests")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "1g")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.ui.showConsoleProgress", "false")
-        .getOrCreate()
-    )
-    session.sparkContext.setLogLevel("ERROR")
+def spark() -> Iterator[SparkSession]:
+    """A session as users get it, with less memory."""
+    session = SessionSettings(master="local[2]", conf={"spark.driver.memory": "1g"}).start()
     yield session
     session.stop()

@@ -1,0 +1,205 @@
+"""Spark sessions: one that is given, one that runs already, or one started when needed.
+
+A session that is started here is quiet, keeps its files in a folder that is gone at the end, and talks to
+this machine only, unless its master is elsewhere. What the user sets wins, be it by `conf` or in
+`spark-defaults.conf`. Mutable: the folder, and the environment while Java starts.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from tidelog.engine.spark.java import find_java
+from tidelog.errors import Diagnostic, TidelogError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NO_PYSPARK: Final = "E624"
+OTHER_SESSION: Final = "E626"
+NOT_STARTED: Final = "E627"
+_HERE: Final = re.compile(r"local\b|spark://(?:127\.[\d.]+|localhost|\[::1\])[:,]")
+_GIGABYTE: Final = 1 << 30
+# Failed tasks come back as exceptions, with their reasons: they need not be told twice. The level of the
+# gateway's logger becomes that of all, with a notice if it is another one.
+_LOGGING: Final = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = spark: %m%n%throwable{short.message}
+logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
+logger.tasks.level = off
+logger.executor.name = org.apache.spark.executor.Executor
+logger.executor.level = off
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+"""
+_starting = threading.Lock()
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """Which session: a given one, or what a new one is to be like."""
+
+    session: SparkSession | None = field(default=None, repr=False)
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    def start(self) -> SparkSession:
+        """The session; started now if none runs in this process."""
+        if self.session is not None:
+            return self.session
+        with _starting:
+            return _running(self) or _start(self)
+
+
+def _running(settings: SessionSettings) -> SparkSession | None:
+    """The session that runs in this process, if it can be as the settings want it; else an error."""
+    sessions = _pyspark_session()
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is None:
+        return None
+    session = sessions.active()
+    master = session.conf.get("spark.master", None)
+    if settings.master not in (None, master):
+        message = f"a Spark session on {master} runs already, so none can be had on {settings.master}"
+        raise TidelogError(Diagnostic(OTHER_SESSION, message, help="stop it first: `session.stop()`"))
+    for key, value in settings.conf.items():
+        if session.conf.get(key, None) == value:
+            continue
+        if not session.conf.isModifiable(key):
+            message = f"the Spark session that runs already cannot be given {key}={value}"
+            raise TidelogError(Diagnostic(OTHER_SESSION, message, help="stop it first: `session.stop()`"))
+        session.conf.set(key, value)
+    return session
+
+
+def _start(settings: SessionSettings) -> SparkSession:
+    """A new session."""
+    builder = _pyspark_session().builder
+    submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit: Java runs, and knows the master
+    chosen = dict(settings.conf)
+    if settings.master is not None:
+        chosen["spark.master"] = settings.master
+    if not submitted:
+        chosen = _defaults(chosen) | chosen
+    for key, value in chosen.items():
+        builder = builder.config(key, value)
+    is_here = not submitted and _HERE.match(chosen["spark.master"]) is not None
+    try:
+        with _environment(is_here, submitted):
+            return builder.getOrCreate()
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        reason = str(error).strip().splitlines()[0]
+        raise TidelogError(Diagnostic(NOT_STARTED, f"Spark does not start: {reason}")) from error
+
+
+def _defaults(chosen: Mapping[str, str]) -> dict[str, str]:
+    """The settings of a new session, but for those that the user has chosen."""
+    known = _user_defaults()
+    master = chosen.get("spark.master") or known.get("spark.master") or "local[*]"
+    settings = {
+        "spark.master": master,
+        "spark.app.name": "tidelog",
+        "spark.driver.memory": f"{_driver_memory()}m",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_logging_file()}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.sql.warehouse.dir": str(scratch_folder() / "warehouse"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    }
+    if _HERE.match(master):
+        settings |= {
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
+        }
+    return {key: value for key, value in settings.items() if key == "spark.master" or key not in known}
+
+
+def _user_defaults() -> dict[str, str]:
+    """What `spark-defaults.conf` sets, in the folder where Spark looks for it."""
+    home = os.environ.get("SPARK_HOME")
+    folder = os.environ.get("SPARK_CONF_DIR") or (f"{home}/conf" if home else None)
+    try:
+        text = Path(folder or "", "spark-defaults.conf").read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    lines = (line.strip() for line in text.splitlines())
+    pairs = (re.split(r"\s*[=\s]\s*", line, maxsplit=1) for line in lines if line and line[0] != "#")
+    return {pair[0]: pair[-1] for pair in pairs}
+
+
+def _driver_memory() -> int:
+    """Megabytes for Java: a quarter of the memory, from 1 to 8 GB; the rest is for Python and the kernel."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    with suppress(OSError, ValueError):  # no control group, or "max"
+        memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return int(min(max(memory / 4, _GIGABYTE), 8 * _GIGABYTE)) >> 20
+
+
+@cache
+def scratch_folder() -> Path:
+    """A folder for the files of this process's session, removed when it ends."""
+    folder = Path(tempfile.mkdtemp(prefix="tidelog-spark-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def _logging_file() -> Path:
+    path = scratch_folder() / "log4j2.properties"
+    path.write_text(_LOGGING, encoding="utf-8")
+    return path
+
+
+@contextmanager
+def _environment(is_here: bool, submitted: bool) -> Iterator[None]:
+    """While the block starts Java, the environment says which Java and which Python."""
+    wanted = {} if submitted else {"JAVA_HOME": str(find_java(scratch_folder()))}
+    if is_here:
+        wanted |= {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+        wanted |= {key: os.environ[key] for key in wanted if key in os.environ and key != "JAVA_HOME"}
+    before = {key: os.environ.get(key) for key in wanted}
+    os.environ.update(wanted)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            if value is None:
+                del os.environ[key]
+            else:
+                os.environ[key] = value
+
+
+def _pyspark_session() -> type[SparkSession]:
+    """The class of sessions; raises `TidelogError` if pyspark is not installed."""
+    # Arrow, not pandas, is at our border.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError:
+        message = "the Spark engine needs the package pyspark"
+        help = "pip install 'tidelog[spark]'"
+        raise TidelogError(Diagnostic(NO_PYSPARK, message, help=help)) from None
+    return SparkSession
