@@ -38,6 +38,7 @@ __all__ = [
     "matching_bytes",
     "mix",
     "prefetch",
+    "store64",
     "trailing_zeros",
 ]
 
@@ -182,6 +183,19 @@ def load64(_context: Any, _address: Any) -> Any:
         loaded = builder.load(pointer)
         loaded.align = 1
         return loaded
+
+    return signature, generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def store64(_context: Any, _address: Any, _word: Any) -> Any:
+    """Write an unsigned integer into the eight bytes at an address that need not be aligned."""
+    signature = types.void(types.int64, types.uint64)
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pointer = builder.inttoptr(arguments[0], context.get_value_type(types.CPointer(types.uint64)))
+        builder.store(arguments[1], pointer).align = 1
+        return context.get_dummy_value()
 
     return signature, generate
 

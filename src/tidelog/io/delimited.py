@@ -26,7 +26,7 @@ from tidelog.io.records import Record, count_lines, ends_open, first_record
 from tidelog.io.source import DataFile, Header
 from tidelog.logic.values import ColumnType
 
-BLOCK = 1 << 21
+BLOCK = 1 << 20
 CAREFUL_BLOCK = 1 << 15
 LARGEST_BLOCK = 1 << 29
 _MARK = b"\xef\xbb\xbf"  # the byte order mark that some programs put before UTF-8

@@ -20,7 +20,7 @@ from tidelog.logic.values import ColumnType, Kind, Value
 Ids = npt.NDArray[np.int32]
 
 FIRST_CAPACITY = 1024
-LOAD = 0.75
+LOAD = 0.5
 TEXT_KINDS = frozenset({Kind.BIG, Kind.STRING, Kind.LANGUAGE_STRING, Kind.LITERAL, Kind.IRI, Kind.BLANK})
 MOST_MET = 1 << 16  # texts from Python that are known by heart
 NO_TIME_ZONE = 1 << 20  # `extra` of a dateTime without a time zone
@@ -268,7 +268,7 @@ class Dictionary:
         offsets = np.zeros(len(ids) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         data = np.empty(int(offsets[-1]), np.uint8)
-        kernels.gather_texts(self.words, np.ascontiguousarray(ids), offsets, data)
+        kernels.gather_texts(self.words, np.ascontiguousarray(ids), offsets, data.ctypes.data)
         return pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(data))
 
 

@@ -15,6 +15,7 @@ from tidelog.compiled import (
     load64,
     mix,
     prefetch,
+    store64,
 )
 from tidelog.engine.columnar.layout import (
     D_CAPACITY,
@@ -91,6 +92,22 @@ def same_bytes(left: Any, right: Any, length: Any) -> Any:
             return False
         offset += 8
     return True
+
+
+@inlined
+def copy_bytes(origin: Any, target: Any, length: Any) -> None:
+    """Copy a text eight bytes at a time; the last eight overlap those before them."""
+    offset = np.int64(0)
+    while offset + 8 <= length:
+        store64(target + offset, load64(origin + offset))
+        offset += 8
+    if length >= 8:
+        store64(target + length - 8, load64(origin + length - 8))
+    else:
+        to = bytes_at(target, length)
+        text = bytes_at(origin, length)
+        for place in range(length):
+            to[place] = text[place]
 
 
 @kernel
@@ -186,10 +203,7 @@ def intern_hashed(D: Any, address: Any, length: Any, kind: Any, extra: Any, hash
     payloads[count] = top
     extents[count] = length
     extras[count] = extra
-    target = bytes_at(heap + top, length)
-    origin = bytes_at(address, length)
-    for offset in range(length):
-        target[offset] = origin[offset]
+    copy_bytes(address, heap + top, length)
     D[D_HEAP_TOP] = top + length
     D[D_COUNT] = count + 1
     return count
@@ -379,13 +393,10 @@ def classify_texts(texts: Any, form: Any, data: Any, rows: Any, classes: Any, nu
 
 @kernel
 def gather_texts(D: Any, ids: Any, offsets: Any, data: Any) -> None:
-    """Copy the texts of `ids` one after the other into `data`, as `offsets` has laid them out."""
+    """Copy the texts of `ids` one after the other to the address `data`, as `offsets` has laid them out."""
     capacity = D[D_CAPACITY]
     payloads = int64_at(D[D_PAYLOAD], capacity)
     extents = int32_at(D[D_EXTENT], capacity)
     for index in range(len(ids)):
         length = np.int64(extents[ids[index]])
-        origin = bytes_at(D[D_HEAP] + payloads[ids[index]], length)
-        start = offsets[index]
-        for offset in range(length):
-            data[start + offset] = origin[offset]
+        copy_bytes(D[D_HEAP] + payloads[ids[index]], data + offsets[index], length)

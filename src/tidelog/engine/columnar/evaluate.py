@@ -149,9 +149,13 @@ class ColumnarEngine:
 
     def load(self, relation: str, batch: Batch) -> int:
         """Add a batch of explicit facts; returns how many were new."""
+        known = len(self.dictionary)
         columns = [self.encode_column(column) for column in batch.columns]
-        expected = batch.rows + min(batch.following, MOST_EXPECTED)
-        self.table(relation).reserve(expected, len(self.dictionary), given=True)
+        following = min(batch.following, MOST_EXPECTED)
+        if following:
+            # Values repeat themselves: what is to come has fewer new ones than what was there.
+            self.dictionary.grow((len(self.dictionary) - known) * following // (2 * batch.rows))
+        self.table(relation).reserve(batch.rows + following, len(self.dictionary), given=True)
         return self.add(relation, columns, batch.rows)
 
     def add(self, relation: str, columns: Sequence[Ids], rows: int) -> int:

@@ -14,6 +14,7 @@ from tidelog.engine.columnar import layout, memory
 from tidelog.engine.columnar import table_kernels as kernels
 from tidelog.engine.columnar.table import Table, Words
 
+POOL_ROOM = 4  # times the rows: memory that is not written to costs nothing, but copying does
 SEVERAL = 1000  # rows from which filtering whole columns is worth while
 
 
@@ -75,7 +76,7 @@ class Index:
         self.start = memory.zeros(entries, np.int64)
         self.length = memory.zeros(entries, np.int32)
         self.room = memory.zeros(entries, np.int32)
-        self.pool = memory.empty(max(rows + rows // 4, 16), np.int32)
+        self.pool = memory.empty(max(POOL_ROOM * rows, 16), np.int32)
         words = self.words
         words[layout.X_DIRECT] = int(direct)
         if not direct and self.key.columns:
@@ -123,6 +124,11 @@ class Index:
         words[layout.X_ROOM] = self.room.ctypes.data
         words[layout.X_POOL] = self.pool.ctypes.data
         words[layout.X_POOL_CAPACITY] = len(self.pool)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether rows have become visible since it was last updated."""
+        return self.done < int(self.table.words[layout.CURRENT_END])
 
     def update(self, constants: int) -> None:
         """Index the rows that have become visible since the last time."""

@@ -82,6 +82,12 @@ def load_key(words: Any, step: Any, Z: Any, level: Any, row: Any, key: Any) -> N
             key[number] = -1 - source
 
 
+@inlined
+def single_hash(key: Any) -> Any:
+    """The upper 32 bits of the hash of a key of one column."""
+    return mix(key * COLUMN_SEED) >> np.uint64(32)
+
+
 @kernel
 def find_entry(T: Any, X: Any, index: Any, key: Any) -> Any:
     """The entry of an index for a key, or -1."""
@@ -241,17 +247,35 @@ def probe(T: Any, X: Any, words: Any, step: Any, level: Any, head: Any, Z: Any) 
     place = Z[Z_ENTRY + level]
     filled = np.int64(0)
     source = words[step + S_LISTS] if words[step + S_KEYS] > 0 else np.int64(0)
-    simple = X[index, X_DIRECT] == 1 and words[step + S_KEYS] == 1 and source >= 0
+    is_single = words[step + S_KEYS] == 1 and source >= 0
+    is_direct = is_single and X[index, X_DIRECT] == 1
     column = int32_at(column_address(Z, level - 1, max(source, 0)), batch)
+    # One hashed column is looked up here: most probes of a small index find nothing, and must cost little.
+    slot_count = X[index, X_SLOT_COUNT]
+    slots = int64_at(X[index, X_SLOTS], slot_count)
+    shift = np.uint64(X[index, X_SHIFT])
+    keyed = int32_at(T[table, COLUMNS + X[index, X_LISTS]], T[table, CAPACITY])
     while row < rows and filled < batch:
         if has_given and heads[given[row]] & PENDING:  # an instance has been found for it
             row += 1
             place = np.int64(0)
             continue
-        if simple:
+        if is_direct:
             entry = np.int64(column[row])
             if entry >= entries:
                 entry = np.int64(-1)
+        elif is_single:
+            hashed = single_hash(np.int64(column[row]))
+            tag = np.int64(hashed << np.uint64(32))
+            position = np.int64(hashed >> shift)
+            slot = slots[position]
+            while slot != 0:
+                entry = (slot & LOWER) - 1
+                if (slot & UPPER) == tag and keyed[pool[start[entry]]] == column[row]:
+                    break
+                position = (position + 1) & (slot_count - 1)
+                slot = slots[position]
+            entry = (slot & LOWER) - 1
         else:
             load_key(words, step, Z, level, row, key)
             entry = find_entry(T, X, index, key)

@@ -138,6 +138,7 @@ class Runner:
         self.head = head
         self.words = np.array(plan.words, np.int64)
         self.indexes = [store.index(number) for number in plan.indexes]
+        self.constants = _scanned_constants(self.words)
         self.python = {level: PythonFunction(step, store.dictionary) for level, step in plan.python.items()}
 
     def __call__(self) -> Outcome:
@@ -145,8 +146,11 @@ class Runner:
         if count == 0:
             return NOTHING
         # Indexes follow their tables when they are used: one that no plan uses any more costs nothing.
-        for index in self.indexes:
-            index.update(len(self.store.dictionary))
+        if any(index.is_behind for index in self.indexes):
+            if self._is_idle(first, count):
+                return NOTHING
+            for index in self.indexes:
+                index.update(len(self.store.dictionary))
         threads = min(self.store.threads, MOST_THREADS)
         if threads > 1 and count >= PARALLEL_FROM and not self.python and self.head.arity:
             return ParallelRun(self, threads).run(first, count)
@@ -165,6 +169,16 @@ class Runner:
                 return 0, old
             case _:
                 return 0, current
+
+    def _is_idle(self, first: int, count: int) -> bool:
+        """Whether no row to scan has the constants that the first step asks for."""
+        if self.plan.pivot is None or not self.constants:
+            return False
+        columns = self.store.tables[self.plan.pivot].columns
+        passed = np.ones(count, bool)
+        for column, identity in self.constants:
+            passed &= columns[column][first : first + count] == identity
+        return not passed.any()
 
     def _run_alone(self, first: int, count: int) -> Outcome:
         workspace = self.store.workspaces[0]
@@ -196,6 +210,15 @@ class Runner:
         else:
             workspace.state[layout.Z_BUDGET] = BUDGET
         self.store.check()
+
+
+def _scanned_constants(words: Words) -> list[tuple[int, int]]:
+    """The columns in which the first step of a plan asks for an id, and these ids."""
+    step = words[words[layout.P_OFFSETS] :]
+    if step[layout.S_KIND] != layout.SCAN:
+        return []
+    checks = step[layout.S_LISTS : layout.S_LISTS + 2 * step[layout.S_KEYS]].reshape(-1, 2)
+    return [(int(column), -1 - int(wanted)) for column, wanted in checks if wanted < 0]
 
 
 class PythonFunction:

@@ -20,7 +20,7 @@ Words = npt.NDArray[np.int64]
 
 FIRST_CAPACITY = 64
 DENSE_ROW = 64  # bytes of a direct set that a given fact may cost; a hashed one takes 11 to 21
-LOAD = 0.75
+LOAD = 0.5
 SEGMENTED_FROM = 1 << 16  # sets of at least so many slots are divided into segments
 SEGMENTS = 16
 

@@ -325,8 +325,9 @@ def build_direct(T: Any, X: Any, index: Any, listed: Any, count: Any) -> None:
         room[key[rows[place] if listed != 0 else place]] += 1
     top = np.int64(0)
     for entry in range(entries):
-        start[entry] = top
-        top += room[entry]
+        if room[entry] != 0:  # where nothing is written, no memory is touched
+            start[entry] = top
+            top += room[entry]
     for place in range(count):
         row = rows[place] if listed != 0 else place
         entry = key[row]
