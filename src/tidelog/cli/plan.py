@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from dataclasses import replace
 
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import read_source, resolve_source, shown_name
 from tidelog.errors import Source
 from tidelog.io.atomic import replacing
-from tidelog.logic.program import Program, Query
+from tidelog.logic.program import Atom, Program, Query, Rule
 from tidelog.logic.resolve import resolve_query
 from tidelog.plan.draw import dot_text, mermaid_text
 from tidelog.plan.estimate import ASSUMED, StatedFacts
+from tidelog.plan.join_order import expected_growth
 from tidelog.plan.page import html_text
 from tidelog.plan.stages import Stage, parsed, planned, resolved, stratified
+from tidelog.rewrite.magic_sets import Options, rewrite
+from tidelog.rewrite.readable import readable
 from tidelog.syntax.parser import parse, parse_literals
 
 
@@ -59,10 +63,28 @@ def _stage(options: Namespace, messages: Messages) -> Stage:
         case "strata":
             return stratified(program, name)
         case "rewritten":
-            messages.say("no rewriting is at work yet: this is the program as resolved")
-            return resolved(program, name, query, "rewritten")
+            return _rewritten(program, name, query, messages)
     note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
     return planned(program, name, StatedFacts(program), query, note, options.modules)
+
+
+def _rewritten(program: Program, name: str, query: Query | None, messages: Messages) -> Stage:
+    """The program as magic sets rewrite it for the query, or for the queries in it."""
+    queries = program.queries if query is None else (query,)
+    if not queries:
+        messages.say("nothing is asked for, so nothing is rewritten: give a --query")
+        return resolved(program, name, None, "rewritten")
+    stated = {fact.predicate for fact in program.facts} | {each.predicate for each in program.imports}
+    options = Options(frozenset(stated), expected_growth(StatedFacts(program)))
+    made = rewrite(program.rules, [_answering(each, place) for place, each in enumerate(queries, 1)], options)
+    for predicate, reason in made.in_full.items():
+        messages.say(f"`{program.predicates[predicate].written}` is derived in full: {reason}")
+    return resolved(readable(program, made), name, None, "rewritten")
+
+
+def _answering(query: Query, number: int) -> Rule:
+    """The rule of a query, with a head that can be read."""
+    return replace(query.rule, head=Atom(f"answer_{number}", query.rule.head.terms))
 
 
 def _planned_with_sizes(options: Namespace, name: str) -> Stage:

@@ -66,15 +66,30 @@ def strata(rules: Sequence[Rule], predicates: Mapping[str, Predicate] | None = N
 
 def cycles(rules: Sequence[Rule], predicates: Mapping[str, Predicate]) -> tuple[Diagnostic, ...]:
     """A diagnostic for each negation or aggregate that takes part in a cycle."""
+    inner = _inner(rules)
+    return tuple(_describe(_cycle(item, inner), predicates) for item in _offending(inner))
+
+
+def entangled(rules: Sequence[Rule]) -> tuple[Dependency, ...]:
+    """Each negation or aggregate that takes part in a cycle."""
+    return _offending(_inner(rules))
+
+
+def _inner(rules: Sequence[Rule]) -> list[Dependency]:
+    """The dependencies within components."""
     graph = dependency_graph(rules)
     component_of = {name: number for number, names in enumerate(components(graph)) for name in names}
-    inner = [
+    return [
         dependency
         for dependency in _dependencies(rules)
         if component_of[dependency.head] == component_of.get(dependency.predicate)
     ]
+
+
+def _offending(inner: Sequence[Dependency]) -> tuple[Dependency, ...]:
+    """The strict dependencies, one between any two predicates."""
     offending = {(item.head, item.predicate): item for item in reversed(inner) if item.strict}
-    return tuple(_describe(_cycle(item, inner), predicates) for item in reversed(offending.values()))
+    return tuple(reversed(offending.values()))
 
 
 def dependency_graph(rules: Iterable[Rule]) -> dict[str, tuple[str, ...]]:

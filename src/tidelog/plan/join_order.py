@@ -21,6 +21,7 @@ from tidelog.logic.program import (
     variables_of,
 )
 from tidelog.logic.values import Value
+from tidelog.rewrite.sideways import Cost
 
 
 class Statistics(Protocol):
@@ -81,6 +82,11 @@ def growth(atom: Atom, bound: set[Variable], statistics: Statistics) -> tuple[fl
             free = True
     # A test of membership reads no list: it comes before a probe that is expected to find as many rows.
     return (min(rows, 1.0) * 0.5 if not free else max(rows, 1e-3)), size
+
+
+def expected_growth(statistics: Statistics) -> Cost:
+    """What rewriting goes by when it orders bodies."""
+    return lambda atom, bound: growth(atom, set(bound), statistics)[0]
 
 
 def negated_only_variables(body: Sequence[Literal]) -> set[Variable]:

@@ -1,0 +1,374 @@
+"""Magic sets: a program that derives only what queries ask for.
+
+Bancilhon, Maier, Sagiv, Ullman: Magic Sets and Other Strange Ways to Implement Logic Programs, PODS 1986.
+Beeri, Ramakrishnan: On the Power of Magic, PODS 1987, for supplementary predicates. Kasesalu: Revisiting
+Query Magic, Tartu 2025, sections 2.6.3 and 3.1.1, whose Appendix A, corrected, is among the tests.
+
+Each derived predicate becomes one for every pattern in which it is asked for, its *adornment*: `tc bf` is
+`tc` with its first argument bound. `magic tc bf` holds the bindings that are asked for. Bodies are ordered
+by `rewrite.sideways`; where a join would be repeated in the rules that pass bindings on, it gets a relation
+of its own. Linear recursion is factored (`rewrite.factoring`).
+
+Negation and aggregates: what is negated, or aggregated over, is asked for as anything else, with the
+bindings that the positive literals before it give, and is complete for these. If what is asked for then
+depends on what negates or aggregates, the rewritten program is not stratified: such a predicate, and all
+that it depends on, is asked for in full instead, which `Rewritten.in_full` tells. The arguments that hold
+aggregates are never bound.
+
+Invariant: a query has the same answers as over the whole program; an adorned predicate has only facts that
+agree with one of its bindings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+from tidelog.logic.program import (
+    Assignment,
+    Atom,
+    Comparison,
+    Constant,
+    Fact,
+    Literal,
+    Negation,
+    Rule,
+    Variable,
+    literal_variables,
+)
+from tidelog.logic.strata import components, dependency_graph, entangled
+from tidelog.rewrite.adornment import Adorned, Kind, relation_name
+from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
+from tidelog.rewrite.renaming import renamed_rule, with_predicates
+from tidelog.rewrite.sideways import Cost, Passing, unknown_sizes
+
+STATED = " stated"  # what follows the name of a derived predicate where only its explicit facts are meant
+FEWEST_JOINED = 2  # atoms whose join is worth a relation of its own
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """Rules that derive what queries ask for, and the bindings that these begin with."""
+
+    rules: tuple[Rule, ...]
+    seeds: tuple[Fact, ...]
+    relations: Mapping[str, Adorned]  # what each relation is that the program did not have
+    in_full: Mapping[str, str]  # the predicates that are asked for in full for the sake of strata, and why
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a program is rewritten.
+
+    `stated` are derived predicates that may have explicit facts too. Without `refined`, closures are left as
+    they are, nothing is factored, and no guard is left out.
+    """
+
+    stated: frozenset[str] = frozenset()
+    cost: Cost = unknown_sizes
+    refined: bool = True
+
+
+DEFAULT = Options()
+
+
+def rewrite(rules: Sequence[Rule], queries: Sequence[Rule], options: Options = DEFAULT) -> Rewritten:
+    """The rules that answer the queries; the heads of these are the relations of the answers.
+
+    In the rules a derived predicate stands for its explicit facts only.
+    """
+    source = _Source.of(rules, options)
+    in_full: dict[str, str] = {}
+    unbound: set[str] = set()
+    while True:
+        rewriting = _Rewriting(source, options, in_full, unbound)
+        rewriting.answer(queries)
+        if rewriting.asked_in_vain() - unbound:
+            unbound |= rewriting.asked_in_vain()
+            continue
+        blamed = rewriting.blamed()
+        if not blamed:
+            return rewriting.rewritten()
+        for predicate, reason in blamed.items():
+            in_full.update({each: reason for each in source.below(predicate) if each not in in_full})
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The program as it is rewritten: explicit facts of derived predicates come by rules of their own."""
+
+    rules_of: Mapping[str, tuple[Rule, ...]]
+    graph: Mapping[str, tuple[str, ...]]
+    component_of: Mapping[str, frozenset[str]]
+    bindable: Mapping[str, frozenset[int]]  # the arguments of a predicate that no rule aggregates
+
+    @staticmethod
+    def of(rules: Sequence[Rule], options: Options) -> _Source:
+        arities = {rule.head.predicate: len(rule.head.terms) for rule in rules}
+        given = [_stating(name, arities[name]) for name in sorted(options.stated & arities.keys())]
+        whole = tuple(dict.fromkeys(map(substituted, (*rules, *given))))
+        if options.refined:
+            whole = linearise(whole)
+        rules_of: dict[str, tuple[Rule, ...]] = {}
+        for rule in whole:
+            rules_of[rule.head.predicate] = (*rules_of.get(rule.head.predicate, ()), rule)
+        graph = dependency_graph(whole)
+        return _Source(
+            rules_of,
+            graph,
+            {name: frozenset(names) for names in components(graph) for name in names},
+            {name: _bindable(some) for name, some in rules_of.items()},
+        )
+
+    def below(self, predicate: str) -> list[str]:
+        """The predicate, and the derived ones that it depends on."""
+        found = {predicate: None}
+        waiting = [predicate]
+        while waiting:
+            for name in self.graph[waiting.pop()]:
+                if name not in found:
+                    found[name] = None
+                    waiting.append(name)
+        return list(found)
+
+
+@dataclass
+class _Rewriting:
+    """One attempt. Mutable: it gathers rules, and what is asked for on the way."""
+
+    source: _Source
+    options: Options
+    in_full: Mapping[str, str]
+    unbound: Collection[str]  # asked for without bindings by some: then by all
+    rules: dict[Rule, None] = field(default_factory=dict)
+    seeds: dict[Fact, None] = field(default_factory=dict)
+    relations: dict[str, Adorned] = field(default_factory=dict)
+    _waiting: list[tuple[str, str]] = field(default_factory=list)
+
+    def answer(self, queries: Sequence[Rule]) -> None:
+        """Gather all that the queries need."""
+        for query in queries:
+            self._emit(Guarded(query.head, None, substituted(query).body, query), frozenset())
+        while self._waiting:
+            predicate, adornment = self._waiting.pop(0)
+            for made in self._guarded(predicate, adornment):
+                self._emit(made, self.source.component_of[predicate])
+
+    def rewritten(self) -> Rewritten:
+        """What was gathered."""
+        names = {f"{name}{STATED}": name for name in self.source.rules_of}
+        rules = tuple(with_predicates(rule, names) for rule in self.rules)
+        reasons = {name: reason for name, reason in self.in_full.items() if " " not in name}
+        return Rewritten(rules, tuple(self.seeds), dict(self.relations), reasons)
+
+    def asked_in_vain(self) -> set[str]:
+        """The predicates that are asked for without any binding: their other relations are not needed."""
+        return {
+            each.predicate
+            for each in self.relations.values()
+            if each.kind is Kind.ADORNED and "b" not in each.adornment
+        }
+
+    def blamed(self) -> dict[str, str]:
+        """The predicates to be asked for in full, so that the program be stratified, and why."""
+        found: dict[str, str] = {}
+        for offence in entangled(tuple(self.rules)):
+            reader = self._meant(offence.head)
+            if offence.strict == "#":
+                found.setdefault(reader, "the groups that are asked for depend on it")
+            else:
+                predicate = self._meant(offence.predicate)
+                found.setdefault(predicate, f"what is asked of it depends on {reader}, which negates it")
+        return found
+
+    def _meant(self, relation: str) -> str:
+        known = self.relations.get(relation)
+        return relation if known is None else known.predicate
+
+    # ---- one adorned predicate
+
+    def _guarded(self, predicate: str, adornment: str) -> Iterable[Guarded]:
+        """The rules of an adorned predicate, each with the guard that lets bindings in."""
+        rules = self.source.rules_of[predicate]
+        adorned = self._name(Kind.ADORNED, predicate, adornment)
+        magic = self._name(Kind.MAGIC, predicate, adornment)
+        if self.options.refined and self.source.component_of[predicate] == {predicate}:
+            context = relation_name(Kind.CONTEXT, predicate, adornment)
+            factored = factor(predicate, rules, adornment, adorned, magic, context)
+            if factored is not None:
+                self._name(Kind.CONTEXT, predicate, adornment)
+                return factored
+        binding = Binding.of(adornment)
+        return [
+            Guarded(
+                Atom(adorned, rule.head.terms),
+                Atom(magic, binding.bound_terms(rule.head)) if binding.bound else None,
+                rule.body,
+                rule,
+            )
+            for rule in rules
+        ]
+
+    def _emit(self, made: Guarded, recursive: Collection[str]) -> None:
+        """Take a rule, and the rules that pass its bindings on."""
+        passing = Passing(self.source.rules_of.keys(), recursive, self._cost)
+        given = set() if made.guard is None else set(literal_variables(made.guard))
+        ordered = passing.order(made.body, given)
+        done: list[Literal] = [] if made.guard is None else [made.guard]
+        ages = dict.fromkeys(given, 1)  # when each variable was bound
+        for place, literal in enumerate(ordered):
+            atom = literal.atom if isinstance(literal, Negation) else literal
+            if isinstance(atom, Atom) and atom.predicate in self.source.rules_of:
+                adornment = self._adornment(atom, ages)
+                asked = Atom(self._ask(atom.predicate, adornment), atom.terms)
+                if "b" in adornment:
+                    done = self._shortened(done, ordered[place:], made)
+                    self._pass(Binding.of(adornment).bound_terms(atom), atom.predicate, adornment, done)
+                done.append(Negation(asked) if isinstance(literal, Negation) else asked)
+            else:
+                done.append(literal)
+            if not isinstance(literal, Negation):
+                ages.update({each: place + 2 for each in literal_variables(literal) if each not in ages})
+        body = self._without_guard(made, done) if self.options.refined else done
+        self.rules[replace(made.rule, head=made.head, body=tuple(body))] = None
+
+    def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
+        return self.options.cost(Atom(atom.predicate.removesuffix(STATED), atom.terms), bound)
+
+    def _adornment(self, atom: Atom, ages: Mapping[Variable, int]) -> str:
+        """The pattern in which an atom asks for its predicate."""
+        predicate = atom.predicate
+        if predicate in self.in_full or predicate in self.unbound:
+            return "f" * len(atom.terms)
+        bindable = self.source.bindable[predicate]
+        marks = (
+            "b" if place in bindable and (isinstance(term, Constant) or term in ages) else "f"
+            for place, term in enumerate(atom.terms)
+        )
+        adornment = "".join(marks)
+        if self.options.refined and self.source.component_of[predicate] == {predicate}:
+            known = [ages[term] if isinstance(term, Variable) and term in ages else 0 for term in atom.terms]
+            return relaxed(predicate, self.source.rules_of[predicate], adornment, known)
+        return adornment
+
+    def _ask(self, predicate: str, adornment: str) -> str:
+        """The name of an adorned predicate, whose rules are gathered if they were not before."""
+        name = relation_name(Kind.ADORNED, predicate, adornment)
+        if name not in self.relations:
+            self._name(Kind.ADORNED, predicate, adornment)
+            self._waiting.append((predicate, adornment))
+        return name
+
+    def _name(self, kind: Kind, predicate: str, adornment: str) -> str:
+        name = relation_name(kind, predicate, adornment)
+        self.relations[name] = Adorned(kind, predicate, adornment)
+        return name
+
+    # ---- passing bindings on
+
+    def _pass(
+        self, terms: Sequence[Variable | Constant], predicate: str, adornment: str, done: Sequence[Literal]
+    ) -> None:
+        """Ask for a predicate with the bindings that the literals give which are done."""
+        head = Atom(self._name(Kind.MAGIC, predicate, adornment), tuple(terms))
+        if not done:
+            values = tuple(term.value for term in terms if isinstance(term, Constant))
+            self.seeds[Fact(head.predicate, values)] = None
+        elif head not in done:
+            self.rules[Rule(head, tuple(done))] = None
+
+    def _shortened(self, done: list[Literal], following: Sequence[Literal], made: Guarded) -> list[Literal]:
+        """What is done, in a relation of its own if it is a join that would be repeated."""
+        joined = [literal for literal in done if isinstance(literal, Atom) and literal != made.guard]
+        if len(joined) < FEWEST_JOINED:
+            return done
+        needed = _used(following, made)
+        known = dict.fromkeys(
+            variable
+            for literal in done
+            if not isinstance(literal, Negation)
+            for variable in literal_variables(literal)
+        )
+        kept = tuple(variable for variable in known if variable in needed)
+        described = Adorned(Kind.SUPPLEMENTARY, self._meant(made.head.predicate), "", _key(done, kept))
+        self.relations[described.name] = described
+        atom = Atom(described.name, kept)
+        self.rules[Rule(atom, tuple(done))] = None
+        return [atom]
+
+    def _without_guard(self, made: Guarded, done: list[Literal]) -> list[Literal]:
+        """The body without the guard if an atom of the head's relation binds the same; that one is first."""
+        known = self.relations.get(made.head.predicate)
+        guard = made.guard
+        if known is None or guard is None or done[0] != guard or not self._is_magic(guard, known):
+            return done
+        binding = Binding.of(known.adornment)
+        for place, literal in enumerate(done):
+            if not isinstance(literal, Atom) or literal.predicate != made.head.predicate:
+                continue
+            before = done[1:place]
+            computed = {each.variable for each in before if isinstance(each, Assignment)}
+            if binding.bound_terms(literal) == guard.terms and computed.isdisjoint(literal.terms):
+                return [literal, *before, *done[place + 1 :]]
+        return done
+
+    def _is_magic(self, guard: Atom, known: Adorned) -> bool:
+        return guard.predicate == relation_name(Kind.MAGIC, known.predicate, known.adornment)
+
+
+def substituted(rule: Rule) -> Rule:
+    """The rule with variables that equal a constant replaced by it, so that it binds from the beginning.
+
+    A rule that aggregates stays as it is.
+    """
+    if rule.aggregations:
+        return rule
+    while True:
+        found = next((pair for literal in rule.body if (pair := _equated(literal)) is not None), None)
+        if found is None:
+            return rule
+        literal, variable, constant = found
+        body = tuple(each for each in rule.body if each is not literal)
+        rule = renamed_rule(replace(rule, body=body), {variable: constant})
+
+
+def _equated(literal: Literal) -> tuple[Literal, Variable, Constant] | None:
+    match literal:
+        case Comparison("=", Variable() as variable, Constant() as constant):
+            return literal, variable, constant
+        case Comparison("=", Constant() as constant, Variable() as variable):
+            return literal, variable, constant
+        case _:
+            return None
+
+
+def _stating(predicate: str, arity: int) -> Rule:
+    """The rule that takes the explicit facts of a derived predicate."""
+    terms = tuple(Variable(f"x{place}") for place in range(1, arity + 1))
+    return Rule(Atom(predicate, terms), (Atom(predicate + STATED, terms),))
+
+
+def _bindable(rules: Sequence[Rule]) -> frozenset[int]:
+    """The places that can be bound before the rules aggregate."""
+    places = range(len(rules[0].head.terms))
+    return frozenset(place for place in places if all(_is_grouped(rule, place) for rule in rules))
+
+
+def _is_grouped(rule: Rule, place: int) -> bool:
+    term = rule.head.terms[place]
+    return not rule.aggregations or isinstance(term, Constant) or term in rule.group
+
+
+def _used(literals: Iterable[Literal], made: Guarded) -> set[Variable]:
+    """The variables that a rule needs from here on."""
+    rule = made.rule
+    used = {variable for literal in literals for variable in literal_variables(literal)}
+    used |= set(literal_variables(made.head)) | set(rule.group)
+    used |= {term for each in rule.aggregations for term in each.arguments if isinstance(term, Variable)}
+    return used
+
+
+def _key(body: Sequence[Literal], kept: Sequence[Variable]) -> str:
+    """The same for the same join, wherever it stands."""
+    return blake2b(repr((tuple(body), tuple(kept))).encode(), digest_size=6).hexdigest()

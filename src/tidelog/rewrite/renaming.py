@@ -1,0 +1,86 @@
+"""Rules with other names for their variables and predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from tidelog.logic.program import (
+    Apply,
+    Assignment,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Literal,
+    Negation,
+    Rule,
+    Term,
+    Variable,
+)
+
+Names = Mapping[Variable, Term]
+
+
+def renamed_rule(rule: Rule, names: Names) -> Rule:
+    """A rule without aggregates, some variables of which are called otherwise, or are constants."""
+    return replace(rule, head=renamed_atom(rule.head, names), body=renamed_body(rule.body, names))
+
+
+def renamed_body(body: tuple[Literal, ...], names: Names) -> tuple[Literal, ...]:
+    """The same for a body; no variable that is computed may become a constant."""
+    return tuple(_literal(literal, names) for literal in body)
+
+
+def renamed_atom(atom: Atom, names: Names) -> Atom:
+    """The same for an atom."""
+    return Atom(atom.predicate, tuple(_term(term, names) for term in atom.terms))
+
+
+def with_predicates(rule: Rule, names: Mapping[str, str]) -> Rule:
+    """The rule with some predicates of its body called otherwise."""
+    return replace(rule, body=tuple(_read_from(literal, names) for literal in rule.body))
+
+
+def _read_from(literal: Literal, names: Mapping[str, str]) -> Literal:
+    match literal:
+        case Atom(predicate, terms):
+            return Atom(names.get(predicate, predicate), terms)
+        case Negation(Atom(predicate, terms)):
+            return Negation(Atom(names.get(predicate, predicate), terms))
+        case _:
+            return literal
+
+
+def _literal(literal: Literal, names: Names) -> Literal:
+    match literal:
+        case Atom():
+            return renamed_atom(literal, names)
+        case Negation(atom):
+            return Negation(renamed_atom(atom, names))
+        case Comparison(operator, left, right):
+            return Comparison(operator, _expression(left, names), _expression(right, names))
+        case Assignment(variable, expression):
+            target = names.get(variable, variable)
+            if isinstance(target, Constant):
+                return Comparison("=", target, _expression(expression, names))
+            return Assignment(target, _expression(expression, names))
+        case Condition(expression, negated):
+            made = _expression(expression, names)
+            assert isinstance(made, Apply)
+            return Condition(made, negated)
+
+
+def _expression(expression: Expression, names: Names) -> Expression:
+    match expression:
+        case Variable():
+            return names.get(expression, expression)
+        case Apply(function, arguments):
+            return Apply(function, tuple(_expression(each, names) for each in arguments))
+        case _:
+            return expression
+
+
+def _term(term: Term, names: Names) -> Term:
+    return names.get(term, term) if isinstance(term, Variable) else term
