@@ -10,7 +10,7 @@ from time import perf_counter
 from tidelog.changes import Delta, find_predicate
 from tidelog.engine import registry as engines
 from tidelog.engine.columnar import warm
-from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally
+from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, StrategyChosen, Tally
 from tidelog.engine.limits import Limits
 from tidelog.engine.registry import EngineSettings
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source
@@ -21,13 +21,15 @@ from tidelog.io.objects import from_python
 from tidelog.io.source import data_file, predicate_of
 from tidelog.io.tables import read, read_import
 from tidelog.logic.builtins import Overflow
-from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Rule
+from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Query, Rule
 from tidelog.logic.resolve import EMPTY, extend, resolve_query
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import NetChange, Rows, Update
 from tidelog.plan.join_order import Statistics
+from tidelog.query import registry as strategies
+from tidelog.query.strategy import Place
 from tidelog.relation import Relation, column_names
 from tidelog.streaming import Changes, Stream, stream_async
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
@@ -413,17 +415,51 @@ class Reasoner:
         columns, rows = self._engine.rows(predicate.name)
         return Relation(predicate.written, column_names(predicate), columns, rows, self._engine.dictionary)
 
-    def query(self, text: str) -> Relation:
-        """The answers to a query such as `ancestor(alice, ?x)`: one column per variable."""
-        literals = parse_literals(Source("<query>", text))
-        query = resolve_query(literals, self._program, text)
-        self.materialise()
+    def query(self, text: str, strategy: str = strategies.AUTO) -> Relation:
+        """The answers to a query such as `ancestor(alice, ?x)`: one column per variable.
+
+        Unless everything is derived already, `auto` derives what the query asks for only, if something in it
+        is bound or not all rules are needed; `lookup`, `magic` and `full` say how it is to be done.
+        """
+        query = self._resolved(text)
+        place = self._place()
+        choice = strategies.chosen(strategy, query, place)
+        self._tell(StrategyChosen(choice.strategy, choice.reason))
         try:
             with self._limits().guarding():
-                columns, rows = self._engine.answer(query.rule)
+                columns, rows = strategies.STRATEGIES[choice.strategy].answer(query, place)
         except Overflow as overflow:
             raise EvaluationError(Diagnostic("E603", str(overflow), help=f"in the query {text}")) from None
         return Relation(text.strip(), query.variables, columns, rows, self._engine.dictionary)
+
+    def explain(self, text: str, strategy: str = strategies.AUTO) -> str:
+        """How a query would be answered, and why; derives nothing."""
+        query, place = self._resolved(text), self._place()
+        choice = strategies.chosen(strategy, query, place)
+        done = strategies.STRATEGIES[choice.strategy].explain(query, place)
+        return f"{choice.strategy}: {choice.reason}\n{choice.strategy}: {done}"
+
+    def _resolved(self, text: str) -> Query:
+        return resolve_query(parse_literals(Source("<query>", text)), self._program, text)
+
+    def _place(self) -> Place:
+        """Where queries are asked: all explicit facts are loaded."""
+        if self._is_materialised:
+            self.materialise()  # raises what is inconsistent
+        else:
+            self.statistics.clear()
+            with self._limits().guarding():
+                self._compile_once()
+                self._load_program()
+        return Place(
+            self._program,
+            self._engine,
+            self._is_materialised,
+            self.materialise,
+            self._tell,
+            self._check_limits,
+            self._modules,
+        )
 
     def predicates(self) -> Mapping[str, Predicate]:
         """The predicates by their full names."""

@@ -15,6 +15,7 @@ ENGINES: Final = ("columnar",)
 FORMATS: Final = ("table", "csv", "tsv", "json", "jsonl", "parquet", "arrow", "nt", "ttl")
 STAGES: Final = ("parsed", "resolved", "strata", "rewritten", "plan")
 PICTURES: Final = ("text", "dot", "mermaid", "html")
+STRATEGIES: Final = ("auto", "lookup", "magic", "tabling", "full")
 MARKINGS: Final = ("none", "literal", "linked")
 MISSING: Final = ("error", "ignore")
 ON_ERROR: Final = ("fail", "skip", "collect")
@@ -150,7 +151,19 @@ def _add_query(commands: Commands) -> None:
     query.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
     query.add_argument("query", metavar="QUERY", help="literals, such as 'ancestor(alice, ?x), ?x != bob'")
     _add_data(query)
-    _add_form(query.add_argument_group("output"), "how (default table)")
+    answered = query.add_argument_group("answering")
+    answered.add_argument(
+        "--strategy",
+        metavar="NAME",
+        default=STRATEGIES[0],
+        help=f"how to answer: {', '.join(STRATEGIES)} (default auto: what is best)",
+    )
+    answered.add_argument(
+        "--explain-strategy", action="store_true", help="say how the query is answered, and why"
+    )
+    written = query.add_argument_group("output")
+    _add_form(written, "how (default table)")
+    written.add_argument("--limit", metavar="N", type=_rows, help="put out N answers at most")
     _add_statistics(_add_limits(query))
 
 

@@ -27,11 +27,13 @@ from tidelog.cli.results import (
 )
 from tidelog.cli.statistics import choices, print_statistics, write_statistics
 from tidelog.cli.watch import Watch, check_watchable
+from tidelog.errors import ProgramError
 from tidelog.io.export import Export, export_file
 from tidelog.io.formats import file_name, is_compressed
 from tidelog.io.source import import_file
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Query, Transfer
+from tidelog.query import registry as strategies
 
 _TABLE: Final = Form("table")
 
@@ -86,17 +88,32 @@ def query(options: Namespace) -> int:
     form = Form.of(options, "table")
     check_options(options, form)
     check_printable(1, form)
+    _check_strategy(options.strategy)
     work = Work(options)
     work.warn(about_unused=False)
     with work.showing_progress(), work.keeping_rejects():
         work.read()
-        answers = work.reasoner.query(options.query)
+        explained = work.reasoner.explain(options.query, options.strategy) if options.explain_strategy else ""
+        answers = work.reasoner.query(options.query, options.strategy)
     work.report_rejects()
+    for line in explained.splitlines():
+        work.messages.say(line)
+    if options.limit is not None:
+        answers = answers.head(options.limit)
     print_result(
         Result(" ".join(options.query.split()), len(answers.columns), lambda: answers, "query"), form
     )
     _report(work)
     return 0
+
+
+def _check_strategy(name: str) -> None:
+    """Nothing, if there is such a strategy; else a usage error."""
+    try:
+        strategies.check_name(name)
+    except ProgramError as error:
+        fault = error.diagnostics[0]
+        raise UsageError(fault.message, fault.help) from None
 
 
 def check_options(options: Namespace, form: Form) -> None:

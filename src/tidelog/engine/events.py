@@ -89,6 +89,14 @@ class MaintainerChosen:
 
 
 @dataclass(frozen=True, slots=True)
+class StrategyChosen:
+    """A query is answered by this strategy, for this reason."""
+
+    strategy: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class MaintenanceStarted:
     """A transaction begins to be worked in: so many explicit facts and rules go and come."""
 
@@ -153,6 +161,7 @@ Event = (
     | StratumClosed
     | StratumEnded
     | MaintainerChosen
+    | StrategyChosen
     | MaintenanceStarted
     | ChangePassed
     | MarksUsed
@@ -226,7 +235,7 @@ class Tally:
             case MarksUsed():
                 self.explicit_marks += event.explicit
                 self.implicit_marks += event.implicit
-            case StratumMaintained() | Notice():
+            case StratumMaintained() | StrategyChosen() | Notice():
                 pass
 
     def _pass(self, event: ChangePassed) -> None:

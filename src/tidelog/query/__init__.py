@@ -1,0 +1,1 @@
+"""Answering queries: strategies, and queries that are kept."""

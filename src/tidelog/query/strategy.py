@@ -1,0 +1,116 @@
+"""What a strategy is: the contract between those who ask and the ways to answer.
+
+A strategy is one file with a class that has a `name`, by which it is chosen, and
+
+- `answer(query, place)`, which gives the rows of the query's head, and leaves the engine's relations as they
+  were, unless it is its way to derive everything;
+- `explain(query, place)`, which says in one line what it would do, and derives nothing.
+
+It is registered by one line in `registry.py`. It reads the program, its explicit facts and their sizes
+through `Place`, and works over sets of facts: whatever relations it needs for itself have a space in their
+names, and are dropped in the end, also if it is stopped. `magic.py` is the one to read first.
+
+Invariant: whatever strategy answers, the answers are those that the whole program gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.events import Listener
+from tidelog.errors import Diagnostic, Inconsistent
+from tidelog.logic.program import BOTTOM, Program, Query, Rule
+from tidelog.logic.strata import Stratum
+from tidelog.plan.join_order import Statistics
+
+Ids = npt.NDArray[np.int32]
+Answers = tuple[tuple[Ids, ...], int]  # columns of ids, and how many rows
+
+
+class QueryEngine(Statistics, Protocol):
+    """What strategies need of an engine."""
+
+    def define(self, relation: str, arity: int) -> None:
+        """Make an empty relation, unless it is there."""
+
+    def drop(self, relation: str) -> None:
+        """Forget a relation."""
+
+    def load(self, relation: str, batch: Any) -> int:
+        """Add a batch of explicit facts; returns how many were new."""
+
+    def begin(self, relations: Collection[str]) -> None:
+        """Let all facts of the relations be visible."""
+
+    def rows(self, relation: str) -> Answers:
+        """All facts of a relation."""
+
+    def relations(self) -> Collection[str]:
+        """The relations that are there."""
+
+    def derive(
+        self,
+        strata: Sequence[Stratum],
+        numbers: dict[int, int],
+        listen: Listener,
+        check: Callable[[], None],
+        modules: bool,
+    ) -> None:
+        """Derive all that follows by the strata."""
+
+    def answer(self, rule: Rule) -> Answers:
+        """The heads of a rule's instances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a query is asked: a program, an engine that holds its explicit facts, and what is derived so far.
+
+    While `is_materialised` is false, a derived predicate's relation holds its explicit facts only.
+    """
+
+    program: Program
+    engine: QueryEngine
+    is_materialised: bool
+    materialise: Callable[[], None]  # derives everything; raises Inconsistent
+    listen: Listener
+    check: Callable[[], None]  # raises when a limit is reached
+    modules: bool = True  # whether structures may close predicates
+    notes: dict[Any, Any] = field(default_factory=dict)  # what was found out here, to be used again
+
+    @property
+    def stated(self) -> frozenset[str]:
+        """The derived predicates that have explicit facts too, as long as not everything is derived."""
+        return frozenset(name for name in self.program.derived if self.engine.size(name))
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the program can be inconsistent: what is asked for is then asked together with that."""
+        return BOTTOM in self.program.predicates
+
+
+class Strategy(Protocol):
+    """A way to answer queries."""
+
+    @property
+    def name(self) -> str:
+        """The name it is chosen by."""
+
+    def answer(self, query: Query, place: Place) -> Answers:
+        """The rows of the query's head for which its body holds."""
+
+    def explain(self, query: Query, place: Place) -> str:
+        """What it would do, in one line."""
+
+
+def inconsistency(program: Program) -> Inconsistent:
+    """What is raised where `bottom()` was found to hold, by which rule is not known."""
+    rule = next((rule for rule in program.rules if rule.head.predicate == BOTTOM), None)
+    if rule is None:
+        return Inconsistent(Diagnostic("E601", "inconsistent: the program states bottom()"))
+    return Inconsistent(Diagnostic("E601", "inconsistent: bottom() derived", rule.span))
