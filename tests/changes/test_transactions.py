@@ -191,6 +191,15 @@ def test_missing_is_checked() -> None:
         tl.Reasoner().change(missing="whatever")
 
 
+def test_a_program_is_no_change_script(family: tl.Reasoner) -> None:
+    with pytest.raises(tl.TidelogError) as caught:
+        family.apply("@output parent .\nparent(a, b) .\nparent(b, c) .\nchild(?y) :- parent(_, ?y) .\n")
+    (fault,) = caught.value.diagnostics
+    assert fault.code == "E640"
+    assert "none of these 4 statements has a sign" in fault.message
+    assert fault.help is not None and "`tidelog run`" in fault.help
+
+
 # ---- roll-back
 
 

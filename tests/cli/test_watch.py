@@ -171,6 +171,21 @@ def test_changed_columns_begin_anew(watch: Callable[..., Done], write: Write) ->
     assert lines[2] == "+2 −0  (p +1 −0, q +1 −0)"
 
 
+def test_what_is_put_out_may_lose_its_last_rule(watch: Callable[..., Done], write: Write) -> None:
+    program = "@output q .\np(1) .\n"
+    write("p.rls", program + "q(?x) :- p(?x) .\n")
+    edits: list[Edit] = [
+        lambda: write("p.rls", program),
+        lambda: write("p.rls", program + "q(?x) :- p(?x), ?x > 0 .\n"),
+        lambda: write("p.rls", program + "@output other .\n"),
+    ]
+    lines = said(watch(edits, "p.rls"))
+    assert "warning[W102]: `q` has neither facts, imports nor rules any more: it is empty" in lines
+    assert "+0 −1  (q +0 −1)" in lines
+    assert "+1 −0  (q +1 −0)" in lines
+    assert "error[E214]: there is no predicate `other`" in lines, "this was never there"
+
+
 def test_what_cannot_be_watched(tidelog: Tidelog) -> None:
     assert tidelog("run", "-", "--watch").code == 2
     assert tidelog("run", "family.rls", "--watch", "--on-error", "collect").code == 2

@@ -21,6 +21,7 @@ from tidelog.engine.maintaining import (
     Facts,
     Flag,
     Notes,
+    Noting,
     Role,
     Where,
 )
@@ -102,18 +103,18 @@ class State:
 class Noted:
     """What is noted of facts."""
 
-    kind: Notes = Notes.NONE
-    sources: frozenset[str] = frozenset()
+    noting: Noting = field(default_factory=Noting)
     moment: int = -1  # the number of transactions after which it is right
     marks: set[Fact] = field(default_factory=set)
+    returning: set[Fact] = field(default_factory=set)
     links: dict[Fact, Fact | None] = field(default_factory=dict)
     sole: set[Fact] = field(default_factory=set)
     unlinked: frozenset[str] = frozenset()  # relations that had facts when links began
 
     def copy(self) -> Noted:
         """The same, apart."""
-        notes = set(self.marks), dict(self.links), set(self.sole)
-        return Noted(self.kind, self.sources, self.moment, *notes, self.unlinked)
+        notes = set(self.marks), set(self.returning), dict(self.links), set(self.sole)
+        return Noted(self.noting, self.moment, *notes, self.unlinked)
 
 
 class SetEngine:
@@ -371,12 +372,12 @@ class SetEngine:
 
     # ---- notes
 
-    def keep_notes(self, notes: Notes, sources: Collection[str]) -> None:
+    def keep_notes(self, noting: Noting) -> None:
         """In this transaction, let what is noted of facts be this."""
         noted = self.state.noted
-        if (noted.kind, noted.sources, noted.moment) != (notes, sources, self._commits):
+        if (noted.noting, noted.moment) != (noting, self._commits):
             unlinked = frozenset(name for name in self.relations() if self.size(name))
-            self.state.noted = Noted(notes, frozenset(sources), unlinked=unlinked)
+            self.state.noted = Noted(noting, unlinked=unlinked)
         self._is_noting = True
 
     def is_linked(self, relations: Collection[str]) -> bool:
@@ -410,6 +411,15 @@ class SetEngine:
         """Those that are marked."""
         return self._those(facts, lambda fact: fact in self.state.noted.marks)
 
+    def note_returning(self, facts: Facts, returning: bool) -> None:
+        """Let it be noted that the facts return, or not."""
+        noted = self.state.noted.returning
+        (noted.update if returning else noted.difference_update)(_members(facts))
+
+    def select_returning(self, facts: Facts) -> Set:
+        """Those that return."""
+        return self._those(facts, lambda fact: fact in self.state.noted.returning)
+
     # ---- plans
 
     def prepare_change(self, plan: ChangePlan) -> ChangePlan:
@@ -424,7 +434,7 @@ class SetEngine:
             for match in list(self._matches(plan.root.input, self._given(plan, given))):
                 self.instances += 1
                 head = plan.relation, _ground(plan.root.terms, match.binding)
-                if self._affect(head, match.own, effect, self._body(plan.rule, match.binding)):
+                if self._affect(head, match.own, effect, plan.rule, match.binding):
                     found.add(head)
         return Set(frozenset(found))
 
@@ -435,11 +445,13 @@ class SetEngine:
         """The facts of an instance whose marks are passed on, or that may be leant on."""
         if not self._is_noting:
             return []
-        sources = self.state.noted.sources
+        sources = self.state.noted.noting.sources
         atoms = (atom for atom in rule.positive if atom.predicate in sources)
         return [(atom.predicate, _ground(atom.terms, binding)) for atom in atoms]
 
-    def _affect(self, head: Fact, own: tuple[Fact, ...], effect: Effect, body: list[Fact]) -> bool:
+    def _affect(
+        self, head: Fact, own: tuple[Fact, ...], effect: Effect, rule: Rule, binding: Binding
+    ) -> bool:
         """Whether the effect selects the head."""
         flags = self.state.flags[head[0]]
         if head[1] not in flags:
@@ -451,7 +463,8 @@ class SetEngine:
         is_selected = flags[head[1]] & effect.where.mask == effect.where.want
         if effect.unfounded and self.state.founded.get(head):
             is_selected = False
-        if self._is_noting and self._note(head, body, effect.role, is_selected):
+        is_noted = self._is_noting and head[0] in self.state.noted.noting.heads
+        if is_noted and self._note(head, rule, binding, effect.role, is_selected):
             return False
         if not is_selected:
             return False
@@ -459,15 +472,20 @@ class SetEngine:
         assert flags[head[1]] & effect.where.mask != effect.where.want, "each is returned once"
         return True
 
-    def _note(self, head: Fact, body: list[Fact], role: Role, is_selected: bool) -> bool:
+    def _note(self, head: Fact, rule: Rule, binding: Binding, role: Role, is_selected: bool) -> bool:
         """Whether the head loses an instance that it does not lean on; what others mean for it is noted."""
         noted = self.state.noted
+        body = self._body(rule, binding)
         leant_on = body[0] if body else None
-        if noted.kind is Notes.LINKS and role is Role.LOSS:
-            return head in noted.links and noted.links[head] != leant_on
-        if role in (Role.LOSS, Role.NONE):
+        if role is Role.NONE:
             return False
-        if noted.kind is Notes.MARKS:
+        if noted.noting.notes is Notes.LINKS and role is Role.LOSS:
+            return head in noted.links and noted.links[head] != leant_on
+        if role is Role.LOSS:
+            if is_selected and body and not rule.negated and all(map(self._returns, body)):
+                noted.returning.add(head)
+            return False
+        if noted.noting.notes is Notes.MARKS:
             if is_selected and not noted.marks.isdisjoint(body):
                 noted.marks.add(head)
             return False
@@ -476,6 +494,12 @@ class SetEngine:
         if role is Role.ORIGIN:
             (noted.sole.add if is_selected else noted.sole.discard)(head)
         return False
+
+    def _returns(self, fact: Fact) -> bool:
+        """Whether a fact in the body of an instance that broke is known to be true after the next update."""
+        noted = self.state.noted
+        stays = fact[0] in noted.noting.staying and fact not in noted.marks
+        return fact in noted.returning or (stays and Flag.ALIVE in self._flags(fact))
 
     def run_support(self, plans: Iterable[ChangePlan], given: Facts) -> tuple[Set, Set]:
         """One instance for each head: its facts that were not checked, and the heads that have one."""

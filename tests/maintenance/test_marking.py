@@ -17,7 +17,8 @@ from tidelog.engine.events import ChangePassed, Event, MarksUsed
 from tidelog.logic.program import Program
 from tidelog.maintenance.algorithms import ALGORITHMS
 from tidelog.maintenance.maintainer import Update
-from tidelog.maintenance.marking import MARKED, MARKINGS, MarkingDriver
+from tidelog.maintenance.marking import MARKED, MarkingDriver
+from tidelog.maintenance.marks import MARKINGS
 
 Make = Callable[[Program, Facts], Bench]
 maintainers = pytest.mark.parametrize("name", MARKED)
@@ -35,6 +36,7 @@ class Watch:
             self.algorithm, self.laboratory.bench.engine, self._listen, check=lambda: None
         )
         self.driver.marking = marking
+        self.driver.decides = False
         self.laboratory._drivers[name, False, False] = self.driver
 
     def _listen(self, event: Event) -> None:
@@ -69,6 +71,7 @@ def run(bench: Make, script: Script, name: str, marking: str, seed: int) -> None
         if later and chance.random() < 0.1:
             seen = chance.choice(later)
         stop = chance.randint(1, 12) if chance.random() < 0.3 else None
+        watch.driver.decides = chance.random() < 0.2
         watch.apply(change, seen, stop)
 
 
@@ -135,6 +138,7 @@ def test_over_long_streams_all_is_as_from_scratch(
         changes.append(Change(explicit(" ".join(known)), program.rules))
     watch = Watch(bench, program, changes[0], name, marking)
     for change, following in zip(changes[1:], [*changes[2:], None], strict=True):
+        watch.driver.decides = chance.random() < 0.2
         watch.apply(change, following)
 
 
@@ -243,6 +247,7 @@ def counted(rules: str, updates: Sequence[Sequence[Row]], name: str, marking: st
             counts[event.step] += event.found
 
     reasoner = tl.Reasoner(tl.parse(rules), maintainer=name, marking=marking, listeners=[listen])
+    reasoner._maintainer.decides = False  # type: ignore[attr-defined]
     for _ in reasoner.stream(updates):
         pass
     counts["insertions"] = sum(counts[step] for step in INSERTIONS)

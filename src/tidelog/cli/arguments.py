@@ -241,6 +241,7 @@ def _add_stream(commands: Commands) -> None:
         "updates",
         metavar="UPDATES",
         nargs="*",
+        default=[],
         help="change scripts (`.rls`, `.rls.gz`), folders of them, or `-` for standard input (the default)",
     )
     _add_data(stream)

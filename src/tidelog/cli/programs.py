@@ -11,7 +11,7 @@ from tidelog.errors import DataError, Diagnostic, Severity, Source, suggest
 from tidelog.io.formats import data_files
 from tidelog.io.source import predicate_of
 from tidelog.logic.codes import EMPTY_PREDICATE
-from tidelog.logic.program import Program
+from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import resolve
 from tidelog.syntax.parser import parse
 
@@ -55,17 +55,24 @@ def _near(path: Path) -> str | None:
     return suggest(str(path), names) or suggest(f"{path}{SUFFIX}", names)
 
 
-def load_program(name: str, parameters: Mapping[str, str]) -> Program:
-    """The program that a name on the command line means."""
-    return resolve_source(read_source(name), name, parameters)
+def load_program(
+    name: str, parameters: Mapping[str, str], known: Mapping[str, Predicate] | None = None
+) -> Program:
+    """The program that a name on the command line means, if these predicates are known anyway."""
+    return resolve_source(read_source(name), name, parameters, known)
 
 
-def resolve_source(source: Source, name: str, parameters: Mapping[str, str]) -> Program:
+def resolve_source(
+    source: Source,
+    name: str,
+    parameters: Mapping[str, str],
+    known: Mapping[str, Predicate] | None = None,
+) -> Program:
     """The program of a text that was read under this name."""
     if name == STANDARD_INPUT:
-        return resolve(parse(source), parameters=parameters, folder=Path())
+        return resolve(parse(source), parameters=parameters, folder=Path(), known=known)
     path = Path(name)
-    return resolve(parse(source), parameters=parameters, folder=path.parent, path=path)
+    return resolve(parse(source), parameters=parameters, folder=path.parent, known=known, path=path)
 
 
 def shown_name(name: str) -> str:

@@ -151,6 +151,8 @@ class Commits:
         if work.options.stats == ON_SCREEN:
             print_statistics(work)
             work.messages.say(_applied(self.tally))
+            if work.options.marking != "none":
+                work.messages.say(_marked(self.tally))
             if self.seconds:
                 middle, longest = duration(median(self.seconds)), duration(max(self.seconds))
                 work.messages.say(f"a commit took {middle} in the median, {longest} at most")
@@ -164,7 +166,15 @@ class Commits:
             "removed": self.removed,
             "seconds": [round(seconds, 6) for seconds in self.seconds],
             "applications": {name: _total(self.tally, name) for name in APPLICATIONS},
-            "marks": {"explicit": self.tally.explicit_marks, "implicit": self.tally.implicit_marks},
+            "marks": {
+                "explicit": self.tally.explicit_marks,
+                "implicit": self.tally.implicit_marks,
+                "positive": self.tally.positive_marks,
+            },
+            "markings": [
+                {"marked": made.is_marked, "reason": made.reason, "times": times}
+                for made, times in self.tally.markings.items()
+            ],
         }
 
 
@@ -177,4 +187,20 @@ def _applied(tally: Tally) -> str:
     """What rules were applied for, and marks, in one line."""
     counted = [f"{_total(tally, name):,} {name}" for name in APPLICATIONS]
     marks = f"{tally.explicit_marks:,} explicit and {tally.implicit_marks:,} implicit marks"
-    return f"rules found {', '.join(counted)}; {marks}"
+    positive = f", {tally.positive_marks:,} positive" if tally.positive_marks else ""
+    return f"rules found {', '.join(counted)}; {marks}{positive}"
+
+
+def _marked(tally: Tally) -> str:
+    """How many updates were marked, why others were not, and what marking costs elsewhere.
+
+    >>> from tidelog.engine.events import MarkingDecided
+    >>> _marked(Tally(markings={MarkingDecided(True, "it pays"): 3, MarkingDecided(False, "few facts"): 1}))
+    'marked 3 of 4 updates (3: it pays; not 1: few facts); closures are left to rules while marking'
+    """
+    closures = "closures are left to rules while marking"
+    if not tally.markings:
+        return f"marked every update that changes facts only; {closures}"
+    marked = sum(times for made, times in tally.markings.items() if made.is_marked)
+    said = [f"{'' if made.is_marked else 'not '}{n:,}: {made.reason}" for made, n in tally.markings.items()]
+    return f"marked {marked:,} of {sum(tally.markings.values()):,} updates ({'; '.join(said)}); {closures}"

@@ -19,13 +19,14 @@ from tidelog.cli.arguments import UsageError
 from tidelog.cli.deltas import by_predicate, duration
 from tidelog.cli.programs import STANDARD_INPUT, existing_data, load_program, unused, warnings
 from tidelog.cli.reasoning import HEADERS, Work, parameters
-from tidelog.errors import TidelogError
+from tidelog.errors import Diagnostic, Severity, TidelogError
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.faults import OnError
 from tidelog.io.formats import data_files
 from tidelog.io.source import data_file, import_file, predicate_of
 from tidelog.io.tables import read, read_import
-from tidelog.logic.program import Program
+from tidelog.logic.codes import EMPTY_PREDICATE, UNKNOWN_PREDICATE
+from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import Value
 
 POLL_SECONDS: Final = 0.1
@@ -101,7 +102,7 @@ class Watch:
         start = perf_counter()
         options, messages = self.work.options, self.work.messages
         try:
-            program = load_program(options.program, parameters(options))
+            program = self._loaded()
             files = existing_data(options.data)
             left_out = unused(program, files)
             messages.diagnose((*warnings(program, files), *left_out.values()))
@@ -116,6 +117,24 @@ class Watch:
         self._sources = _sources(program)
         self._good = replace(after, stamps=self._stamps())
         self._tried = self._good.stamps
+
+    def _loaded(self) -> Program:
+        """The program as it is now; what it puts out may have lost its last rule, and is empty then."""
+        options = self.work.options
+        try:
+            return load_program(options.program, parameters(options))
+        except TidelogError as error:
+            errors = [item for item in error.diagnostics if item.severity is Severity.ERROR]
+            if any(item.code != UNKNOWN_PREDICATE for item in errors):
+                raise
+        before = self._good.program
+        known = {name: replace(before.predicates[name], span=None) for name in _asked(before)}
+        program = load_program(options.program, parameters(options), known)
+        stated = {fact.predicate for fact in program.facts}
+        filled = {*program.derived, *stated, *(transfer.predicate for transfer in program.imports)}
+        left = [item for name, item in known.items() if name not in filled and name in _asked(program)]
+        self.work.messages.diagnose([_empty(predicate) for predicate in left])
+        return program
 
     def _apply(self, after: Files, start: float) -> None:
         if _same_columns(self._good.program, after.program):
@@ -185,6 +204,16 @@ class Watch:
         for path in files.data:
             if predicate_of(path, program.predicates) == name:
                 yield from read(data_file(path, program.predicates.get(name), header), faults)
+
+
+def _asked(program: Program) -> list[str]:
+    """The predicates that a program puts out."""
+    return list(dict.fromkeys((*program.outputs, *(export.predicate for export in program.exports))))
+
+
+def _empty(predicate: Predicate) -> Diagnostic:
+    message = f"`{predicate.written}` has neither facts, imports nor rules any more: it is empty"
+    return Diagnostic(EMPTY_PREDICATE, message, severity=Severity.WARNING)
 
 
 def _stated(program: Program) -> dict[str, list[tuple[Value, ...]]]:

@@ -123,6 +123,15 @@ class MarksUsed:
 
     explicit: int  # that it takes away
     implicit: int  # that follow from them
+    positive: int = 0  # that were taken away and come back
+
+
+@dataclass(frozen=True, slots=True)
+class MarkingDecided:
+    """Whether an update is marked, for this reason."""
+
+    is_marked: bool
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +174,7 @@ Event = (
     | MaintenanceStarted
     | ChangePassed
     | MarksUsed
+    | MarkingDecided
     | StratumMaintained
     | MaintenanceEnded
 )
@@ -203,6 +213,8 @@ class Tally:
     choices: dict[MaintainerChosen, int] = field(default_factory=dict)  # how often each was made
     explicit_marks: int = 0  # of updates that were looked ahead at
     implicit_marks: int = 0
+    positive_marks: int = 0
+    markings: dict[MarkingDecided, int] = field(default_factory=dict)  # how often each was decided
     applications: dict[str, int] = field(default_factory=dict)  # facts found in transactions, by step
     _rounds: set[tuple[int, int]] = field(default_factory=set)
     _derived_before: int = 0
@@ -235,6 +247,9 @@ class Tally:
             case MarksUsed():
                 self.explicit_marks += event.explicit
                 self.implicit_marks += event.implicit
+                self.positive_marks += event.positive
+            case MarkingDecided():
+                self.markings[event] = self.markings.get(event, 0) + 1
             case StratumMaintained() | StrategyChosen() | Notice():
                 pass
 

@@ -79,10 +79,12 @@ class Role(IntEnum):
     LOSS = 3  # it is broken
 
 
-class Notes(Enum):
+class Notes(IntEnum):
     """What is noted of derived facts for the sake of the next update.
 
-    Marks: an origin or a proof with a marked fact in its body marks the head. Links: a fact leans on its
+    Marks: an origin or a proof with a marked fact in its body marks the head. Where positive marks are kept,
+    a head returns that is taken away with an instance whose facts all return, or are stated, true and not
+    marked. Links: a fact leans on its
     origin or last proof, which is known by one stated fact in it, the first in the rule. What leans on an
     instance that stands is not selected when others break; and whatever was born to one instance, and won no
     other since, is *sole*.
@@ -91,6 +93,18 @@ class Notes(Enum):
     NONE = 0
     MARKS = 1
     LINKS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Noting:
+    """What is noted of which facts."""
+
+    notes: Notes = Notes.NONE
+    sources: frozenset[str] = frozenset()  # the relations whose marks are passed on, or that are leant on
+    heads: frozenset[str] = frozenset()  # those of whose facts it is noted
+    staying: frozenset[str] = (
+        frozenset()
+    )  # of positive marks: those without rules, whose facts stay by themselves
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,11 +294,10 @@ class Maintainable(Engine, Protocol):
 
     # ---- notes
 
-    def keep_notes(self, notes: Notes, sources: Collection[str]) -> None:
+    def keep_notes(self, noting: Noting) -> None:
         """In this transaction, let what is noted of facts be this.
 
-        `sources` are the relations whose marks are passed on, or whose facts are linked to. Notes of the
-        last transaction are still there if it kept the same, and was not rolled back.
+        Notes of the last transaction are still there if it kept the same, and was not rolled back.
         """
 
     def is_linked(self, relations: Collection[str]) -> bool:
@@ -301,6 +314,12 @@ class Maintainable(Engine, Protocol):
 
     def select_marked(self, facts: Facts) -> Facts:
         """Those that are marked."""
+
+    def note_returning(self, facts: Facts, returning: bool) -> None:
+        """Let it be noted that the facts return, or not."""
+
+    def select_returning(self, facts: Facts) -> Facts:
+        """Those that return."""
 
     # ---- plans
 

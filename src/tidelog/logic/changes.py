@@ -105,6 +105,12 @@ def transactions(document: ast.Document) -> Iterator[ast.Document]:
         yield ast.Document(tuple(waiting))
 
 
+def is_program(document: ast.Document) -> bool:
+    """Whether several statements stand here, and not one of them is signed."""
+    clauses = [statement for statement in document.statements if isinstance(statement, ast.Clause)]
+    return len(clauses) > 1 and not any(clause.sign for clause in clauses)
+
+
 def resolve_changes(
     document: ast.Document,
     program: Program,
@@ -144,6 +150,19 @@ class _Resolver(Resolver):
         # What is taken away says nothing new about predicates, and nobody is warned of it.
         self._doubts = Report()
         self._known = Signatures(self._doubts, program.predicates)
+
+    def resolve(self, document: ast.Document, folder: Path | None) -> Program:
+        """The program after the changes, or all that is wrong with them; of a program, that it is one."""
+        if self.unsigned is None and is_program(document):
+            count = len(document.statements)
+            message = f"this is a program, not a change script: none of these {count:,} statements has a sign"
+            help = (
+                "write `+` before what is to be added, `-` before what is to be taken away; "
+                "to run a program: `tidelog run`; to add its facts to another: `@include`"
+            )
+            self.report.error(UNSIGNED, message, document.statements[0].span, help)
+            self.report.check()
+        return super().resolve(document, folder)
 
     def statement(self, placed: Placed) -> None:
         """Take what a statement says."""

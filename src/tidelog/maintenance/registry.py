@@ -10,7 +10,7 @@ from typing import Any
 
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, ProgramError, suggest
-from tidelog.maintenance import marking as marks
+from tidelog.maintenance import marking, marks
 from tidelog.maintenance.algorithms import ALGORITHMS
 from tidelog.maintenance.choose import Auto
 from tidelog.maintenance.driver import Driver
@@ -23,12 +23,12 @@ MAINTAINERS: dict[str, Factory] = {
     "auto": Auto,
     "recompute": Recompute,
     **{
-        name: partial(marks.MarkingDriver if name in marks.MARKED else Driver, algorithm)
+        name: partial(marking.MarkingDriver if name in marking.MARKED else Driver, algorithm)
         for name, algorithm in ALGORITHMS.items()
     },
 }
 MARKINGS = ("none", *marks.MARKINGS)
-MARKED = tuple(marks.MARKED)  # those that can look ahead and mark
+MARKED = tuple(marking.MARKED)  # those that can look ahead and mark
 UNKNOWN_MAINTAINER = "E622"
 UNKNOWN_MARKING = "E623"
 

@@ -10,7 +10,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.steps import GIVEN_ROW, HIGHEST_RANK, PythonStep, Store, scan_of, step_of
+from tidelog.engine.columnar.steps import (
+    GIVEN_ROW,
+    HIGHEST_RANK,
+    LINKED_ROW,
+    STATED,
+    PythonStep,
+    Store,
+    scan_of,
+    step_of,
+)
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import Term, Variable, literal_variables, variables_of
 from tidelog.plan.algebra import (
@@ -37,6 +46,8 @@ class Noted:
 
     column: Variable  # LINKED_ROW or HIGHEST_MARK
     scans: tuple[Scan, ...]
+    staying: frozenset[str] = frozenset()  # of marks: the relations whose facts stay by themselves
+    returns: bool = False  # whether heads may return
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +125,9 @@ def _joined(
         offset += len(step)
     note = (-1, 0)
     if noted is not None and isinstance(root, Project):
-        note = len(root.terms) + (rank >= 0), store.table_number(noted.scans[0].relation)
+        is_link = noted.column == LINKED_ROW
+        about = store.table_number(noted.scans[0].relation) if is_link else int(noted.returns)
+        note = len(root.terms) + (rank >= 0), about
     yield from (store.table_number(relation), len(steps), rank, *note, len(atoms), offset, *offsets)
     for step in steps:
         yield from step
@@ -161,13 +174,18 @@ def _numbered(
     if isinstance(root, Project):
         scans = () if noted is None else noted.scans
         levels = (level for level, node in enumerate(chain) if _matches_one_of(node, scans))
-        return {level: (noted.column,) for level in levels if noted is not None}
+        return {level: _noted_columns(chain[level], noted) for level in levels if noted is not None}
     numbered: dict[int, tuple[Variable, ...]] = {0: (GIVEN_ROW,)}
     matched = [scan_of(node) for node in chain]
     for place, atom in enumerate(root.atoms):
         level = matched.index(atom, 1)
         numbered[level] = (*numbered.get(level, ()), _number_of(place))
     return numbered
+
+
+def _noted_columns(node: Node, noted: Noted) -> tuple[Variable, ...]:
+    scan = scan_of(node)
+    return (noted.column, STATED) if scan is not None and scan.relation in noted.staying else (noted.column,)
 
 
 def _matches_one_of(node: Node, scans: tuple[Scan, ...]) -> bool:

@@ -28,6 +28,7 @@ from tidelog.engine.columnar.layout import (
     EXPLICIT,
     FLAGS,
     FOUNDED,
+    GOES,
     GROW_LISTS,
     GROW_TABLE,
     HIDDEN,
@@ -269,6 +270,8 @@ def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -
             note = np.int64(noted[offset])
             if noting == NOTE_LINKS:
                 note = ((words[plan + P_NOTED] << 32) | note) + 1
+            elif words[plan + P_NOTED] == 0:
+                note |= GOES
         is_selected = (np.int64(flags[row]) & Z[Z_MASK]) == Z[Z_WANT] and (
             Z[Z_UNFOUNDED] == 0 or counter_of(T, table, FOUNDED, row) == 0
         )

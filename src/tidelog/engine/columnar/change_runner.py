@@ -15,12 +15,12 @@ from tidelog.engine.columnar import layout, memory
 from tidelog.engine.columnar.assemble import Assembled, assemble
 from tidelog.engine.columnar.index import Index
 from tidelog.engine.columnar.interpreter import run_plan
-from tidelog.engine.columnar.notes import Noting, noted_by
+from tidelog.engine.columnar.notes import noted_by
 from tidelog.engine.columnar.runner import BATCH, BUDGET, PythonFunction, Workspace
 from tidelog.engine.columnar.runner import Store as RunnerStore
 from tidelog.engine.columnar.steps import Store as AssemblerStore
 from tidelog.engine.columnar.table import Table
-from tidelog.engine.maintaining import Counters, Effect
+from tidelog.engine.maintaining import Counters, Effect, Noting
 from tidelog.engine.protocol import Outcome
 from tidelog.plan.algebra import ChangePlan, Support
 
@@ -223,7 +223,7 @@ class ChangeRunner:
         else:
             assert effect is not None
             set_effect(state, effect)
-            state[layout.Z_NOTING] = store.noting.code
+            state[layout.Z_NOTING] = store.noting.notes
         state[layout.Z_COUNTERS] = COUNTED[store.counters]
         state[layout.Z_BUDGET] = BUDGET
         while True:

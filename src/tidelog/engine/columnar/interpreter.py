@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, int32_at, kernel
+from tidelog.compiled import int32_at, kernel
 from tidelog.engine.columnar.change_kernels import apply_heads, note_support
 from tidelog.engine.columnar.dictionary_kernels import FULL
 from tidelog.engine.columnar.expressions import evaluate_batch
@@ -33,12 +33,11 @@ from tidelog.engine.columnar.layout import (
     FROM_RANK,
     FROM_RESULT,
     FROM_ROW,
+    FROM_STATED_MARK,
     GROW_DICTIONARY,
     INSERT,
-    MARKED,
     MEMBER,
     NO_VALUE,
-    NOTES,
     P_HEAD,
     P_OFFSETS,
     P_STEPS,
@@ -72,6 +71,7 @@ from tidelog.engine.columnar.layout import (
     Z_SINK,
 )
 from tidelog.engine.columnar.matching import probe, scan, scan_listed, test_membership
+from tidelog.engine.columnar.note_kernels import marks_of
 
 
 @kernel
@@ -133,14 +133,11 @@ def write_outputs(T: Any, words: Any, step: Any, level: Any, filled: Any, Z: Any
                 if which >= 0:
                     highest = max(highest, source[left[offset]])
                 out[offset] = highest
-        elif origin == FROM_MARK:
-            notes = bytes_at(T[table, NOTES], T[table, CAPACITY])
+        elif origin in (FROM_MARK, FROM_STATED_MARK):
             source = int32_at(column_address(Z, max(level - 1, 0), max(which, 0)), batch)
             for offset in range(filled):
-                mark = np.int32(notes[right[offset]] & MARKED) if T[table, NOTES] != 0 else np.int32(0)
-                if which >= 0:
-                    mark = max(mark, source[left[offset]])
-                out[offset] = mark
+                marks = marks_of(T, table, right[offset], origin == FROM_STATED_MARK)
+                out[offset] = marks | source[left[offset]] if which >= 0 else marks
 
 
 @kernel

@@ -34,7 +34,9 @@ A hash set's slot holds the upper 32 bits of the hash, then the row number plus 
 # ---- flags of a row; `engine.maintaining.Flag` says what they mean
 ALIVE, EXPLICIT, BEFORE, DELTA, PENDING, TOUCHED, PROVED, CHECKED = (1 << bit for bit in range(8))
 TRUE = ALIVE | BEFORE  # of a row that materialisation writes
-MARKED, SOLE = 1, 2  # in NOTES: it leans on a fact that goes next; it has one instance only
+# In NOTES: it leans on a fact that goes next; it has one instance only; it went, and comes back next.
+MARKED, SOLE, RETURNS = 1, 2, 4
+GOES = 2  # beside MARKED in what is noted of a body: something in it goes for good, or may do so
 NO_LINK = -1  # in LINK: it leans on no stated fact; 0: nobody knows what it leans on
 PASSING = DELTA | PENDING | PROVED | CHECKED  # what an algorithm notes while it works on a stratum
 
@@ -83,7 +85,7 @@ PASSING = DELTA | PENDING | PROVED | CHECKED  # what an algorithm notes while it
     P_STEPS,
     P_RANK,  # the output that holds the highest rank of the own facts, -1: the rule is not recursive
     P_NOTE,  # the output that holds what is noted of the head, -1: none does
-    P_NOTED,  # of links: the table of the fact whose number it is
+    P_NOTED,  # of links: the table of the fact whose number it is; of marks: whether heads may return
     P_ATOMS,  # plans that look for support: number of atoms, then
     P_LIST,  # where the numbers of their tables stand
     P_OFFSETS,
@@ -108,7 +110,16 @@ PASSING = DELTA | PENDING | PROVED | CHECKED  # what an algorithm notes while it
 
 SCAN, PROBE, MEMBER, ABSENT, ABSENT_INDEX, SELECT, COMPUTE, UNIT = range(8)
 ALL_ROWS, OLD_ROWS, CURRENT_ROWS = range(3)
-FROM_INPUT, FROM_ROW, FROM_CONSTANT, FROM_RESULT, FROM_NUMBER, FROM_RANK, FROM_MARK = range(7)
+(
+    FROM_INPUT,
+    FROM_ROW,
+    FROM_CONSTANT,
+    FROM_RESULT,
+    FROM_NUMBER,
+    FROM_RANK,
+    FROM_MARK,  # of a fact that returns only if that is noted
+    FROM_STATED_MARK,  # of one that stays if it is true and not marked
+) = range(8)
 
 # ---- expression words: (operation, argument)
 (

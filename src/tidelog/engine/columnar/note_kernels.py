@@ -13,15 +13,18 @@ import numpy as np
 
 from tidelog.compiled import bytes_at, inlined, int64_at, kernel
 from tidelog.engine.columnar.layout import (
+    ALIVE,
     CAPACITY,
     FIRST,
     FLAGS,
+    GOES,
     LINK,
     MARKED,
     NEXT,
     NOTE_MARKS,
     NOTES,
     PREVIOUS,
+    RETURNS,
     SOLE,
     Z_NOTING,
     Z_ROLE,
@@ -71,6 +74,19 @@ def relink(T: Any, table: Any, row: Any, link: Any) -> None:
 
 
 @inlined
+def marks_of(T: Any, table: Any, row: Any, is_stated: Any) -> Any:
+    """What is noted of a fact in a body: whether it is marked, and whether it goes for good, or may do so."""
+    if T[table, NOTES] == 0:
+        return np.int32(GOES)
+    notes = np.int32(bytes_at(T[table, NOTES], T[table, CAPACITY])[row])
+    marked = notes & MARKED
+    if notes & RETURNS:
+        return marked
+    is_true = bytes_at(T[table, FLAGS], T[table, CAPACITY])[row] & ALIVE
+    return marked if is_stated and is_true and not marked else marked | np.int32(GOES)
+
+
+@inlined
 def leans_elsewhere(T: Any, table: Any, row: Any, link: Any, Z: Any) -> Any:
     """Whether a fact that loses an instance leans on another one."""
     if Z[Z_ROLE] != LOSS:
@@ -81,13 +97,16 @@ def leans_elsewhere(T: Any, table: Any, row: Any, link: Any, Z: Any) -> Any:
 
 @kernel
 def note_head(T: Any, table: Any, row: Any, note: Any, is_selected: Any, Z: Any) -> None:
-    """Note of the head what its instance means for it; `note` is a mark or a link, -1 if there is none."""
-    if Z[Z_ROLE] == LOSS:
-        return
+    """Note of the head what its instance means for it; `note` is of marks or a link, -1 if there is none."""
     notes = bytes_at(T[table, NOTES], T[table, CAPACITY])
     if Z[Z_NOTING] == NOTE_MARKS:
-        if is_selected and note > 0:
-            notes[row] |= MARKED
+        if is_selected and note >= 0:
+            if Z[Z_ROLE] != LOSS:
+                notes[row] |= np.uint8(note & MARKED)
+            elif not note & GOES:
+                notes[row] |= RETURNS
+        return
+    if Z[Z_ROLE] == LOSS:
         return
     if is_selected:
         relink(T, table, row, note)

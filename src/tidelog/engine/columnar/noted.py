@@ -14,10 +14,10 @@ import numpy as np
 
 from tidelog.engine.columnar import layout, note_kernels
 from tidelog.engine.columnar.change_runner import EMPTY, RowSet
-from tidelog.engine.columnar.notes import CODES, NOTHING, Noting
+from tidelog.engine.columnar.notes import NOTHING
 from tidelog.engine.columnar.table import Table
 from tidelog.engine.columnar.transactions import TransactionEngine
-from tidelog.engine.maintaining import Effect, Notes
+from tidelog.engine.maintaining import Effect, Notes, Noting
 
 FIRST_GATHERED = 256  # facts that lean on others for which there is room at first
 # What is kept of notes beside rows, by where it stands in T.
@@ -66,25 +66,27 @@ class NotedEngine(TransactionEngine):
 
     # ---- what is noted
 
-    def keep_notes(self, notes: Notes, sources: Collection[str]) -> None:
+    def keep_notes(self, noting: Noting) -> None:
         """In this transaction, let what is noted of facts be this."""
         noted, moment = self._noted
-        if noted.notes is not notes or noted.sources != sources or moment != (self.epoch, self.generation):
+        if noted != noting or moment != (self.epoch, self.generation):
             self.forget_notes()
-            noted = Noting(notes, frozenset(sources), CODES[notes])
+            noted = noting
             self._keep(noted)
             self._noted = noted, (self.epoch, self.generation)
         self.noting = noted
 
     def _keep(self, noting: Noting) -> None:
+        leaning = MARKING if noting.notes is Notes.MARKS else LEANING
+        leant_on = MARKING if noting.notes is Notes.MARKS else LEANT_ON
         for relation, number in self._numbers.items():
             table = self.tables[number]
             if table.words[layout.SCRATCH] == 1:
                 continue
-            if noting.notes is Notes.MARKS:
-                table.keep_notes(MARKING)
-            else:
-                table.keep_notes(LEANT_ON if relation in noting.sources else LEANING)
+            if relation in noting.sources:
+                table.keep_notes(leant_on)
+            elif relation in noting.heads:
+                table.keep_notes(leaning)
 
     def forget_notes(self) -> None:
         """Note nothing any more: facts have changed and nothing was noted of it."""
@@ -101,7 +103,8 @@ class NotedEngine(TransactionEngine):
     def linked(self, facts: Any, relations: Collection[str], effect: Effect) -> RowSet:
         """The facts of these relations that lean on the given ones and that the effect selects."""
         wanted = np.zeros(len(self.tables), np.bool_)
-        wanted[[self._numbers[relation] for relation in relations]] = True
+        for relation in relations:
+            wanted[self._numbers[relation]] = True
         mask, want = int(effect.where.mask), int(effect.where.want)
         found = EMPTY
         for relation, rows in facts.rows.items():
@@ -143,10 +146,25 @@ class NotedEngine(TransactionEngine):
 
     def select_marked(self, facts: Any) -> RowSet:
         """Those that are marked."""
+        return self._select_noted(facts, layout.MARKED)
+
+    def note_returning(self, facts: Any, returning: bool) -> None:
+        """Let it be noted that the facts return, or not."""
+        for relation, rows in facts.rows.items():
+            notes = self.table(relation).notes.get(layout.NOTES)
+            if notes is not None:
+                others = notes[rows] & (0xFF ^ layout.RETURNS)
+                notes[rows] = others | layout.RETURNS if returning else others
+
+    def select_returning(self, facts: Any) -> RowSet:
+        """Those that return."""
+        return self._select_noted(facts, layout.RETURNS)
+
+    def _select_noted(self, facts: Any, note: int) -> RowSet:
         selected = {}
         for relation, rows in facts.rows.items():
             notes = self.table(relation).notes.get(layout.NOTES)
-            marked = rows[notes[rows] != 0] if notes is not None else rows[:0]
-            if len(marked):
-                selected[relation] = marked
+            found = rows[(notes[rows] & note) != 0] if notes is not None else rows[:0]
+            if len(found):
+                selected[relation] = found
         return RowSet(selected) if selected else EMPTY

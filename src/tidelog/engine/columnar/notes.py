@@ -3,42 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.assemble import Noted
 from tidelog.engine.columnar.steps import HIGHEST_MARK, LINKED_ROW
-from tidelog.engine.maintaining import Notes
+from tidelog.engine.maintaining import Notes, Noting
 from tidelog.plan.algebra import ChangePlan, Join, Node, Part, Project, Scan, Support, Unit, Witness
-
-CODES = {
-    Notes.NONE: layout.NOTE_NOTHING,
-    Notes.MARKS: layout.NOTE_MARKS,
-    Notes.LINKS: layout.NOTE_LINKS,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Noting:
-    """What is noted, and the relations whose marks are passed on, or whose facts are leant on."""
-
-    notes: Notes = Notes.NONE
-    sources: frozenset[str] = frozenset()
-    code: int = layout.NOTE_NOTHING
-
 
 NOTHING = Noting()
 
 
 def noted_by(plan: ChangePlan, noting: Noting) -> Noted | None:
     """What a plan hands on, None if it has nothing that could be noted."""
-    if noting.notes is Notes.NONE or isinstance(plan.root, Support):
+    if plan.relation not in noting.heads or isinstance(plan.root, Support):
         return None
     if noting.notes is Notes.LINKS:
         leant_on = first_source(plan, noting)
         return None if leant_on is None else Noted(LINKED_ROW, (leant_on,))
     passing = tuple(_passing_marks(plan, plan.root, noting))
-    return Noted(HIGHEST_MARK, passing) if passing else None
+    if not passing:
+        return None
+    # A negation that broke, or may break, is not known to hold next time.
+    returns = bool(noting.staying) and not plan.rule.negated
+    return Noted(HIGHEST_MARK, passing, noting.staying, returns)
 
 
 def first_source(plan: ChangePlan, noting: Noting) -> Scan | None:

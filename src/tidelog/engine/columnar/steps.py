@@ -43,7 +43,8 @@ LIMITS = {Part.ALL: layout.CURRENT_ROWS, Part.OLD: layout.OLD_ROWS}
 HIGHEST_RANK = Variable("highest rank of own facts")  # no variable of a rule has a space
 GIVEN_ROW = Variable("number of the given row")
 LINKED_ROW = Variable("number of the fact to lean on")
-HIGHEST_MARK = Variable("highest mark in the body")
+HIGHEST_MARK = Variable("marks in the body")
+STATED = Variable("whether facts stay by themselves")  # beside it: never handed on
 
 
 class Store(Protocol):
@@ -117,7 +118,8 @@ def _row_outputs(
         if output == HIGHEST_RANK and scan.own:
             sources.append((layout.FROM_RANK, given.index(output) if output in given else -1))
         elif output == HIGHEST_MARK and numbers is not None:
-            sources.append((layout.FROM_MARK, given.index(output) if output in given else -1))
+            origin = layout.FROM_STATED_MARK if STATED in numbers else layout.FROM_MARK
+            sources.append((origin, given.index(output) if output in given else -1))
         elif numbers is not None and output in numbers:
             sources.append((layout.FROM_NUMBER, 0))
         else:
