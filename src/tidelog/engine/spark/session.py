@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.engine.spark.java import find_java
+from tidelog.engine.spark.shipping import ship
 from tidelog.errors import Diagnostic, TidelogError
 
 if TYPE_CHECKING:
@@ -62,11 +63,11 @@ class SessionSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def start(self) -> SparkSession:
-        """The session; started now if none runs in this process."""
-        if self.session is not None:
-            return self.session
+        """The session; started now if none runs in this process. Its executors can import tidelog."""
         with _starting:
-            return _running(self) or _start(self)
+            session = self.session or _running(self) or _start(self)
+            ship(session, scratch_folder())
+        return session
 
 
 def _running(settings: SessionSettings) -> SparkSession | None:
