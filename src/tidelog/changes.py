@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -97,12 +96,12 @@ class Delta:
         self._known = predicates
         self._dictionary = dictionary
 
-    @cached_property
+    @property
     def added(self) -> int:
         """How many facts came."""
         return sum(rows.count for rows in self._change.added.values())
 
-    @cached_property
+    @property
     def removed(self) -> int:
         """How many facts went."""
         return sum(rows.count for rows in self._change.removed.values())

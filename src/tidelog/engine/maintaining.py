@@ -155,9 +155,9 @@ class LoopSection:
 
     predicates: tuple[str, ...]
     plans: Mapping[Family, Sequence[Any]]
-    by_hand: Callable[[Any, Any], None] | None = (
-        None  # maintains it in place of plans; given what went and came
-    )
+    # Maintains it in place of plans, given what went and came; called if facts of these predicates change.
+    by_hand: Callable[[Any, Any], None] | None = None
+    reached_from: frozenset[str] = frozenset()
 
 
 class CompiledRanks(Protocol):

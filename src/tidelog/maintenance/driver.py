@@ -312,7 +312,10 @@ class Driver:
         if not section.is_counted:
             read = {name for name, readers in schedule.readers.items() if section.number in readers}
             return LoopSection(
-                section.predicates, {}, lambda went, came: self._maintain_touched(section, read, went, came)
+                section.predicates,
+                {},
+                lambda went, came: self._maintain_touched(section, read, went, came),
+                schedule.reaching(section),
             )
         plans = {
             family: [plan for some in section.shelf[Step(family.value)].values() for plan in some]

@@ -87,6 +87,18 @@ class Schedule:
         """The relations that hold external pairs, even if no rule derives one."""
         return {module.source for module in self.closures.values() if is_auxiliary(module.source)}
 
+    def reaching(self, section: Section) -> frozenset[str]:
+        """The predicates whose changes may touch a section: its own, and all that it depends on."""
+        found: set[str] = set()
+        touched = {section.number}
+        for each in reversed(self.sections[: section.number + 1]):
+            if each.number in touched:
+                found.update(each.predicates)
+                read = {name for name, readers in self.readers.items() if each.number in readers}
+                found |= read
+                touched.update(self.section_of[name] for name in read if name in self.section_of)
+        return frozenset(found)
+
     @property
     def groups(self) -> set[frozenset[str]]:
         """The predicates that are maintained together."""

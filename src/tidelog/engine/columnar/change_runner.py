@@ -47,6 +47,7 @@ JOURNAL = (
     (layout.Z_JOURNAL_HIDDEN, np.int32),
     (layout.Z_JOURNAL_RANK, np.int32),
 )
+JOURNAL_PLACES = np.array([place for place, _ in JOURNAL])
 
 
 class RowSet:
@@ -100,8 +101,15 @@ class Store(AssemblerStore, RunnerStore, Protocol):
 
 def codes_of(facts: RowSet, store: Store) -> Rows:
     """The facts' codes: the table's number in the upper half, the row's in the lower."""
-    codes = [(store.table_number(relation) << 32) | rows for relation, rows in facts.rows.items()]
-    return np.concatenate(codes) if len(codes) > 1 else codes[0] if codes else NO_ROWS
+    if len(facts.rows) <= 1:
+        for relation, rows in facts.rows.items():
+            return (store.table_number(relation) << 32) | rows
+        return NO_ROWS
+    parts = list(facts.rows.values())
+    tables = np.array([store.table_number(relation) for relation in facts.rows], np.int64) << 32
+    codes: Rows = np.concatenate(parts)
+    codes |= np.repeat(tables, [len(rows) for rows in parts])
+    return codes
 
 
 class Lists:
@@ -111,6 +119,7 @@ class Lists:
         self.state = workspace.state
         self.found: Rows = memory.empty(FIRST_LIST, np.int64)
         self.journal: dict[int, npt.NDArray[Any]] = {}
+        self._addresses = np.zeros(len(JOURNAL), np.int64)  # asking an array for its own takes a while
         self.state[layout.Z_JOURNAL] = -1
         self._publish_found()
 
@@ -121,18 +130,17 @@ class Lists:
     def open(self) -> None:
         """Begin a journal; its memory is used again."""
         if not self.journal:
-            self.journal = {place: memory.empty(FIRST_LIST, kind) for place, kind in JOURNAL}
+            self._keep_journal({place: memory.empty(FIRST_LIST, kind) for place, kind in JOURNAL})
         self.state[layout.Z_JOURNAL_COUNT] = 0
-        self._publish_journal()
+        self.resume()
 
     def pause(self) -> None:
         """Enter nothing into the journal for now."""
         self.state[layout.Z_JOURNAL] = -1
 
-    def _publish_journal(self) -> None:
-        for place, array in self.journal.items():
-            self.state[place] = array.ctypes.data
-        self.state[layout.Z_JOURNAL_CAPACITY] = len(self.journal[layout.Z_JOURNAL])
+    def _keep_journal(self, journal: dict[int, npt.NDArray[Any]]) -> None:
+        self.journal = journal
+        self._addresses[:] = [array.ctypes.data for array in journal.values()]
 
     @property
     def is_open(self) -> bool:
@@ -146,7 +154,8 @@ class Lists:
 
     def resume(self) -> None:
         """Enter touched facts into the journal again."""
-        self._publish_journal()
+        self.state[JOURNAL_PLACES] = self._addresses
+        self.state[layout.Z_JOURNAL_CAPACITY] = len(self.journal[layout.Z_JOURNAL])
 
     def reserve(self, more: int) -> None:
         """Make room for so many facts in either list."""
@@ -159,10 +168,10 @@ class Lists:
             capacity = len(self.journal[layout.Z_JOURNAL])
             if touched + more > capacity:
                 size = max(2 * capacity, touched + more)
-                self.journal = {
-                    place: memory.grown(array, touched, size) for place, array in self.journal.items()
-                }
-                self._publish_journal()
+                self._keep_journal(
+                    {place: memory.grown(array, touched, size) for place, array in self.journal.items()}
+                )
+                self.resume()
 
     def take(self) -> Rows:
         """The codes of the facts found; the list is empty then."""

@@ -39,6 +39,17 @@ BEGIN = np.array(
         layout.Z_SETTLED,
     )
 )
+PUBLISHED = np.array(
+    (
+        layout.Z_BATCH,
+        layout.Z_WIDTH,
+        layout.Z_BUDGET,
+        layout.Z_WENT,
+        layout.Z_CAME,
+        layout.Z_PICKED,
+        layout.Z_LIST_CAPACITY,
+    )
+)
 
 
 class RankedUpdate:
@@ -59,7 +70,13 @@ class RankedUpdate:
         self.width = self.steps = 1
         self._list_tables()
         self.lists: list[Rows] = []
+        self._addresses: list[int] = []  # of the lists: asking an array for its own takes a while
         self._grow_lists()
+        self._by_hand = [
+            (number, section.reached_from, section.by_hand)
+            for number, section in enumerate(sections, 1)
+            if section.by_hand is not None
+        ]
 
     def _list_entries(self) -> None:
         """The plans of all sections, family by family, none of them assembled yet."""
@@ -93,12 +110,13 @@ class RankedUpdate:
     def run(self, removed: RowSet, added: RowSet) -> tuple[int, int]:
         """Work in the removal and addition of explicit facts; returns how many facts went and came."""
         gone, new = codes_of(removed, self.store), codes_of(added, self.store)
+        stated = (*removed.relations, *added.relations)
         state = self._begin()
         try:
-            for number, section in enumerate(self.sections, 1):
-                if section.by_hand is not None:
+            for number, reached_from, by_hand in self._by_hand:
+                if not reached_from.isdisjoint(stated):
                     self._reach(number, gone, new)
-                    section.by_hand(self._changed(0), self._changed(1))
+                    by_hand(self._changed(0), self._changed(1))
                     state[layout.Z_PHASE] = rank_loop.SETTLE
             self._reach(len(self.sections) + 1, gone, new)
         finally:
@@ -147,14 +165,8 @@ class RankedUpdate:
 
     def _publish(self, workspace: Workspace) -> None:
         """Let the state be right for these plans: a run of another plan may have changed it."""
-        state = workspace.state
-        state[layout.Z_BATCH] = workspace.batch
-        state[layout.Z_WIDTH] = self.width
-        state[layout.Z_BUDGET] = BUDGET
-        places = (layout.Z_WENT, layout.Z_CAME, layout.Z_PICKED)
-        for place, array in zip(places, self.lists, strict=True):
-            state[place] = array.ctypes.data
-        state[layout.Z_LIST_CAPACITY] = len(self.lists[0])
+        capacity = len(self.lists[0])
+        workspace.state[PUBLISHED] = (workspace.batch, self.width, BUDGET, *self._addresses, capacity)
 
     def _changed(self, which: int) -> RowSet:
         """What went (0) or came (1) so far."""
@@ -196,6 +208,7 @@ class RankedUpdate:
             if self.lists
             else [memory.empty(size, np.int64) for _ in range(3)]
         )
+        self._addresses = [array.ctypes.data for array in self.lists]
 
     def _assemble(self, number: int, workspace: Workspace) -> None:
         """Let an entry's plan have words."""
