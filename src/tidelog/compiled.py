@@ -61,6 +61,7 @@ KERNEL_FILES = (
     "engine/maintaining.py",
     "engine/columnar/note_kernels.py",
     "engine/columnar/change_kernels.py",
+    "engine/columnar/batch_kernels.py",
     "engine/columnar/matching.py",
     "engine/columnar/interpreter.py",
     "engine/columnar/rank_loop.py",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tidelog.changes import Delta, find_predicate
-from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.columnar.transactions import TransactionEngine
 from tidelog.engine.maintaining import Flag
 from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source, Span, TidelogError, suggest
 from tidelog.io.columns import Batch
@@ -31,6 +31,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows, Update
 from tidelog.maintenance.row_sets import FEW, Keys, distinct, joined, rows_of, taken, without
 from tidelog.plan.rule_text import Writing
+from tidelog.stated import Stated, Statements
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 
@@ -42,14 +43,6 @@ NOT_EXPLICIT = "E631"
 NOT_COMMITTED = "E633"
 COMMITTED = "E635"
 ON_MISSING = ("error", "ignore")
-
-
-@dataclass(frozen=True, slots=True)
-class Stated:
-    """Rows of one predicate as one call gave them, and where each was written if it was."""
-
-    rows: Rows
-    spans: tuple[Span | None, ...] = ()
 
 
 class Change:
@@ -69,7 +62,7 @@ class Change:
     def __init__(
         self,
         program: Program,
-        engine: ColumnarEngine,
+        engine: TransactionEngine,
         faults: Faults,
         commit: Callable[[Change], Delta],
         announce: Callable[[Delta], None],
@@ -87,9 +80,8 @@ class Change:
         self._missing = missing
         self._rules = RuleChanges(program.rules)
         self._outcome = RuleOutcome(program.rules)
-        self._removed: dict[str, list[Stated]] = {}
-        self._added: dict[str, list[Stated]] = {}
-        self._known: dict[int, tuple[int, Rows]] = {}  # distinct rows, by the list that they are stated in
+        self._removed = Statements(engine.dictionary)
+        self._added = Statements(engine.dictionary)
         self._faulty: list[Diagnostic] = []  # what is not there to be taken away
         self._delta: Delta | None = None
 
@@ -103,7 +95,7 @@ class Change:
             if arity is None:
                 return
             known = self._define(predicate, arity)
-        self._note(self._added, known.name, self._encode(known, data))
+        self._state(self._added, known, data)
 
     def delete(self, predicate: str, data: object) -> None:
         """Take explicit facts away."""
@@ -111,13 +103,13 @@ class Change:
         if known is None:
             self._faulty.append(self._no_predicate(predicate))
             return
-        self._note(self._removed, known.name, self._encode(known, data))
+        self._state(self._removed, known, data)
 
     def load(self, predicate: str, batches: Iterable[Batch]) -> None:
         """Add explicit facts that were read from a file."""
         for batch in batches:
             known = self._find(predicate) or self._define(predicate, len(batch.columns))
-            self._note(self._added, known.name, self._encode_batch(batch))
+            self._added.note(known.name, self._encode_batch(batch))
 
     def replace(self, predicate: str, data: object) -> None:
         """Let the explicit facts of a predicate be exactly these: others go, and those not there come.
@@ -136,10 +128,10 @@ class Change:
         held = Rows(*self._engine.explicit(name)) if name in self.before.predicates else None
         wanted = distinct([rows for rows in parts if rows.count])
         if held is None or not held.count:
-            self._note(self._added, name, wanted)
+            self._added.note(name, wanted)
             return
-        self._note(self._removed, name, without(held, wanted) if wanted.count else held)
-        self._note(self._added, name, without(wanted, held) if wanted.count else wanted)
+        self._removed.note(name, without(held, wanted) if wanted.count else held)
+        self._added.note(name, without(wanted, held) if wanted.count else wanted)
 
     def become(self, program: Program) -> None:
         """Let the program be this one, which was resolved as a whole; rules that mean the same stay.
@@ -180,7 +172,7 @@ class Change:
         if changes.outcome.rules is not self._outcome.rules or changes.outcome.missing:
             self._outcome = changes.outcome
         for name, facts in _by_predicate(changes.added):
-            self._note(self._added, name, self._encode_facts(facts))
+            self._added.note(name, self._encode_facts(facts))
         for transfer in self.program.imports[imports:]:
             predicate = self.program.predicates[transfer.predicate]
             self.load(predicate.name, read_import(transfer, predicate, self._faults, self._engine.threads))
@@ -188,7 +180,7 @@ class Change:
     def _remove_facts(self, name: str, facts: Sequence[Fact]) -> None:
         if name in self.program.predicates:
             spans = tuple(fact.span for fact in facts)
-            self._note(self._removed, name, self._encode_facts(facts), spans)
+            self._removed.note(name, self._encode_facts(facts), spans)
             return
         self._faulty += [self._no_predicate(name, fact.span) for fact in facts]
 
@@ -224,23 +216,19 @@ class Change:
         """The facts as they are asked for, not compared with what is there; None if rules change."""
         if self._outcome.removed or self._outcome.added:
             return None
-        return Update(
-            {name: self._each_once(stated) for name, stated in self._removed.items()},
-            {name: self._each_once(stated) for name, stated in self._added.items()},
-        )
+        return Update(self._removed.rows(), self._added.rows())
 
     def update(self) -> tuple[Update, tuple[Diagnostic, ...]]:
         """The update, normalised, and notices of what is not there; raises if that is an error."""
-        added = {name: self._each_once(stated) for name, stated in self._added.items()}
-        removed: dict[str, Rows] = {}
-        for name, stated in self._removed.items():
-            self._check_explicit(name, stated)
-            rows = self._each_once(stated)
-            removed[name] = self._explicit(name, rows) if self._faulty else rows
+        removed, added = self._removed.rows(), self._added.rows()
+        if removed and not self._are_explicit(removed):
+            for name, stated in self._removed.items().items():
+                self._check_explicit(name, stated)
+            removed = {name: self._explicit(name, rows) for name, rows in removed.items()}
         notices = self._report_missing()
         for name in removed.keys() & added.keys():
             removed[name] = without(removed[name], added[name])
-        new = {name: self._not_explicit(name, rows) for name, rows in added.items()}
+        new = self._new(added) if added else added
         self.inserted = sum(rows.count for rows in new.values())
         return Update(_present(removed), _present(new), self._outcome.removed, self._outcome.added), notices
 
@@ -252,18 +240,26 @@ class Change:
 
     # ---- sets of rows
 
-    def _each_once(self, stated: list[Stated]) -> Rows:
-        """The rows, each once: the very same as before, if somebody has looked ahead."""
-        known = self._known.get(id(stated))
-        if known is None or known[0] != len(stated):
-            known = self._known[id(stated)] = len(stated), distinct([item.rows for item in stated])
-        return known[1]
+    def _are_explicit(self, rows: Mapping[str, Rows]) -> bool:
+        """Whether all rows are explicit facts."""
+        return rows.keys() <= self.before.predicates.keys() and bool(
+            (self._standing_of(rows) & EXPLICIT).all()
+        )
+
+    def _new(self, rows: Mapping[str, Rows]) -> Mapping[str, Rows]:
+        """Those that are not explicit."""
+        known = {name: some for name, some in rows.items() if name in self.before.predicates}
+        if not (self._standing_of(known) & EXPLICIT).any():
+            return rows
+        return {
+            name: taken(some, (self._standing(name, some) & EXPLICIT) == 0) for name, some in rows.items()
+        }
 
     def _explicit(self, name: str, rows: Rows) -> Rows:
         return taken(rows, (self._standing(name, rows) & EXPLICIT) != 0)
 
-    def _not_explicit(self, name: str, rows: Rows) -> Rows:
-        return taken(rows, (self._standing(name, rows) & EXPLICIT) == 0)
+    def _standing_of(self, rows: Mapping[str, Rows]) -> Any:
+        return self._engine.standing_of({name: (some.columns, some.count) for name, some in rows.items()})
 
     def _standing(self, name: str, rows: Rows) -> Any:
         if name not in self.before.predicates:
@@ -327,11 +323,13 @@ class Change:
         self.program = replace(self.program, predicates={**self.program.predicates, name: predicate})
         return predicate
 
-    def _note(
-        self, where: dict[str, list[Stated]], name: str, rows: Rows, spans: tuple[Span | None, ...] = ()
-    ) -> None:
-        if rows.count:
-            where.setdefault(name, []).append(Stated(rows, spans))
+    def _state(self, where: Statements, predicate: Predicate, data: object) -> None:
+        """State the rows of a Python object."""
+        types = self.program.types_of(predicate)
+        if isinstance(data, list | tuple) and where.note_texts(predicate.name, data, types):
+            self._faults.rows += len(data)
+        else:
+            where.note(predicate.name, self._encode(predicate, data))
 
     def _encode(self, predicate: Predicate, data: object) -> Rows:
         """The rows of a Python object as ids."""

@@ -227,6 +227,11 @@ class SetEngine:
             known.setdefault(row, Flag.NONE)
         return Set(frozenset((relation, row) for row in rows if row in known))
 
+    def all_facts(self, given: Mapping[str, tuple[Any, int]], create: bool) -> dict[str, Set]:
+        """The facts with these ids, by relation."""
+        found = {name: self.facts(name, *rows, create) for name, rows in given.items()}
+        return {name: facts for name, facts in found.items() if len(facts)}
+
     def ids(self, facts: Facts) -> dict[str, tuple[Any, int]]:
         """The columns of ids, and how many, by relation."""
         found = {}

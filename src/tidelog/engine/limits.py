@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import inspect
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from time import monotonic
 from types import FrameType
 
 from tidelog.engine.events import Tally
 from tidelog.errors import Diagnostic, Stopped
 
-# The functions below those of `signal`, which make enumerations of what they give: 15 µs in each transaction.
-set_handler = inspect.unwrap(signal.signal)
-handler_of = inspect.unwrap(signal.getsignal)
+# What `signal` stands on, without the enumerations that it makes of handlers: 15 µs in each transaction.
+_signal = import_module("_signal")
 INTERRUPT = int(signal.SIGINT)
 
 
@@ -74,7 +73,7 @@ class Limits:
         Kernels reach arrays by address: an interrupt between growing an array and telling its new address
         would let them write into memory that is no longer there.
         """
-        before = handler_of(INTERRUPT)
+        before = _signal.getsignal(INTERRUPT)
         if threading.current_thread() is not threading.main_thread() or not callable(before):
             yield
             return
@@ -85,11 +84,11 @@ class Limits:
                 handle(number, frame)
             self.interrupted = True
 
-        set_handler(INTERRUPT, note)
+        _signal.signal(INTERRUPT, note)
         try:
             yield
         finally:
-            set_handler(INTERRUPT, before)
+            _signal.signal(INTERRUPT, before)
         if self.interrupted:
             handle(INTERRUPT, None)
 

@@ -251,6 +251,9 @@ class Maintainable(Engine, Protocol):
     def facts(self, relation: str, columns: Any, count: int, create: bool) -> Facts:
         """The facts with these ids; those that are not there are entered without flags, or left out."""
 
+    def all_facts(self, given: Mapping[str, tuple[Any, int]], create: bool) -> Mapping[str, Facts]:
+        """The same for many relations at once, by their columns and how many rows; none is without facts."""
+
     def ids(self, facts: Facts) -> Mapping[str, tuple[Any, int]]:
         """The columns of ids of the facts, and how many they are, by relation."""
 

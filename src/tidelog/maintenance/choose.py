@@ -98,6 +98,7 @@ class Weight:
 
     predicates: tuple[str, ...]
     instances: tuple[tuple[tuple[str, ...], int], ...]
+    read: frozenset[str]
     total: int
     rounds: int
 
@@ -110,7 +111,8 @@ def weigh(schedule: Schedule, engine: Maintainable) -> tuple[Weight, ...]:
 def _weight(section: Section, engine: Maintainable) -> Weight:
     instances = tuple((_read(rule), engine.instances_of(rule)) for rule in section.before)
     total = sum(count for _, count in instances)
-    return Weight(section.predicates, instances, total, engine.rounds_of(section.predicates))
+    read = frozenset(name for names, _ in instances for name in names)
+    return Weight(section.predicates, instances, read, total, engine.rounds_of(section.predicates))
 
 
 def _read(rule: Rule) -> tuple[str, ...]:
@@ -123,6 +125,8 @@ def predict(update: Update, weights: tuple[Weight, ...], engine: Maintainable) -
     touched, total = 0.0, 0
     for weight in weights:
         total += weight.total
+        if weight.read.isdisjoint(shares):
+            continue
         changed = [(_share(read, shares), count) for read, count in weight.instances]
         if weight.total:
             share = sum(share * count for share, count in changed) / weight.total

@@ -330,10 +330,9 @@ class Driver:
             section.shelf.renew()
             _maintain_by_hand(self._task(section, removed, added, went, came))
 
-    def _facts(self, rows: Mapping[str, Rows], create: bool) -> dict[str, Facts]:
-        return {
-            name: self.engine.facts(name, some.columns, some.count, create) for name, some in rows.items()
-        }
+    def _facts(self, rows: Mapping[str, Rows], create: bool) -> Mapping[str, Facts]:
+        given = {name: (some.columns, some.count) for name, some in rows.items()}
+        return self.engine.all_facts(given, create) if given else {}
 
     def _union(self, facts: Mapping[str, Facts], section: Section) -> Facts:
         """All facts of a stratum's predicates."""

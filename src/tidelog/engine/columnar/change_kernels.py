@@ -326,26 +326,6 @@ def note_support(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) 
 
 
 @kernel
-def find_or_enter(T: Any, table: Any, source: Any, count: Any, done: Any, create: Any, found: Any) -> Any:
-    """Write the numbers of the rows `done`… of `source` (column after column) into `found`, or -1.
-
-    Returns how many were looked for; less than `count` means that the table must grow first.
-    """
-    arity = T[table, ARITY]
-    key = np.empty(max(arity, 2), np.int64)
-    for index in range(done, count):
-        for column in range(arity):
-            key[column] = source[column * count + index]
-        row, position = find_row(T, table, key)
-        if row < 0 and create:
-            if position < 0 or T[table, ROWS] >= min(T[table, CAPACITY], T[table, SLOT_LIMIT]):
-                return index
-            row = enter_row(T, table, key, position)
-        found[index] = row
-    return count
-
-
-@kernel
 def mark_rows(T: Any, table: Any, rows: Any, set_flags: Any, clear_flags: Any, Z: Any) -> None:
     """Clear flags of rows, then set flags."""
     flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])

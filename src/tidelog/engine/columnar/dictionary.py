@@ -22,6 +22,7 @@ Ids = npt.NDArray[np.int32]
 FIRST_CAPACITY = 1024
 LOAD = 0.5
 TEXT_KINDS = frozenset({Kind.BIG, Kind.STRING, Kind.LANGUAGE_STRING, Kind.LITERAL, Kind.IRI, Kind.BLANK})
+FEW = 6  # texts for which an Arrow array is not worth making
 MOST_MET = 1 << 16  # texts from Python that are known by heart
 NO_TIME_ZONE = 1 << 20  # `extra` of a dateTime without a time zone
 
@@ -38,7 +39,7 @@ class Dictionary:
         self.heap = memory.empty(16 * FIRST_CAPACITY, np.uint8)
         self.slots = memory.zeros(2 * FIRST_CAPACITY, np.int64)
         self._hold(FIRST_CAPACITY)
-        self._met: dict[tuple[str | Value, ColumnType], int] = {}
+        self._met: dict[ColumnType, dict[str | Value, int]] = {column: {} for column in ColumnType}
         self._publish()
 
     def __len__(self) -> int:
@@ -127,12 +128,22 @@ class Dictionary:
         """The id of a Python object in a column of this type; raises DataError if it has no value there."""
         if type(item) is not str and type(item) is not Value:  # 1, 1.0 and True are equal in Python
             return self.encode(from_python(item, column))
-        known = self._met.get((item, column))
+        met = self._met[column]
+        known = met.get(item)
         if known is None:
-            if len(self._met) >= MOST_MET:
-                self._met.clear()
-            known = self._met[item, column] = self.encode(from_python(item, column))
+            if len(met) >= MOST_MET:
+                met.clear()
+            known = met[item] = self.encode(from_python(item, column))
         return known
+
+    def encode_python_texts(self, texts: Sequence[str], column: ColumnType) -> Ids:
+        """The ids of texts from Python in a column of any type, or of strings; see `encode_python`."""
+        if len(texts) <= FEW:
+            return np.array([self.encode_python(text, column) for text in texts], np.int32)
+        array = pa.array(texts, pa.string())
+        if column is ColumnType.STRING:
+            return self.encode_texts(Kind.STRING, array)
+        return self.encode_any(array, parse_numbers=False)
 
     def find(self, value: Value) -> int | None:
         """The id of a value if it has one."""

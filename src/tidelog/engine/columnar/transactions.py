@@ -6,14 +6,16 @@ what the methods promise.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.engine.columnar import batch_kernels, layout
 from tidelog.engine.columnar import change_kernels as kernels
-from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.change_runner import EMPTY, Lists, RowSet
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.columnar.table import Table
@@ -22,7 +24,35 @@ from tidelog.engine.maintaining import Flag, Where
 Ids = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
 
+Columns = tuple[Sequence[Ids], int]  # of the rows of one relation, and how many they are
+
+ROW = 0xFFFFFFFF  # of a code, the part that is the row's number
+FEW = 4  # relations that are better looked at one by one
 COMPACT_FROM = 4096  # dead rows that are worth letting go of
+
+
+class Batch:
+    """Rows of several tables, as kernels take them."""
+
+    def __init__(self, tables: Sequence[int], counts: Sequence[int], columns: Sequence[Ids]) -> None:
+        self.tables, self.counts = np.array(tables, np.int64), np.array(counts, np.int64)
+        self.source = np.concatenate(columns, dtype=np.int32) if columns else np.zeros(0, np.int32)
+        self.ends = list(accumulate(counts))
+        self.rows = self.ends[-1] if self.ends else 0
+
+    @property
+    def parts(self) -> tuple[Rows, Rows, Ids]:
+        """The tables, how many rows of each, and their ids."""
+        return self.tables, self.counts, self.source
+
+    def left(self, done: int) -> tuple[int, int]:
+        """The table of the row with this number, and how many of its rows are left."""
+        group = bisect_right(self.ends, done)
+        return int(self.tables[group]), self.ends[group] - done
+
+    def divided(self, rows: Rows) -> Iterator[Rows]:
+        """What stands in one array for all rows, table by table."""
+        return (rows[first:end] for first, end in pairwise((0, *self.ends)))
 
 
 class TransactionEngine(ColumnarEngine):
@@ -90,11 +120,16 @@ class TransactionEngine(ColumnarEngine):
         if not len(codes):
             return EMPTY
         numbers = codes >> 32
-        rows = codes & 0xFFFFFFFF
         first = int(numbers[0])
         if (numbers == first).all():
-            return RowSet({self.tables[first].name: rows})
-        return RowSet({self.tables[number].name: rows[numbers == number] for number in set(numbers.tolist())})
+            return RowSet({self.tables[first].name: codes & ROW})
+        tables = set(numbers.tolist())
+        if len(tables) <= FEW:
+            return RowSet({self.tables[table].name: codes[numbers == table] & ROW for table in tables})
+        order = np.argsort(numbers, kind="stable")
+        numbers, rows = numbers[order], codes[order] & ROW
+        places = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(rows)]
+        return RowSet({self.tables[numbers[first]].name: rows[first:end] for first, end in pairwise(places)})
 
     # ---- sets of facts
 
@@ -111,24 +146,37 @@ class TransactionEngine(ColumnarEngine):
 
     def facts(self, relation: str, columns: Sequence[Ids], count: int, create: bool) -> RowSet:
         """The facts with these ids; those that are not there are entered without flags, or left out."""
-        table = self.table(relation)
-        found = np.empty(count, np.int64)
-        source = (
-            np.concatenate([np.ascontiguousarray(column, np.int32) for column in columns])
-            if columns
-            else np.zeros(0, np.int32)
-        )
+        return self.all_facts({relation: (columns, count)}, create).get(relation, EMPTY)
+
+    def all_facts(self, given: Mapping[str, Columns], create: bool) -> dict[str, RowSet]:
+        """The facts with the given ids, relation by relation; see `facts`."""
+        batch = self._batch(given)
+        found = np.empty(batch.rows, np.int64)
         done = 0
         while True:
-            done = int(
-                kernels.find_or_enter(self.descriptors, table.number, source, count, done, create, found)
-            )
-            if done == count:
+            done = int(batch_kernels.find_or_enter(self.descriptors, *batch.parts, done, create, found))
+            if done == batch.rows:
                 break
-            table.reserve(count - done, len(self.dictionary))
-        if not create:
-            found = found[found >= 0]
-        return RowSet({relation: found}) if len(found) else EMPTY
+            table, more = batch.left(done)
+            self.tables[table].reserve(more, len(self.dictionary))
+        parts = dict(zip(given, batch.divided(found), strict=True))
+        if not create and (found < 0).any():
+            parts = {relation: rows[rows >= 0] for relation, rows in parts.items()}
+        return {relation: RowSet({relation: rows}) for relation, rows in parts.items() if len(rows)}
+
+    def standing_of(self, given: Mapping[str, Columns]) -> npt.NDArray[np.uint8]:
+        """The flags ALIVE and EXPLICIT of all rows, one relation after the other; 0 of what is no fact."""
+        for relation in given:
+            self.table(relation).complete()
+        batch = self._batch(given)
+        standing = np.empty(batch.rows, np.uint8)
+        batch_kernels.stand(self.descriptors, *batch.parts, standing)
+        return standing
+
+    def _batch(self, given: Mapping[str, Columns]) -> Batch:
+        tables = [self._numbers[relation] for relation in given]
+        source = [column for columns, _ in given.values() for column in columns]
+        return Batch(tables, [count for _, count in given.values()], source)
 
     def every(self, relation: str) -> RowSet:
         """All facts of a relation that are true now."""
@@ -138,10 +186,29 @@ class TransactionEngine(ColumnarEngine):
 
     def ids(self, facts: Any) -> dict[str, tuple[tuple[Ids, ...], int]]:
         """The columns of ids of the facts, and how many they are, by relation."""
-        return {
-            relation: (tuple(column[rows] for column in self.table(relation).columns), len(rows))
-            for relation, rows in facts.rows.items()
-        }
+        if len(facts.rows) <= FEW:
+            return {
+                relation: (tuple(column[rows] for column in self.table(relation).columns), len(rows))
+                for relation, rows in facts.rows.items()
+            }
+        return self._all_ids(facts)
+
+    def _all_ids(self, facts: RowSet) -> dict[str, tuple[tuple[Ids, ...], int]]:
+        """The same for many relations."""
+        tables = [self.table(relation) for relation in facts.rows]
+        rows = list(facts.rows.values())
+        counts = [len(some) for some in rows]
+        ids = np.empty(
+            sum(table.arity * count for table, count in zip(tables, counts, strict=True)), np.int32
+        )
+        numbers = np.array([table.number for table in tables], np.int64)
+        batch_kernels.gather(self.descriptors, numbers, np.array(counts, np.int64), np.concatenate(rows), ids)
+        found, end = {}, 0
+        for table, count in zip(tables, counts, strict=True):
+            first, end = end, end + table.arity * count
+            places = (first + column * count for column in range(table.arity))
+            found[table.name] = tuple(ids[place : place + count] for place in places), count
+        return found
 
     def select(self, facts: Any, where: Where) -> RowSet:
         """Those whose flags are as wanted."""

@@ -88,6 +88,8 @@ def compile_changes() -> None:
         engine.begin_transaction()
         facts = engine.facts("pair", (pair[:1], pair[1:]), 1, create=True)
         engine.mark(facts, set=Flag.EXPLICIT | Flag.ALIVE)
+        engine.standing_of(engine.ids(facts))
+        engine._all_ids(facts)
         engine.count(engine.select(facts, Where(Flag.ALIVE, Flag.ALIVE)), 1)
         engine.raise_ranks(engine.select_supported(facts) | engine.select_unfounded(facts))
         engine.settle(["pair"])

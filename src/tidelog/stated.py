@@ -1,0 +1,134 @@
+"""Facts as a transaction states them: rows of ids, some of them texts that wait for theirs. Mutates itself.
+
+Texts are looked up when the transaction is carried out, those of all predicates at once: it takes as long to
+look one up as to look up a hundred.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+import numpy as np
+
+from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.errors import Span
+from tidelog.logic.values import ColumnType
+from tidelog.maintenance.maintainer import Ids, Rows
+from tidelog.maintenance.row_sets import distinct
+
+MOST_WAITING = 1 << 12  # rows of texts in one call that are kept as they are; more come as Arrow data anyway
+OF_TEXTS = (ColumnType.ANY, ColumnType.STRING)  # columns in which any text has a value
+NO_ROWS = Rows((), 0)
+NO_IDS: Ids = np.zeros(0, np.int32)
+
+
+@dataclass(slots=True, eq=False)
+class Stated:
+    """Rows of one predicate as one call gave them, and where each was written if it was."""
+
+    rows: Rows
+    spans: tuple[Span | None, ...] = ()
+    is_distinct: bool = False  # known to have each row once
+
+
+class Waiting:
+    """Rows that wait for their ids: their texts, column by column."""
+
+    __slots__ = ("columns", "count", "ids", "stated", "types")
+
+    def __init__(
+        self, stated: Stated, columns: Sequence[tuple[str, ...]], types: Sequence[ColumnType], count: int
+    ) -> None:
+        self.stated = stated
+        self.columns = columns
+        self.types = types
+        self.count = count
+        self.ids: list[Ids] = [NO_IDS] * len(types)
+
+    def end(self) -> None:
+        """Let the rows be stated by their ids."""
+        self.stated.rows = Rows(tuple(self.ids), self.count)
+
+
+class Statements:
+    """What a transaction states of each predicate on one side: what it takes away, or what it adds."""
+
+    def __init__(self, dictionary: Dictionary) -> None:
+        self._dictionary = dictionary
+        self._stated: dict[str, list[Stated]] = {}
+        self._waiting: list[Waiting] = []
+        self._known: dict[str, tuple[int, Rows]] = {}  # distinct rows, and how many statements they are of
+
+    def note(self, name: str, rows: Rows, spans: tuple[Span | None, ...] = ()) -> None:
+        """State rows of a predicate."""
+        if rows.count:
+            self._stated.setdefault(name, []).append(Stated(rows, spans))
+
+    def note_texts(self, name: str, data: Sequence[object], types: tuple[ColumnType, ...]) -> bool:
+        """State rows of texts; whether that is what they are, else nothing is stated."""
+        columns = columns_of_texts(data, types)
+        if columns is None:
+            return False
+        stated = Stated(NO_ROWS, is_distinct=len(set(data)) == len(data))
+        self._stated.setdefault(name, []).append(stated)
+        self._waiting.append(Waiting(stated, columns, types, len(data)))
+        return True
+
+    def items(self) -> Mapping[str, list[Stated]]:
+        """All that is stated, by predicate."""
+        self._encode()
+        return self._stated
+
+    def rows(self) -> dict[str, Rows]:
+        """The rows of each predicate, each once: the very same as before, if somebody has looked ahead."""
+        return {name: self._each_once(name, stated) for name, stated in self.items().items()}
+
+    def _each_once(self, name: str, stated: list[Stated]) -> Rows:
+        if len(stated) == 1 and stated[0].is_distinct:
+            return stated[0].rows
+        known = self._known.get(name)
+        if known is None or known[0] != len(stated):
+            known = self._known[name] = len(stated), distinct([item.rows for item in stated])
+        return known[1]
+
+    def _encode(self) -> None:
+        """Let no texts wait any more."""
+        if self._waiting:
+            for column in OF_TEXTS:
+                self._encode_columns(column)
+            for waiting in self._waiting:
+                waiting.end()
+            self._waiting = []
+
+    def _encode_columns(self, column: ColumnType) -> None:
+        """Find the ids in all waiting columns of one type."""
+        places = [
+            (waiting, place)
+            for waiting in self._waiting
+            for place, kind in enumerate(waiting.types)
+            if kind is column
+        ]
+        if not places:
+            return
+        texts = chain.from_iterable(waiting.columns[place] for waiting, place in places)
+        ids = self._dictionary.encode_python_texts(list(texts), column)
+        end = 0
+        for waiting, place in places:
+            first, end = end, end + waiting.count
+            waiting.ids[place] = ids[first:end]
+
+
+def columns_of_texts(data: Sequence[object], types: Sequence[ColumnType]) -> list[tuple[str, ...]] | None:
+    """The columns of rows that are tuples of texts, where any text has a value; None if they are not."""
+    if not types or not data or len(data) > MOST_WAITING or any(kind not in OF_TEXTS for kind in types):
+        return None
+    if any(type(row) is not tuple or len(row) != len(types) for row in data):
+        return None
+    columns = list(zip(*data, strict=True))
+    try:
+        is_plain = all("".join(column).isascii() for column in columns)
+    except TypeError:  # something is no text
+        return None
+    return columns if is_plain else None  # other texts may have no bytes, which must be said at once
