@@ -20,6 +20,7 @@ from tidelog.maintenance.row_sets import distinct
 
 MOST_WAITING = 1 << 12  # rows of texts in one call that are kept as they are; more come as Arrow data anyway
 OF_TEXTS = (ColumnType.ANY, ColumnType.STRING)  # columns in which any text has a value
+TUPLES = {tuple}
 NO_ROWS = Rows((), 0)
 NO_IDS: Ids = np.zeros(0, np.int32)
 
@@ -122,13 +123,14 @@ class Statements:
 
 def columns_of_texts(data: Sequence[object], types: Sequence[ColumnType]) -> list[tuple[str, ...]] | None:
     """The columns of rows that are tuples of texts, where any text has a value; None if they are not."""
-    if not types or not data or len(data) > MOST_WAITING or any(kind not in OF_TEXTS for kind in types):
+    if not types or len(data) > MOST_WAITING or any(kind not in OF_TEXTS for kind in types):
         return None
-    if any(type(row) is not tuple or len(row) != len(types) for row in data):
+    if set(map(type, data)) != TUPLES:
         return None
-    columns = list(zip(*data, strict=True))
     try:
-        is_plain = all("".join(column).isascii() for column in columns)
-    except TypeError:  # something is no text
+        columns = list(zip(*data, strict=True))
+        is_plain = "".join(chain.from_iterable(columns)).isascii()
+    except (TypeError, ValueError):  # something is no text, or rows differ in length
         return None
-    return columns if is_plain else None  # other texts may have no bytes, which must be said at once
+    # Texts that are not plain may have no bytes, which must be said at once.
+    return columns if is_plain and len(columns) == len(types) else None

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.maintenance.columnar import ColumnarBench
 from tests.maintenance.laboratory import Laboratory
 from tests.maintenance.scripts import Script, graph_scripts, program_scripts
-from tidelog.engine.columnar import layout, ranked_update
+from tidelog.engine.columnar import layout, maintain, ranked_update
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.rank_counting import RankCounting
 
@@ -43,6 +43,27 @@ def test_the_compiled_loop_keeps_what_the_readable_one_keeps(scripts: str) -> No
             readable.apply(READABLE, change)
             assert kept(compiled) == kept(readable)
 
+    check()
+
+
+@given(script=graph_scripts())
+def test_ranks_are_numbered_anew_before_the_clock_runs_out(script: Script) -> None:
+    laboratory = Laboratory(ColumnarBench, script.program, script.start)
+    for change in script.changes:
+        state = laboratory.bench.engine.workspaces[0].state  # type: ignore[attr-defined]
+        state[layout.Z_CLOCK] = 2**31 - 1
+        laboratory.apply(COMPILED, change)
+        assert state[layout.Z_CLOCK] < 2**20
+
+
+def test_ranks_keep_their_order_when_they_are_numbered_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    @given(script=graph_scripts())
+    def check(script: Script) -> None:
+        laboratory = Laboratory(ColumnarBench, script.program, script.start)
+        for change in script.changes:
+            laboratory.apply(COMPILED, change)
+
+    monkeypatch.setattr(maintain, "LAST_RANK", 1)  # in every transaction
     check()
 
 

@@ -121,32 +121,32 @@ def _read(rule: Rule) -> tuple[str, ...]:
 
 def predict(update: Update, weights: tuple[Weight, ...], engine: Maintainable) -> Prediction:
     """How many instances the update touches, if facts change evenly all over each relation."""
-    shares = _shares(update, engine)
+    kept = {name: 1 - share for name, share in _shares(update, engine).items()}
     touched, total = 0.0, 0
     for weight in weights:
         total += weight.total
-        if weight.read.isdisjoint(shares):
+        if kept.keys().isdisjoint(weight.read):
             continue
-        changed = [(_share(read, shares), count) for read, count in weight.instances]
-        if weight.total:
-            share = sum(share * count for share, count in changed) / weight.total
-        else:  # of an auxiliary relation, whose instances are not counted
-            share = max((share for share, _ in changed), default=0.0)
+        share = _share(weight, kept)
         if share:
-            share = 1 - (1 - share) ** weight.rounds
             touched += share * weight.total
             for predicate in weight.predicates:
-                shares[predicate] = max(share, shares.get(predicate, 0.0))
+                kept[predicate] = min(1 - share, kept.get(predicate, 1.0))
     return Prediction(touched, total)
 
 
-def _share(read: tuple[str, ...], shares: Mapping[str, float]) -> float:
-    """The part of the instances that read these predicates which changes; of their own, explicit facts."""
-    kept = 1.0
-    for predicate in read:
-        if predicate in shares:
-            kept *= 1 - shares[predicate]
-    return 1 - kept
+def _share(weight: Weight, kept: Mapping[str, float]) -> float:
+    """The part of a stratum's instances that changes, if these parts of what they read are kept."""
+    changed, most = 0.0, 0.0
+    for read, count in weight.instances:
+        unchanged = 1.0
+        for predicate in read:
+            unchanged *= kept.get(predicate, 1.0)
+        changed += (1 - unchanged) * count
+        most = max(most, 1 - unchanged)
+    # The instances of an auxiliary relation are not counted.
+    share = changed / weight.total if weight.total else most
+    return float(1 - (1 - share) ** weight.rounds)
 
 
 def _shares(update: Update, engine: Any) -> dict[str, float]:

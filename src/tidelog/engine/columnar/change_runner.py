@@ -101,15 +101,8 @@ class Store(AssemblerStore, RunnerStore, Protocol):
 
 def codes_of(facts: RowSet, store: Store) -> Rows:
     """The facts' codes: the table's number in the upper half, the row's in the lower."""
-    if len(facts.rows) <= 1:
-        for relation, rows in facts.rows.items():
-            return (store.table_number(relation) << 32) | rows
-        return NO_ROWS
-    parts = list(facts.rows.values())
-    tables = np.array([store.table_number(relation) for relation in facts.rows], np.int64) << 32
-    codes: Rows = np.concatenate(parts)
-    codes |= np.repeat(tables, [len(rows) for rows in parts])
-    return codes
+    codes = [(store.table_number(relation) << 32) | rows for relation, rows in facts.rows.items()]
+    return np.concatenate(codes) if len(codes) > 1 else codes[0] if codes else NO_ROWS
 
 
 class Lists:

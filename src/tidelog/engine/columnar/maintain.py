@@ -25,6 +25,7 @@ from tidelog.plan.algebra import Aggregate, ChangePlan, Part
 from tidelog.plan.changes import Changes
 
 NEVER = Where(Flag.NONE, Flag.ALIVE)
+LAST_RANK = 1 << 30  # of 2³¹ that a counter can hold: no transaction has as many rounds as are left then
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +88,23 @@ class MaintainedEngine(NotedEngine):
     # ---- counters
 
     def begin_transaction(self) -> None:
-        """Begin a journal."""
+        """Begin a journal, with ranks enough for what comes."""
+        if self.workspaces[0].state[layout.Z_CLOCK] > LAST_RANK:
+            self._renumber_ranks()
         super().begin_transaction()
         self._recounts = []
+
+    def _renumber_ranks(self) -> None:
+        """Let ranks be small numbers again, in the same order: what is founded by them stays so."""
+        ranks = [
+            table.counters[layout.RANK][: len(table)]
+            for table in self.tables
+            if layout.RANK in table.counters
+        ]
+        known = np.unique(np.concatenate([np.zeros(1, np.int32), *map(np.unique, ranks)]))
+        for some in ranks:
+            some[:] = np.searchsorted(known, some)
+        self.workspaces[0].state[layout.Z_CLOCK] = len(known)
 
     def roll_back(self) -> None:
         """Put flags and counters back as they were when the transaction began."""
