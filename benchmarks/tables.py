@@ -6,10 +6,22 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.plain import ratio_text, seconds_text
 from benchmarks.record import Record
-from benchmarks.targets import targets_table
+from benchmarks.targets import marking_ratio, targets_table
 
 MARKS = ("explicit", "implicit")
-STREAM_HEAD = ["", "time", "ratio", "paper", "deletions", "paper", "insertions", "paper", "marks", "paper"]
+STREAM_HEAD = [
+    "",
+    "time",
+    "ratio",
+    "paper: s",
+    "ratio",
+    "marked",
+    "deletions",
+    "paper",
+    "insertions",
+    "paper",
+]
+STREAM_HEAD += ["marks", "paper"]
 
 
 def tables(records: Sequence[Record]) -> str:
@@ -51,24 +63,23 @@ def stream_tables(records: Sequence[Record]) -> Iterator[str]:
             r.variant.partition("/")[2] for r in records if r.variant.startswith(f"{maintainer}/")
         )
         for marking in [name for name in markings if name != "none"]:
-            rows = [
-                ["", "time", "ratio", "paper", "deletions", "paper", "insertions", "paper", "marks", "paper"]
-            ]
+            rows = [STREAM_HEAD]
             for workload, size in dict.fromkeys((record.workload, record.size) for record in records):
                 old, new = (found.get((workload, size, f"{maintainer}/{m}")) for m in ("none", marking))
                 if old and new:
                     rows.append([f"{workload} {size or ''}".strip(), *stream_cells(old, new)])
-            yield f"`{maintainer}`, `{marking}` marking; before → after:\n\n{markdown(rows)}"
+            told = "time where each update is marked or not as decided, counts where every one is"
+            yield f"`{maintainer}`, `{marking}` marking; without → with; {told}:\n\n{markdown(rows)}"
 
 
 def stream_cells(old: Record, new: Record) -> list[str]:
     """What changed from no marking to marking, beside what paper 000 says."""
     return [
         f"{seconds_text(old.cpu_s)} → {seconds_text(new.cpu_s)}",
-        ratio_text(new.cpu_s / old.cpu_s),
-        ratio_text(float(new.counts["paper_s"]) / float(old.counts["paper_s"]))
-        if "paper_s" in old.counts
-        else "",
+        f"{marking_ratio(old, new):.2f}",
+        paper_seconds(old, new),
+        paper_ratio(old, new),
+        number(new, "updates marked"),
         f"{number(old, 'deletions')} → {number(new, 'deletions')}",
         f"{number(old, 'paper_deletions')} → {number(new, 'paper_deletions')}",
         number(new, "insertions"),
@@ -76,6 +87,12 @@ def stream_cells(old: Record, new: Record) -> list[str]:
         " + ".join(number(new, f"{kind} marks") for kind in MARKS),
         " + ".join(number(new, f"paper_{kind}_marks") for kind in MARKS),
     ]
+
+
+def paper_seconds(old: Record, new: Record) -> str:
+    if "paper_s" not in old.counts:
+        return "–"
+    return f"{old.counts['paper_s']} → {new.counts['paper_s']}"
 
 
 def paper_ratio(old: Record, new: Record) -> str:

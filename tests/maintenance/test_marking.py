@@ -13,7 +13,7 @@ import tidelog as tl
 from tests.maintenance.laboratory import Bench, Change, Facts, Laboratory, difference
 from tests.maintenance.scripts import SEEDS, Script, graph_scripts, program_scripts, tangled_scripts
 from tests.maintenance.test_papers import PAPER_0, explicit, written
-from tidelog.engine.events import ChangePassed, Event, MarksUsed
+from tidelog.engine.events import ChangePassed, Event, MarkingDecided, MarksUsed
 from tidelog.logic.program import Program
 from tidelog.maintenance.algorithms import ALGORITHMS
 from tidelog.maintenance.maintainer import Update
@@ -208,6 +208,70 @@ def test_marks_of_an_update_that_does_not_come_are_not_used(bench: Make, marking
     used(watch, "p1(c) p2(c)", following="p2(c)")
     assert used(watch, "p1(c)", following=None) == (0, 0, 1)
     assert written(watch.laboratory.bench.facts()) == {"p1(c)"}
+
+
+# ---- positive marks
+
+
+def returned(watch: Watch, facts: str, following: str | None) -> tuple[int, int]:
+    """How many facts an update knew to come back, and how many its rules had to find."""
+    used(watch, facts, following)
+    events = watch.laboratory.events
+    found = [e.found for e in events if isinstance(e, ChangePassed) and e.step in ("gained", "insert")]
+    return sum(e.positive for e in events if isinstance(e, MarksUsed)), sum(found)
+
+
+CHAIN = "q(?x) :- p1(?x), p2(?x) . r(?x) :- q(?x) . s(?x) :- r(?x), p3(?x) ."
+
+
+def test_what_goes_and_comes_back_is_known_to_do_so(bench: Make) -> None:
+    watch = example(bench, CHAIN, "p1(c) p2(c) p3(c)", "dred", "literal")
+    returned(watch, "p2(c) p3(c)", following="p1(c) p2(c) p3(c)")
+    assert returned(watch, "p1(c) p2(c) p3(c)", following=None) == (3, 0)
+
+
+def test_what_does_not_all_come_back_is_not_known_to(bench: Make) -> None:
+    watch = example(bench, CHAIN, "p1(c) p2(c) p3(c)", "dred", "literal")
+    returned(watch, "p2(c) p3(c)", following="p1(c) p2(c)")
+    assert returned(watch, "p1(c) p2(c)", following=None) == (2, 0), "p3(c) goes, so s(c) stays away"
+
+
+# ---- whether to mark
+
+
+def test_who_decides_says_why() -> None:
+    decided: list[MarkingDecided] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, MarkingDecided):
+            decided.append(event)
+
+    for rules, maintainer in ((P_SEQ, "dred"), (P_TRANS, "dred"), (P_TRANS, "backward-forward")):
+        reasoner = tl.Reasoner(tl.parse(rules), maintainer=maintainer, marking="linked", listeners=[listen])
+        list(reasoner.stream(random_stream(5, nodes=20, seed=1)[:3]))
+    marked, small, longer = decided[:3], decided[3:6], decided[6:]
+    assert all(event.is_marked for event in marked)
+    assert all(not event.is_marked and "fewer than 1,024 facts" in event.reason for event in small)
+    assert all(not event.is_marked and "no fewer rounds" in event.reason for event in longer)
+
+
+def test_large_recursive_strata_are_linked() -> None:
+    decided: list[bool] = []
+
+    def listen(event: Event) -> None:
+        if isinstance(event, MarkingDecided):
+            decided.append(event.is_marked)
+
+    reasoner = tl.Reasoner(tl.parse(P_TRANS), maintainer="dred", marking="linked", listeners=[listen])
+    chain = [("+", "edge", (n, n + 1)) for n in range(60)]
+    updates: list[list[Row]] = [
+        chain,
+        [("-", "edge", (59, 60))],
+        [("-", "edge", (n, n + 1)) for n in range(40)],
+    ]
+    list(reasoner.stream(updates[:1]))
+    list(reasoner.stream([updates[1], [("+", "edge", (59, 60))], updates[2]]))
+    assert decided == [False, True, False, False], "small at first; later too much goes at once"
 
 
 # ---- the paper's tables

@@ -150,13 +150,15 @@ class MarkingDriver(Driver):
     def _chosen(self, update: Update, announced: Ahead | None) -> Marks | None:
         """How to mark in this update, None if it is not worth while."""
         reading = self._reading()
-        # The first facts are worked in before anything is looked ahead at.
-        peek = self.peek if any(map(self.engine.size, reading.stated)) else _nothing
         if self.marking == "literal" or not self.decides:
-            return MARKINGS[self.marking](reading, announced, peek())
-        verdict, coming = self._judge.decide(reading, update, peek)
+            return MARKINGS[self.marking](reading, announced, self._looked())
+        verdict, coming = self._judge.decide(reading, update, self._looked)
         self.listen(MarkingDecided(bool(verdict.linked), verdict.reason))
         return Linked(reading, announced, coming, verdict.linked) if verdict.linked else None
+
+    def _looked(self) -> Update | None:
+        """The next update, if it has come; the first facts are worked in before anything is looked at."""
+        return self.peek() if any(map(self.engine.size, self._reading().stated)) else None
 
     def _carry_out(
         self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
