@@ -29,13 +29,14 @@ from tidelog.logic.program import Fact, Predicate, Program
 from tidelog.logic.report import by_place
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows, Update
-from tidelog.maintenance.row_sets import FEW, Keys, distinct, joined, rows_of, taken, without
+from tidelog.maintenance.row_sets import Keys, distinct, joined, rows_of, taken, without
 from tidelog.plan.rule_text import Writing
 from tidelog.stated import Stated, Statements
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
+ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns
 SHOWN = 5  # facts named in a diagnostic about many
 
 NOT_A_FACT = "E630"
@@ -333,7 +334,7 @@ class Change:
 
     def _encode(self, predicate: Predicate, data: object) -> Rows:
         """The rows of a Python object as ids."""
-        if isinstance(data, list | tuple) and len(data) <= FEW:
+        if isinstance(data, list | tuple) and len(data) <= ONE_BY_ONE:
             keys = self._encode_few(data, self.program.types_of(predicate))
             if keys is not None:
                 self._faults.rows += len(keys)

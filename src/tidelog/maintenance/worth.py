@@ -4,7 +4,8 @@ Links cost something for each fact that comes, and save plans that would look fo
 measured (docs/algorithms/marking.md) says where they save more than they cost:
 
 - Where no fact follows from facts of its own stratum, nearly every fact that falls leans on what went, and
-  has no other instance: no rule looks for it, nor for other derivations.
+  has no other instance: backward/forward need not look for one. Delete and rederive saves one plan thereby,
+  which is what links cost.
 - Delete and rederive in a recursive stratum takes away less, in more rounds: good where there are many facts,
   and where most of the stated ones stay.
 - Backward/forward in a recursive stratum would search from fewer facts, which takes more rounds than from
@@ -38,7 +39,7 @@ class Verdict:
 NONE: frozenset[str] = frozenset()
 NOTHING_FALLS = Verdict(NONE, "nothing has been taken away for long")
 NEVER_SHORTER = Verdict(NONE, "backward/forward from fewer facts takes no fewer rounds in recursive strata")
-TOO_SMALL = Verdict(NONE, f"recursive strata of fewer than {MANY:,} facts are not worth more rounds")
+TOO_SMALL = Verdict(NONE, f"no recursive stratum has {MANY:,} facts: delete and rederive has little to spare")
 MOST_FALLS = Verdict(NONE, "too many of the stated facts go at once")
 NO_RULES = Verdict(NONE, "there are no rules")
 
@@ -52,7 +53,7 @@ class Judge:
     def decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Verdict, Update | None]:
         """What to link in an update, and the next one, if it has come and was worth a look."""
         large = [section for section in reading.recursive if _is_large(section, reading)]
-        if not reading.others and not large:
+        if not large and (reading.passes_all or not reading.others):
             return self._not_possible(reading), None
         coming = peek()
         removals = _removed(update), 0 if coming is None else _removed(coming)
@@ -66,9 +67,9 @@ class Judge:
 
     def _not_possible(self, reading: Reading) -> Verdict:
         """Why nothing is linked, whatever comes next."""
-        if not reading.recursive:
-            return NO_RULES
-        return TOO_SMALL if reading.passes_all else NEVER_SHORTER
+        if not reading.passes_all:
+            return NEVER_SHORTER if reading.recursive else NO_RULES
+        return TOO_SMALL
 
 
 def _is_large(section: Section, reading: Reading) -> bool:
