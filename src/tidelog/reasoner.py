@@ -102,6 +102,7 @@ class Reasoner:
         self._is_materialised = False
         self._was_materialised = False
         self._inconsistency: tuple[Diagnostic, ...] | None = None
+        self._is_told = False  # the inconsistency has been raised since everything was derived
         self._strata: tuple[tuple[object, ...], tuple[Stratum, ...]] | None = None
         self._define_all()
 
@@ -324,10 +325,19 @@ class Reasoner:
     # ---- deriving
 
     def materialise(self) -> None:
-        """Derive everything that follows; does nothing if nothing has changed since the last time."""
+        """Derive everything that follows; does nothing if nothing has changed since the last time.
+
+        Raises `Inconsistent` if `bottom()` holds; the facts that led to it can be asked for all the same.
+        """
         self._complete()
         if self._inconsistency is not None:
+            self._is_told = True
             raise Inconsistent(self._inconsistency)
+
+    def _derive_to_ask(self) -> None:
+        """Derive everything, for facts to be looked at: an inconsistency is raised if nobody knows of it."""
+        if not (self._is_materialised and self._is_told):
+            self.materialise()
 
     def _complete(self) -> None:
         """Derive everything that follows, an inconsistency included, if that has not been done."""
@@ -345,6 +355,7 @@ class Reasoner:
             numbers = {id(rule): place for place, rule in enumerate(self._program.rules)}
             self._engine.derive(self.strata, numbers, self._tell, limits.check, self._modules)
         self._is_materialised = True
+        self._is_told = False
         try:
             self._check_consistency(self._program)
         except Inconsistent as inconsistency:
@@ -411,7 +422,7 @@ class Reasoner:
     def __getitem__(self, name: str) -> Relation:
         """All facts of a predicate, derived ones included."""
         predicate = find_predicate(name, self._program.predicates)
-        self.materialise()
+        self._derive_to_ask()
         columns, rows = self._engine.rows(predicate.name)
         return Relation(predicate.written, column_names(predicate), columns, rows, self._engine.dictionary)
 
@@ -445,7 +456,7 @@ class Reasoner:
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
         if self._is_materialised:
-            self.materialise()  # raises what is inconsistent
+            self._derive_to_ask()
         else:
             self.statistics.clear()
             with self._limits().guarding():
@@ -455,7 +466,7 @@ class Reasoner:
             self._program,
             self._engine,
             self._is_materialised,
-            self.materialise,
+            self._derive_to_ask,
             self._tell,
             self._check_limits,
             self._modules,

@@ -20,7 +20,7 @@ from tidelog.logic.values import ColumnType, Kind, Value
 Ids = npt.NDArray[np.int32]
 
 FIRST_CAPACITY = 1024
-LOAD = 0.5
+LOAD = 0.75
 TEXT_KINDS = frozenset({Kind.BIG, Kind.STRING, Kind.LANGUAGE_STRING, Kind.LITERAL, Kind.IRI, Kind.BLANK})
 FEW = 6  # texts for which an Arrow array is not worth making
 MOST_MET = 1 << 16  # texts from Python that are known by heart
@@ -66,7 +66,7 @@ class Dictionary:
         """Make room for this many more values and bytes, and for many more than that."""
         count = len(self)
         if count + rows > len(self.kind):
-            size = max(count + rows, _larger(self.kind))
+            size = max(2 * (count + rows), _larger(self.kind))
             columns = (self.kind, self.payload, self.extent, self.extra)
             # All or none, and published at once: after a lack of memory the dictionary is as it was.
             self.kind, self.payload, self.extent, self.extra = (

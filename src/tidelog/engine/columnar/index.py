@@ -14,7 +14,7 @@ from tidelog.engine.columnar import layout, memory
 from tidelog.engine.columnar import table_kernels as kernels
 from tidelog.engine.columnar.table import Table, Words
 
-POOL_ROOM = 4  # times the rows: memory that is not written to costs nothing, but copying does
+MANY = 1 << 18  # rows from which the pool has less room to grow
 SEVERAL = 1000  # rows from which filtering whole columns is worth while
 
 
@@ -76,7 +76,8 @@ class Index:
         self.start = memory.zeros(entries, np.int64)
         self.length = memory.zeros(entries, np.int32)
         self.room = memory.zeros(entries, np.int32)
-        self.pool = memory.empty(max(POOL_ROOM * rows, 16), np.int32)
+        # Memory that is not written to costs nothing, but copying does: keys that grow move to the end.
+        self.pool = memory.empty(max(rows * (16 if rows < MANY else 4), 16), np.int32)
         words = self.words
         words[layout.X_DIRECT] = int(direct)
         if not direct and self.key.columns:

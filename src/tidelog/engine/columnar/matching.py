@@ -262,7 +262,7 @@ def probe(T: Any, X: Any, words: Any, step: Any, level: Any, head: Any, Z: Any) 
             continue
         if is_direct:
             entry = np.int64(column[row])
-            if entry >= entries:
+            if entry >= entries or length[entry] == 0:
                 entry = np.int64(-1)
         elif is_single:
             hashed = single_hash(np.int64(column[row]))

@@ -20,7 +20,8 @@ Words = npt.NDArray[np.int64]
 
 FIRST_CAPACITY = 64
 DENSE_ROW = 64  # bytes of a direct set that a given fact may cost; a hashed one takes 11 to 21
-LOAD = 0.5
+LOAD = 0.75
+WIDE_LOAD = 0.5  # of three columns and more: at three quarters, late rows cost twice as much to find
 SEGMENTED_FROM = 1 << 16  # sets of at least so many slots are divided into segments
 SEGMENTS = 16
 
@@ -35,6 +36,7 @@ class Table:
         self.number = number
         self.name = name
         self.arity = arity
+        self.load = LOAD if arity <= 2 else WIDE_LOAD  # the part of a hashed set that may be full
         self.dense_bytes = dense_bytes
         self.columns: list[Ids] = [memory.empty(FIRST_CAPACITY, np.int32) for _ in range(arity)]
         self.flags: npt.NDArray[np.uint8] = memory.empty(FIRST_CAPACITY, np.uint8)
@@ -105,7 +107,7 @@ class Table:
 
     def _make_hashed(self, rows: int) -> None:
         size = 16
-        while size * LOAD < rows:
+        while size * self.load < rows:
             size *= 2
         old = self.slots if len(self.slots) and not self.words[layout.DENSE] else None
         slots = memory.zeros(size, np.int64)
@@ -120,7 +122,7 @@ class Table:
         words[layout.SLOTS] = slots.ctypes.data
         words[layout.SLOT_COUNT] = size
         words[layout.SEGMENT] = segment
-        words[layout.SLOT_LIMIT] = int(size * LOAD)
+        words[layout.SLOT_LIMIT] = int(size * self.load)
         if old is None and len(self):
             kernels.hash_rows(self.descriptors, self.number)
 
@@ -176,7 +178,7 @@ class Table:
     def reserve_segments(self) -> None:
         """Let a hashed set be divided into segments, so that threads can own them."""
         if not self.words[layout.DENSE] and self.words[layout.SLOT_COUNT] < SEGMENTED_FROM:
-            self._make_hashed(int(SEGMENTED_FROM * LOAD))
+            self._make_hashed(int(SEGMENTED_FROM * self.load))
 
     @property
     def dead(self) -> int:
