@@ -8,12 +8,15 @@ from nobody else: it is raised when all have been told.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from tidelog.changes import Delta, PredicateDelta
+
+if TYPE_CHECKING:
+    import asyncio  # which takes 20 ms: it is loaded by those who wait for deltas
 
 Callback = Callable[[PredicateDelta], object]
 
@@ -122,6 +125,8 @@ class Deltas:
         return self
 
     async def __anext__(self) -> PredicateDelta:
+        import asyncio
+
         event = asyncio.Event()
         self._reader = asyncio.get_running_loop(), event
         try:

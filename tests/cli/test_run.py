@@ -50,6 +50,22 @@ def test_output_predicates_are_chosen_by_the_program(tidelog: Tidelog, write: Wr
     assert list(tidelog("run", "p.rls", "--format", "json").json) == ["r", "p"]
 
 
+def test_what_only_data_provides_can_be_put_out(tidelog: Tidelog, write: Write) -> None:
+    write("p.rls", "@output edge . @output reach . reach(1) .")
+    write("edge.csv", "1,2\n2,3\n")
+    done = tidelog("run", "p.rls", "--data", "edge.csv", "--format", "json")
+    assert done.json == {"edge": [{"c1": 1, "c2": 2}, {"c1": 2, "c2": 3}], "reach": [{"c1": 1}]}
+    assert not done.error, "the file is used, and nothing is doubtful"
+
+
+def test_what_neither_program_nor_data_provides_cannot(tidelog: Tidelog, write: Write) -> None:
+    write("p.rls", "@output edge . reach(1) .")
+    write("other.csv", "1,2\n")
+    done = tidelog("run", "p.rls", "--data", "other.csv")
+    assert done.code == 1
+    assert "error[E214]: there is no predicate `edge`" in done.error
+
+
 def test_a_program_comes_from_standard_input(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("p(1) . q(?x) :- p(?x) ."))
     assert tidelog("run", "-", "--format", "csv").output == "x\n1\n"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tidelog.errors import DataError, Diagnostic, Severity, Source, suggest
+from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source, TidelogError, suggest
 from tidelog.io.formats import data_files
-from tidelog.io.source import predicate_of
-from tidelog.logic.codes import EMPTY_PREDICATE
+from tidelog.io.source import data_file, predicate_of
+from tidelog.io.tables import read
+from tidelog.logic.codes import EMPTY_PREDICATE, UNKNOWN_PREDICATE
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import resolve
+from tidelog.logic.values import ColumnType
 from tidelog.syntax.parser import parse
 
 STANDARD_INPUT: Final = "-"
@@ -73,6 +76,36 @@ def resolve_source(
         return resolve(parse(source), parameters=parameters, folder=Path(), known=known)
     path = Path(name)
     return resolve(parse(source), parameters=parameters, folder=path.parent, known=known, path=path)
+
+
+def load_beside(name: str, parameters: Mapping[str, str], files: Sequence[Path]) -> Program:
+    """The program of a name, which may put out what only the data files beside it provide."""
+    source = read_source(name)
+    try:
+        return resolve_source(source, name, parameters)
+    except ProgramError as error:
+        known = provided(files) if asks_for_unknown(error) else {}
+        if not known:
+            raise
+    return resolve_source(source, name, parameters, known)
+
+
+def asks_for_unknown(error: TidelogError) -> bool:
+    """Whether all that is wrong is that a program puts out predicates of which it says nothing."""
+    errors = [item for item in error.diagnostics if item.severity is Severity.ERROR]
+    return all(item.code == UNKNOWN_PREDICATE for item in errors)
+
+
+def provided(files: Iterable[Path]) -> dict[str, Predicate]:
+    """The predicates that data files hold, by what their first rows tell."""
+    found: dict[str, Predicate] = {}
+    for path in files:
+        name = predicate_of(path, {})
+        first = next(read(replace(data_file(path, None), limit=1)), None)
+        if first is not None:
+            arity = len(first.columns)
+            found[name] = Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)
+    return found
 
 
 def shown_name(name: str) -> str:

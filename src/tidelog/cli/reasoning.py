@@ -11,7 +11,7 @@ from typing import Final
 
 from tidelog.cli.arguments import UsageError
 from tidelog.cli.messages import Messages
-from tidelog.cli.programs import existing_data, load_program, unused, warnings
+from tidelog.cli.programs import existing_data, load_beside, unused, warnings
 from tidelog.cli.progress import Progress
 from tidelog.engine.events import Event, Listener, Notice
 from tidelog.errors import Inconsistent, ProgramError
@@ -37,7 +37,7 @@ class Work:
         self.files = existing_data(options.data)
         self.maintainer, self.marking = _algorithm(options)
         self.rejects = (on_error, rejects)
-        program = load_program(options.program, parameters(options)) if options.program else EMPTY
+        program = load_beside(options.program, parameters(options), self.files) if options.program else EMPTY
         self.reasoner = self.begin(program)
         self.tally = self.reasoner.statistics  # what each rule did
         self.reasoning: float | None = None  # seconds, where the tally does not tell

@@ -8,7 +8,7 @@ last state that was good.
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter, sleep
@@ -17,7 +17,15 @@ from typing import Final
 from tidelog.changes import Delta, counts
 from tidelog.cli.arguments import UsageError
 from tidelog.cli.deltas import by_predicate, duration
-from tidelog.cli.programs import STANDARD_INPUT, existing_data, load_program, unused, warnings
+from tidelog.cli.programs import (
+    STANDARD_INPUT,
+    asks_for_unknown,
+    existing_data,
+    load_beside,
+    load_program,
+    unused,
+    warnings,
+)
 from tidelog.cli.reasoning import HEADERS, Work, parameters
 from tidelog.errors import Diagnostic, Severity, TidelogError
 from tidelog.io.columns import Batch, column_of_values
@@ -25,7 +33,7 @@ from tidelog.io.faults import OnError
 from tidelog.io.formats import data_files
 from tidelog.io.source import data_file, import_file, predicate_of
 from tidelog.io.tables import read, read_import
-from tidelog.logic.codes import EMPTY_PREDICATE, UNKNOWN_PREDICATE
+from tidelog.logic.codes import EMPTY_PREDICATE
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import Value
 
@@ -102,8 +110,8 @@ class Watch:
         start = perf_counter()
         options, messages = self.work.options, self.work.messages
         try:
-            program = self._loaded()
             files = existing_data(options.data)
+            program = self._loaded(files)
             left_out = unused(program, files)
             messages.diagnose((*warnings(program, files), *left_out.values()))
             after = Files(program, tuple(path for path in files if path not in left_out), now)
@@ -118,14 +126,13 @@ class Watch:
         self._good = replace(after, stamps=self._stamps())
         self._tried = self._good.stamps
 
-    def _loaded(self) -> Program:
+    def _loaded(self, files: Sequence[Path]) -> Program:
         """The program as it is now; what it puts out may have lost its last rule, and is empty then."""
         options = self.work.options
         try:
-            return load_program(options.program, parameters(options))
+            return load_beside(options.program, parameters(options), files)
         except TidelogError as error:
-            errors = [item for item in error.diagnostics if item.severity is Severity.ERROR]
-            if any(item.code != UNKNOWN_PREDICATE for item in errors):
+            if not asks_for_unknown(error):
                 raise
         before = self._good.program
         known = {name: replace(before.predicates[name], span=None) for name in _asked(before)}
