@@ -88,11 +88,14 @@ class Delta:
         number: int = 0,
         seconds: float = 0.0,
         notices: tuple[Diagnostic, ...] = (),
+        watched: Mapping[str, Predicate] | None = None,
     ) -> None:
         self.number = number  # of the transaction, counted from 1
         self.seconds = seconds  # that it took
         self.notices = notices  # what was not there to be taken away, where that is no error
-        self._change = change
+        self._watched = watched or {}  # live queries, by the relations of their answers
+        self._change = _of(change, predicates)
+        self._answers = _of(change, self._watched)
         self._known = predicates
         self._dictionary = dictionary
 
@@ -115,16 +118,25 @@ class Delta:
     def __bool__(self) -> bool:
         return bool(self._change.added or self._change.removed)
 
+    @property
+    def is_noticed(self) -> bool:
+        """Whether facts or the answers of live queries have changed."""
+        return bool(self) or bool(self._answers.added or self._answers.removed)
+
     def __len__(self) -> int:
         return self.added + self.removed
 
     def __getitem__(self, name: str) -> PredicateDelta:
         """What changed in one predicate, perhaps nothing."""
-        predicate = find_predicate(name, self._known)
+        if name in self._watched:
+            return self._delta(self._watched[name], self._answers)
+        return self._delta(find_predicate(name, self._known), self._change)
+
+    def _delta(self, predicate: Predicate, change: NetChange) -> PredicateDelta:
         return PredicateDelta(
             predicate.written,
-            self._relation(predicate, self._change.added),
-            self._relation(predicate, self._change.removed),
+            self._relation(predicate, change.added),
+            self._relation(predicate, change.removed),
         )
 
     def _relation(self, predicate: Predicate, change: Mapping[str, Rows]) -> Relation:
@@ -164,6 +176,16 @@ class Delta:
     def __repr__(self) -> str:
         changed = ", ".join(f"{name} {self[name]}" for name in self.predicates)
         return f"<Delta {self.number}: {changed or 'no change'}>"
+
+
+def _of(change: NetChange, predicates: Mapping[str, Predicate]) -> NetChange:
+    """What changed in these predicates."""
+    if all(name in predicates for side in (change.added, change.removed) for name in side):
+        return change
+    return NetChange(
+        {name: rows for name, rows in change.added.items() if name in predicates},
+        {name: rows for name, rows in change.removed.items() if name in predicates},
+    )
 
 
 def counts(added: int, removed: int) -> str:

@@ -20,6 +20,7 @@ from tidelog.io.formats import data_files
 from tidelog.io.objects import from_python
 from tidelog.io.source import data_file, predicate_of
 from tidelog.io.tables import read, read_import
+from tidelog.live import LiveQuery
 from tidelog.logic.builtins import Overflow
 from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Query, Rule
 from tidelog.logic.resolve import EMPTY, extend, resolve_query
@@ -29,7 +30,10 @@ from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import NetChange, Rows, Update
 from tidelog.plan.join_order import Statistics
 from tidelog.query import registry as strategies
-from tidelog.query.strategy import Place
+from tidelog.query.demands import Asked, Demands, Step
+from tidelog.query.keeping import Keeping
+from tidelog.query.prepared import Prepared, resolve_prepared
+from tidelog.query.strategy import Place, Strategy
 from tidelog.relation import Relation, column_names
 from tidelog.streaming import Changes, Stream, stream_async
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
@@ -97,6 +101,9 @@ class Reasoner:
             maintainer, marking, self._engine, self._tell, self._check_limits, modules
         )
         self._subscriptions = Subscriptions()
+        self._strategies: dict[str, Strategy] = {}
+        self._demands = Demands(self._engine)
+        self._keeping = Keeping(self._engine, self._demands, self._keep, lambda: self._program)
         self._loaded_facts = 0
         self._loaded_imports = 0
         self._is_materialised = False
@@ -135,7 +142,7 @@ class Reasoner:
         `data` is Arrow data, a polars or pandas data frame, or an iterable of tuples. Once everything has
         been derived this is a transaction of its own: `change()` puts several together.
         """
-        if self._is_materialised:
+        if self._is_maintained:
             with self.change() as change:
                 change.insert(predicate, data)
             return change.inserted
@@ -152,7 +159,7 @@ class Reasoner:
     def read(self, *paths: Path | str, header: bool | None = None) -> int:
         """Add the facts in files, each named after its predicate; a folder stands for its files."""
         files = data_files([Path(path) for path in paths])
-        if self._is_materialised:
+        if self._is_maintained:
             with self.change() as change:
                 for path in files:
                     name, batches = self._read(path, change.program, header)
@@ -168,7 +175,7 @@ class Reasoner:
 
     def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
         """Add the statements of a text to the program: rules, facts, declarations, imports."""
-        if self._is_materialised:
+        if self._is_maintained:
             with self.change() as change:
                 change.add(text, name=name, folder=folder)
             return
@@ -214,9 +221,11 @@ class Reasoner:
     def change(self, *, missing: str = "error") -> Change:
         """A transaction, to be used in a `with` block: it is carried out when the block ends well.
 
+        Everything is derived before the first one, unless queries are watched or prepared: then these are
+        kept right, and nothing else is derived.
         Taking away what is not there is an error; with `missing="ignore"` it is passed over, with a notice.
         """
-        self._complete()
+        self._settle()
         return self._begin(None, missing)
 
     def _begin(self, program: Program | None, missing: str) -> Change:
@@ -236,7 +245,7 @@ class Reasoner:
         An update is a change script, of one transaction or more, or an iterable of (sign, predicate, row),
         such as a `Delta`.
         """
-        self._complete()
+        self._settle()
         return Stream(updates, lambda program: self._begin(program, missing), self._maintainer)
 
     def stream_async(
@@ -273,7 +282,8 @@ class Reasoner:
         self.commits += 1
         seconds = perf_counter() - start
         known = self._program.predicates
-        return Delta(net, known, self._engine.dictionary, self.commits, seconds, notices)
+        watched = {name: _described(asked) for name, asked in self._demands.watched.items()}
+        return Delta(net, known, self._engine.dictionary, self.commits, seconds, notices, watched)
 
     def _carry_out(self, update: Update, after: Program) -> NetChange:
         """The net change of an update; on any exception everything is as before."""
@@ -286,7 +296,9 @@ class Reasoner:
         try:
             for name in new:
                 self._engine.define(name, after.predicates[name].arity)
-            net = self._maintain(update, after)
+            step = self._demands.step(update, self._program, after)
+            net = self._maintain(step, lambda: self._check_consistency(after))
+            self._demands.adopt(step)
         except BaseException:
             for name in new:
                 self._engine.drop(name)
@@ -294,9 +306,9 @@ class Reasoner:
             raise
         return net
 
-    def _maintain(self, update: Update, after: Program) -> NetChange:
-        """The net change of an update, which is taken back if its outcome may not be."""
-        before, tally = self._program, self.statistics
+    def _maintain(self, step: Step, check: Callable[[], None]) -> NetChange:
+        """The net change of a step, which is taken back if its outcome may not be: then `check` raises."""
+        update, tally = step.update, self.statistics
         loaded, derived = tally.loaded, tally.derived
         net = NetChange()
         is_done = False
@@ -305,22 +317,23 @@ class Reasoner:
             with limits.guarding():
                 if update:
                     self._compile_once("changes")
-                    net = self._maintainer.apply(update, before, after)
+                    self._demands.define(step.kept)
+                    net = self._maintainer.apply(update, step.before, step.after)
                     is_done = True
                 _count(tally, loaded, derived, update, net)
                 limits.check()
-                self._check_consistency(after)
+                check()
         except BaseException:
             if is_done:
-                self._undo(update, before, after)
+                self._undo(step)
             raise
         return net
 
-    def _undo(self, update: Update, before: Program, after: Program) -> None:
-        """Take an update back that was carried out but must not be. Nothing stops this."""
+    def _undo(self, step: Step) -> None:
+        """Take a step back that was carried out but must not be. Nothing stops this."""
         self._engine.check = self._check = _proceed
         with Limits(self.statistics).guarding():
-            self._maintainer.apply(update.inverse, after, before)
+            self._maintainer.apply(step.update.inverse, step.after, step.before)
 
     # ---- deriving
 
@@ -347,6 +360,8 @@ class Reasoner:
         limits = self._limits()
         with limits.guarding():
             self._compile_once()
+            if self._demands.are_there:
+                self._demands.withdraw()
             if self._was_materialised:
                 self._engine.forget_derived(self._program.derived)
             self._load_program()
@@ -354,12 +369,38 @@ class Reasoner:
             self._was_materialised = True
             numbers = {id(rule): place for place, rule in enumerate(self._program.rules)}
             self._engine.derive(self.strata, numbers, self._tell, limits.check, self._modules)
+        self._keep_by_rules()
         self._is_materialised = True
         self._is_told = False
         try:
             self._check_consistency(self._program)
         except Inconsistent as inconsistency:
             self._inconsistency = inconsistency.diagnostics  # a transaction may put it right
+
+    @property
+    def _is_maintained(self) -> bool:
+        """Whether facts come and go in transactions: something was derived that must be kept right."""
+        return self._is_materialised or self._demands.are_there
+
+    def _settle(self) -> None:
+        """Let there be something that transactions keep right: kept queries, else everything."""
+        if not self._demands.are_there:
+            self._complete()
+
+    def _keep(self, step: Step) -> None:
+        """Carry out what kept queries want."""
+        self._maintain(step, lambda: self._demands.check_consistency(self._program))
+
+    def _keep_by_rules(self) -> None:
+        """Let the answers of kept queries follow from what is derived, now that everything is."""
+        step = self._demands.begin_anew(self._program)
+        try:
+            if step.update:
+                self._keep(step)
+        except BaseException:
+            self._demands.withdraw()
+            raise
+        self._demands.adopt(step)
 
     @property
     def rules(self) -> tuple[Rule, ...]:
@@ -405,6 +446,7 @@ class Reasoner:
             self._loaded_imports += 1
 
     def _check_consistency(self, program: Program) -> None:
+        self._demands.check_consistency(program)
         if BOTTOM not in program.predicates or not self._engine.size(BOTTOM):
             return
         rules = {number: rule for number, rule in enumerate(program.rules) if rule.head.predicate == BOTTOM}
@@ -438,20 +480,47 @@ class Reasoner:
         self._tell(StrategyChosen(choice.strategy, choice.reason))
         try:
             with self._limits().guarding():
-                columns, rows = strategies.STRATEGIES[choice.strategy].answer(query, place)
+                columns, rows = self._strategy(choice.strategy).answer(query, place)
         except Overflow as overflow:
             raise EvaluationError(Diagnostic("E603", str(overflow), help=f"in the query {text}")) from None
         return Relation(text.strip(), query.variables, columns, rows, self._engine.dictionary)
+
+    def prepare(self, text: str) -> Prepared:
+        """A query with parameters, `reach($start, ?to)`, to be asked with other values each time.
+
+        Unless everything is derived already, what is derived for one binding is kept for the next, and kept
+        right when facts and rules change.
+        """
+        query, parameters = resolve_prepared(text, self._program)
+        self._place()
+        return Prepared(self._keeping.keep(query, parameters), self._keeping)
+
+    def watch(self, text: str, callback: Callback | None = None) -> LiveQuery:
+        """A query whose answers are kept right from now on; the callback is told what changes in them.
+
+        Unless everything is derived already, only what the query asks for is derived, and kept right.
+        """
+        query = self._resolved(text)
+        self._place()
+        live = LiveQuery(self._keeping.keep(query), self._keeping, self._subscriptions)
+        if callback is not None:
+            live.subscribe(callback)
+        return live
 
     def explain(self, text: str, strategy: str = strategies.AUTO) -> str:
         """How a query would be answered, and why; derives nothing."""
         query, place = self._resolved(text), self._place()
         choice = strategies.chosen(strategy, query, place)
-        done = strategies.STRATEGIES[choice.strategy].explain(query, place)
+        done = self._strategy(choice.strategy).explain(query, place)
         return f"{choice.strategy}: {choice.reason}\n{choice.strategy}: {done}"
 
     def _resolved(self, text: str) -> Query:
         return resolve_query(parse_literals(Source("<query>", text)), self._program, text)
+
+    def _strategy(self, name: str) -> Strategy:
+        if name not in self._strategies:
+            self._strategies[name] = strategies.STRATEGIES[name]()
+        return self._strategies[name]
 
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
@@ -499,6 +568,12 @@ class Reasoner:
 def prepare() -> None:
     """Load the compiled kernels now, or compile them, rather than when they are first used."""
     warm.compile_all()
+
+
+def _described(asked: Asked) -> Predicate:
+    """The answers of a live query as a predicate, for those who are told of its changes."""
+    names = asked.query.variables
+    return Predicate(asked.name, len(names), names, (ColumnType.ANY,) * len(names), asked.query.text.strip())
 
 
 def _proceed() -> None:

@@ -61,7 +61,7 @@ class Subscriptions:
 
     def deliver(self, delta: Delta) -> None:
         """Tell the subscribers what a commit changed; raises what they raise, once all have been told."""
-        if not self._all or not delta:
+        if not self._all or not delta.is_noticed:
             return
         self._waiting.append(delta)
         if self._is_delivering:

@@ -1,8 +1,8 @@
-"""The strategies by name: one is registered here, by one line."""
+"""The strategies by name: one is registered here, by one line. A reasoner makes one of each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import Query
@@ -13,7 +13,7 @@ from tidelog.query.whole import Full, Lookup
 
 AUTO = "auto"
 TABLING = "tabling"
-STRATEGIES: Mapping[str, Strategy] = {each.name: each for each in (Lookup(), Magic(), Full())}
+STRATEGIES: Mapping[str, Callable[[], Strategy]] = {"lookup": Lookup, "magic": Magic, "full": Full}
 NAMES = (AUTO, "lookup", "magic", TABLING, "full")
 UNKNOWN_STRATEGY = "E650"
 

@@ -6,9 +6,11 @@ A strategy is one file with a class that has a `name`, by which it is chosen, an
   were, unless it is its way to derive everything;
 - `explain(query, place)`, which says in one line what it would do, and derives nothing.
 
-It is registered by one line in `registry.py`. It reads the program, its explicit facts and their sizes
-through `Place`, and works over sets of facts: whatever relations it needs for itself have a space in their
-names, and are dropped in the end, also if it is stopped. `magic.py` is the one to read first.
+A reasoner makes one strategy of each kind, so that it may keep what it has found out between queries; then
+it must notice by itself when `Place.program`, or what is in the engine, has changed. It is registered by
+one line in `registry.py`. It reads the program, its explicit facts and their sizes through `Place`, and
+works over sets of facts: whatever relations it needs for itself have a space in their names, and are
+dropped in the end, also if it is stopped. `magic.py` is the one to read first.
 
 Invariant: whatever strategy answers, the answers are those that the whole program gives.
 """

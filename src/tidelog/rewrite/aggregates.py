@@ -52,8 +52,8 @@ def auxiliary_name(rule: Rule) -> str:
 
 
 def is_auxiliary(relation: str) -> bool:
-    """Whether a relation is none of the program's predicates."""
-    return " " in relation
+    """Whether a relation was made for the sake of maintenance; it is none of the program's predicates."""
+    return SEPARATOR in relation
 
 
 def _predicate(head: Atom) -> Predicate:

@@ -61,12 +61,14 @@ class Rewritten:
 class Options:
     """How a program is rewritten.
 
-    `stated` are derived predicates that may have explicit facts too. Without `refined`, closures are left as
-    they are, nothing is factored, and no guard is left out.
+    `stated` are derived predicates that may have explicit facts too, `given` relations of bindings: an atom
+    of these in a query is looked at first. Without `refined`, closures are left as they are, nothing is
+    factored, and no guard is left out.
     """
 
     stated: frozenset[str] = frozenset()
     cost: Cost = unknown_sizes
+    given: frozenset[str] = frozenset()
     refined: bool = True
 
 
@@ -149,7 +151,12 @@ class _Rewriting:
     def answer(self, queries: Sequence[Rule]) -> None:
         """Gather all that the queries need."""
         for query in queries:
-            self._emit(Guarded(query.head, None, substituted(query).body, query), frozenset())
+            body = substituted(query).body
+            given = self.options.given
+            guards = (each for each in body if isinstance(each, Atom) and each.predicate in given)
+            guard = next(guards, None)
+            rest = tuple(literal for literal in body if literal is not guard)
+            self._emit(Guarded(query.head, guard, rest, query), frozenset())
         while self._waiting:
             predicate, adornment = self._waiting.pop(0)
             for made in self._guarded(predicate, adornment):

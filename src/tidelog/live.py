@@ -1,0 +1,70 @@
+"""Live queries: their answers are kept right while facts and rules change."""
+
+from __future__ import annotations
+
+from types import TracebackType
+
+from tidelog.query.demands import Asked
+from tidelog.query.keeping import Keeping
+from tidelog.relation import Relation
+from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
+
+
+class LiveQuery:
+    """A query whose answers are kept right, until it is cancelled.
+
+    >>> import tidelog as tl
+    >>> reasoner = tl.Reasoner(tl.parse('''
+    ...     reach(?x, ?y) :- edge(?x, ?y) .
+    ...     reach(?x, ?z) :- edge(?x, ?y), reach(?y, ?z) .
+    ...     edge(a, b) .
+    ... '''))
+    >>> live = reasoner.watch("reach(a, ?to)", lambda delta: print(list(delta)))
+    >>> reasoner.insert("edge", [("b", "c"), ("d", "e")])
+    [('+', ('c',))]
+    2
+    >>> live.answers
+    reach(a, ?to): 2 rows
+      to
+      b
+      c
+    """
+
+    def __init__(self, asked: Asked, keeping: Keeping, subscriptions: Subscriptions) -> None:
+        self._asked = asked
+        self._keeping = keeping
+        self._subscriptions = subscriptions
+        self._subscribed: list[Subscription] = []
+
+    @property
+    def answers(self) -> Relation:
+        """The answers as they are now."""
+        self._keeping.check(self._asked)
+        query = self._asked.query
+        columns, count = self._keeping.engine.rows(self._asked.name)
+        return Relation(query.text.strip(), query.variables, columns, count, self._keeping.engine.dictionary)
+
+    def subscribe(self, callback: Callback) -> Subscription:
+        """Let a function be called with what changed in the answers, after each commit that changed them."""
+        self._keeping.check(self._asked)
+        subscription = self._subscriptions.add(self._asked.name, callback)
+        self._subscribed.append(subscription)
+        return subscription
+
+    def deltas(self) -> Deltas:
+        """What changes in the answers from now on: `async for delta in live.deltas()`."""
+        return Deltas(self.subscribe)
+
+    def cancel(self) -> None:
+        """Keep the answers no longer, nor what was derived for them alone; does nothing the second time."""
+        for subscription in self._subscribed:
+            subscription.cancel()
+        self._keeping.forget(self._asked)
+
+    def __enter__(self) -> LiveQuery:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.cancel()

@@ -1,0 +1,99 @@
+"""Keeping queries: they come and go, and bindings are added, in transactions of their own. Mutates the
+engine.
+
+Nobody is told of these transactions: no fact of the program changes in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tidelog.engine.maintaining import Flag
+from tidelog.errors import Diagnostic, ProgramError
+from tidelog.logic.program import Atom, Program, Query, Rule, Variable
+from tidelog.logic.values import ColumnType
+from tidelog.maintenance.maintainer import Rows, Update
+from tidelog.query.demands import Asked, Demands, Step
+from tidelog.query.strategy import Answers
+
+NOT_KEPT = "E653"
+ASKED = "?- asked"  # holds the binding that is asked for now
+Row = tuple[int, ...]
+
+
+class Keeping:
+    """What kept queries need of a reasoner.
+
+    `carry_out` lets a step be maintained, all of it or none; `program` gives the program as it is now.
+    """
+
+    def __init__(
+        self,
+        engine: Any,
+        demands: Demands,
+        carry_out: Callable[[Step], None],
+        program: Callable[[], Program],
+    ) -> None:
+        self.engine = engine
+        self.demands = demands
+        self._carry_out = carry_out
+        self._program = program
+
+    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> Asked:
+        """Let the answers to a query be kept."""
+        asked = Asked(self.demands.name_for(len(query.rule.head.terms)), query, parameters)
+        step = self.demands.asking(asked, self._program())
+        self._carry_out(step)
+        self.demands.adopt(step, asked)
+        return asked
+
+    def forget(self, asked: Asked) -> None:
+        """Let the answers to a query be kept no longer, nor what only it needed; nothing the second time."""
+        if self.demands.find(asked.name) is not asked:
+            return
+        step = self.demands.forgetting(asked, self._program())
+        self._carry_out(step)
+        self.demands.adopt(step, asked, forgotten=True)
+
+    def check(self, asked: Asked) -> None:
+        """Nothing, if the query is kept; else raises ProgramError."""
+        if self.demands.find(asked.name) is not asked:
+            message = "the query is no longer kept"
+            raise ProgramError(Diagnostic(NOT_KEPT, message, help="prepare it, or watch it, again"))
+
+    def encode(self, values: Sequence[object]) -> Row:
+        """The ids of the values of parameters."""
+        encode = self.engine.dictionary.encode_python
+        return tuple(encode(value, ColumnType.ANY) for value in values)
+
+    def answer(self, asked: Asked, row: Row) -> Answers:
+        """The answers for a binding, which is asked for if it was not before."""
+        self.check(asked)
+        answers: Answers
+        if not asked.parameters:
+            answers = self.engine.rows(asked.name)
+            return answers
+        rows = Rows(tuple(np.array([each], np.int32) for each in row), 1)
+        body = asked.query.rule.body
+        if asked.bindings in self.demands.kept.arities:
+            self._bind(asked, rows)
+            body = (Atom(asked.name, (*asked.parameters, *asked.variables)),)
+        self.engine.define(ASKED, len(row))
+        try:
+            self.engine.add(ASKED, rows.columns, 1)
+            self.engine.begin([ASKED])
+            given = Atom(ASKED, asked.parameters)
+            answers = self.engine.answer(Rule(Atom(asked.name, asked.variables), (given, *body)))
+        finally:
+            self.engine.drop(ASKED)
+        return answers
+
+    def _bind(self, asked: Asked, rows: Rows) -> None:
+        """Let a binding be asked for."""
+        standing = self.engine.standing(asked.bindings, rows.columns, rows.count)
+        if not standing[0] & Flag.ALIVE:
+            program = self._program()
+            self._carry_out(self.demands.step(Update({}, {asked.bindings: rows}), program, program))
