@@ -108,6 +108,17 @@ def test_few_facts_and_every_rule_are_derived_in_full() -> None:
     assert graph(MANY[:10]).explain("far(3)").startswith("full: every rule is needed, and there are no more")
 
 
+def test_many_rewritten_rules_are_for_many_facts() -> None:
+    rules = "".join(
+        f"t(?x, {name}, ?z) :- t(?x, {name}, ?y), t(?y, {name}, ?z) ."
+        f"t(?x, ?p, ?y) :- t(?p, {name}, ?q), t(?x, ?q, ?y) ."
+        for name in "abc"
+    )
+    reasoner = tl.Reasoner(tl.parse(rules))
+    reasoner.insert("t", [(number, "a", number + 1) for number in range(0, 1000, 2)])
+    assert "too many for so few facts" in reasoner.explain("t(3, ?p, ?y)")
+
+
 def test_explanations_derive_nothing() -> None:
     reasoner = graph()
     assert "path bf" in reasoner.explain("path(3, ?y)", "magic")

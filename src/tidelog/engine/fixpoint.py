@@ -8,7 +8,7 @@ Invariant: after `materialise`, the engine holds the least model of the rules ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import perf_counter
 
 from tidelog.engine.events import (
@@ -22,9 +22,9 @@ from tidelog.engine.events import (
 from tidelog.engine.protocol import NOTHING, Closing, Engine, Outcome, Runnable
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.builtins import Overflow
-from tidelog.logic.program import Rule
+from tidelog.logic.program import Atom, Rule
 from tidelog.logic.strata import Stratum
-from tidelog.plan.compile import aggregate_plans, collected_variables, delta_plans, full_plan
+from tidelog.plan.compile import aggregate_plans, collected_variables, delta_pivots, delta_plan, full_plan
 from tidelog.rewrite.closures import ClosureModule, recognise
 
 GROWN = 4  # plans are made anew when a relation has grown by this factor
@@ -124,16 +124,15 @@ class _Stratum:
         count = 1
         if not self.stratum.recursive:
             return count
-        engine = self.engine
-        planned = dict.fromkeys(self.stratum.predicates, 0)
-        steps: list[Step] = []
+        steps = _delta_steps(self.stratum, self.numbers, self.engine)
+        sizes = dict.fromkeys(self.stratum.predicates, 0)
         while new:
-            if _has_grown(planned, engine):
-                planned = {name: engine.size(name) for name in self.stratum.predicates}
-                steps = _delta_steps(self.stratum, self.numbers, engine)
             count += 1
+            before, sizes = sizes, {name: self.engine.size(name) for name in self.stratum.predicates}
+            grown = {name for name, size in sizes.items() if size > before[name]}
             for step in steps:
-                self._run(step, count)
+                if step.pivot in grown:
+                    self._run(step.ready(sizes), count)
             new = self._advance(count)
         return count
 
@@ -190,14 +189,47 @@ def _aggregating(rule: Rule, number: int, engine: Engine) -> Runnable:
     return run
 
 
-def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> list[Step]:
-    """The plans of a stratum's rules over what the last round added."""
+class _DeltaStep:
+    """A rule, driven by what the last round added to one predicate; planned when there first is something.
+
+    Many rules of a large stratum never run, and planning one takes as long as matching thousands of facts.
+    """
+
+    def __init__(
+        self, rule: Rule, number: int, recursive: Collection[str], place: int, engine: Engine
+    ) -> None:
+        self.rule = rule
+        self.number = number
+        self.recursive = recursive
+        self.place = place
+        self.engine = engine
+        self.pivot = rule.positive[_count_atoms(rule, place)].predicate
+        self._own = {atom.predicate for atom in rule.positive if atom.predicate in recursive}
+        self._planned: dict[str, int] = {}
+        self._runnable: Runnable = _nothing
+
+    def ready(self, sizes: Mapping[str, int]) -> Step:
+        """The step with a plan that fits the sizes of the stratum's predicates."""
+        if not self._planned or _has_grown(self._planned, sizes):
+            self._planned = {name: sizes[name] for name in self._own}
+            plan = delta_plan(self.rule, self.number, self.recursive, self.place, self.engine)
+            self._runnable = self.engine.prepare(plan)
+        return self.rule, self.number, self._runnable
+
+
+def _count_atoms(rule: Rule, place: int) -> int:
+    """How many atoms the body has before a place."""
+    return sum(isinstance(literal, Atom) for literal in rule.body[:place])
+
+
+def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> list[_DeltaStep]:
+    """The rules of a stratum over what the last round added."""
     return [
-        (rule, numbers[id(rule)], engine.prepare(plan))
+        _DeltaStep(rule, numbers[id(rule)], stratum.predicates, place, engine)
         for rule in stratum.rules
-        for plan in delta_plans(rule, numbers[id(rule)], stratum.predicates, engine)
+        for place in delta_pivots(rule, stratum.predicates)
     ]
 
 
-def _has_grown(planned: dict[str, int], engine: Engine) -> bool:
-    return any(engine.size(name) > max(GROWN * size, SMALL if size else 0) for name, size in planned.items())
+def _has_grown(planned: Mapping[str, int], sizes: Mapping[str, int]) -> bool:
+    return any(sizes[name] > max(GROWN * size, SMALL if size else 0) for name, size in planned.items())

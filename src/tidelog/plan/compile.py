@@ -53,14 +53,25 @@ def delta_plans(
     rule: Rule, number: int, recursive: Collection[str], statistics: Statistics
 ) -> tuple[RulePlan, ...]:
     """One plan per body atom of a recursive predicate, driven by what is new of it."""
+    pivots = delta_pivots(rule, recursive)
+    return tuple(delta_plan(rule, number, recursive, pivot, statistics) for pivot in pivots)
+
+
+def delta_pivots(rule: Rule, recursive: Collection[str]) -> tuple[int, ...]:
+    """The places of the body atoms of recursive predicates."""
+    atoms = ((place, literal) for place, literal in enumerate(rule.body) if isinstance(literal, Atom))
+    return tuple(place for place, atom in atoms if atom.predicate in recursive)
+
+
+def delta_plan(
+    rule: Rule, number: int, recursive: Collection[str], pivot: int, statistics: Statistics
+) -> RulePlan:
+    """The plan driven by what is new of the recursive atom at a place."""
     places = [place for place, literal in enumerate(rule.body) if isinstance(literal, Atom)]
-    own = [place for place in places if _atom(rule.body[place]).predicate in recursive]
-    plans = []
-    for pivot in own:
-        parts = {place: Part.OLD if place in own and place < pivot else Part.ALL for place in places}
-        parts[pivot] = Part.NEW
-        plans.append(_plan(rule, number, rule.head.predicate, rule.head.terms, pivot, parts, statistics))
-    return tuple(plans)
+    own = delta_pivots(rule, recursive)
+    parts = {place: Part.OLD if place in own and place < pivot else Part.ALL for place in places}
+    parts[pivot] = Part.NEW
+    return _plan(rule, number, rule.head.predicate, rule.head.terms, pivot, parts, statistics)
 
 
 def aggregate_plans(

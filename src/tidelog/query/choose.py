@@ -17,6 +17,7 @@ from tidelog.rewrite.adornment import Kind
 from tidelog.rewrite.magic_sets import Rewritten
 
 FEW = 200  # facts: deriving everything from so few takes less time than rewriting the program
+PLANNED = 50  # facts from which one can derive in the time that a pair of rewritten rules takes to be planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +46,11 @@ def choose(query: Query, place: Place) -> Choice:
     bound = _bound(made)
     if not bound and is_all:
         return Choice("full", "nothing is bound, and every rule is needed")
+    if is_all and _facts(needed, place) < PLANNED * len(made.rules) ** 2:
+        reason = (
+            f"rewriting would make {len(made.rules):,} rules of {len(needed):,}: too many for so few facts"
+        )
+        return Choice("full", reason)
     count = f"{len(needed):,} of {len(place.program.rules):,} rules"
     if not bound:
         return Choice("magic", f"nothing is bound, but {count} are enough")
