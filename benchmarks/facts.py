@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +16,16 @@ from benchmarks.university import university_facts, university_triples
 
 Tables = Mapping[str, pa.Table]
 EDGES_PER_NODE = 10
+SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
+FACEBOOK = SHARED / "graphs" / "facebook.txt.gz"
+LUBM = SHARED / "lubm" / "lubm1.nt.gz"
+EDGES_PER_PERSON = 88_234 / 4_039  # of the Facebook graph
+TRIPLE = re.compile(r"(\S+) (\S+) (.+) \.\s*")
+PREFIXES = {
+    "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf:",
+    "http://www.w3.org/2000/01/rdf-schema#": "rdfs:",
+    "http://www.lehigh.edu/~zhp2/2004/0401/univ-bench.owl#": "ub:",
+}
 BRANCHING = 3
 
 
@@ -50,6 +62,43 @@ def triples(size: int) -> Tables:
     return {"triple": university_triples(size)}
 
 
+def as_dense_as_facebook(size: int) -> Tables:
+    """A uniform graph with as many edges a node as the Facebook graph has."""
+    return {"edge": edge_table(uniform_edges(round(size / EDGES_PER_PERSON), size))}
+
+
+def facebook(size: int) -> Tables:
+    """The first edges of the Facebook graph of SNAP."""
+    with gzip.open(FACEBOOK, "rt") as lines:
+        edges = [tuple(map(int, line.split())) for line in lines if line[0] != "#"][:size]
+    return {"edge": pa.table(list(zip(*edges, strict=True)), names=["source", "target"])}
+
+
+def sparse(size: int) -> Tables:
+    """RAND1K: a uniform graph with one edge a node."""
+    return {"edge": edge_table(uniform_edges(size, size))}
+
+
+def power_law_of_the_thesis(size: int) -> Tables:
+    """RMAT1K: a power-law graph with eleven edges a node."""
+    return {"edge": edge_table(rmat_edges(max(2, size // 11), size))}
+
+
+def lubm(size: int) -> Tables:
+    """The first triples of LUBM(1, 0), with the ontology's, names shortened."""
+    with gzip.open(LUBM, "rt", encoding="utf-8") as lines:
+        found = (TRIPLE.fullmatch(line) for line, _ in zip(lines, range(size), strict=False))
+        rows = [tuple(map(short, match.groups())) for match in found if match is not None]
+    return {"triple": pa.table(list(zip(*rows, strict=True)), names=["subject", "property", "object"])}
+
+
+def short(term: str) -> str:
+    """A term of N-Triples as a plain name."""
+    name = term.strip("<>").replace("\t", " ")
+    space = next((space for space in PREFIXES if name.startswith(space)), "")
+    return PREFIXES.get(space, "") + name.removeprefix(space)
+
+
 def edge_table(edges: Edges) -> pa.Table:
     return pa.table(list(edges), names=["source", "target"])
 
@@ -63,6 +112,15 @@ FACTS: Mapping[str, Callable[[int], Tables]] = {
     "W6": triples,
     "cliques": groups,
     "cut": chain,
+    "W7L": as_dense_as_facebook,
+    "W7R": as_dense_as_facebook,
+    "facebook": facebook,
+    "facebook-left": facebook,
+    "rand1k": sparse,
+    "rmat1k": power_law_of_the_thesis,
+    "rmat1k-nonlinear": power_law_of_the_thesis,
+    "lubm-rdfs": lubm,
+    "lubm-owl": university,
 }
 
 

@@ -48,6 +48,20 @@ CHANGING: dict[str, Workload] = WORKLOADS | {
         Workload("cut", "a clique of 300 cut in the middle", 299, 99, program="cliques"),
     )
 }
+ASKED: dict[str, Workload] = {
+    workload.name: workload
+    for workload in (
+        Workload("W7L", "what one node reaches, left-linear rules", 88_234, 4_000),
+        Workload("W7R", "what one node reaches, right-linear rules", 88_234, 4_000),
+        Workload("facebook", "closure of the Facebook graph, right-linear rules", 88_234, 4_000, "W7R"),
+        Workload("facebook-left", "the same, left-linear rules", 88_234, 4_000, "W7L"),
+        Workload("rand1k", "closure of a sparse graph, nonlinear rules", 1_000, 200, "W7N"),
+        Workload("rmat1k", "closure of a power-law graph, right-linear rules", 11_000, 1_100, "W7R"),
+        Workload("rmat1k-nonlinear", "the same, nonlinear rules", 11_000, 1_100, "W7N"),
+        Workload("lubm-rdfs", "LUBM(1, 0) as triples, RDFS", 103_706, 5_000, "W6"),
+        Workload("lubm-owl", "university, 63 rules, a predicate per name", 100_000, 10_000, "W5"),
+    )
+}
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.suites import maintain, materialise, stream
+from benchmarks.suites import maintain, materialise, query, stream
 from benchmarks.suites.suite import Suite
 
 SUITES: Mapping[str, Suite] = {
     "materialise": materialise.SUITE,
     "maintain": maintain.SUITE,
     "stream": stream.SUITE,
+    "query": query.SUITE,
 }
