@@ -7,43 +7,40 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
+from tidelog.asking import Asking
 from tidelog.changes import Delta, find_predicate
 from tidelog.engine import registry as engines
 from tidelog.engine.columnar import warm
-from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, StrategyChosen, Tally
+from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally
 from tidelog.engine.limits import Limits
 from tidelog.engine.registry import EngineSettings
-from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source
+from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Source
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.faults import Faults, OnError
 from tidelog.io.formats import data_files
 from tidelog.io.objects import from_python
 from tidelog.io.source import data_file, predicate_of
 from tidelog.io.tables import read, read_import
-from tidelog.live import LiveQuery
-from tidelog.logic.builtins import Overflow
-from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Query, Rule
-from tidelog.logic.resolve import EMPTY, extend, resolve_query
+from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Rule
+from tidelog.logic.resolve import EMPTY, extend
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import NetChange, Rows, Update
 from tidelog.plan.join_order import Statistics
-from tidelog.query import registry as strategies
 from tidelog.query.demands import Asked, Demands, Step
 from tidelog.query.keeping import Keeping
-from tidelog.query.prepared import Prepared, resolve_prepared
-from tidelog.query.strategy import Place, Strategy
+from tidelog.query.strategy import Place
 from tidelog.relation import Relation, column_names
 from tidelog.streaming import Changes, Stream, stream_async
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
-from tidelog.syntax.parser import parse, parse_literals
+from tidelog.syntax.parser import parse
 from tidelog.transaction import EXPLICIT, Change, with_arity
 
 PROGRAM_CHANGED = "E634"
 
 
-class Reasoner:
+class Reasoner(Asking):
     """Facts, rules, and all that follows from them.
 
     >>> import tidelog as tl
@@ -101,9 +98,8 @@ class Reasoner:
             maintainer, marking, self._engine, self._tell, self._check_limits, modules
         )
         self._subscriptions = Subscriptions()
-        self._strategies: dict[str, Strategy] = {}
         self._demands = Demands(self._engine)
-        self._keeping = Keeping(self._engine, self._demands, self._keep, lambda: self._program)
+        super().__init__(Keeping(self._engine, self._demands, self._keep, lambda: self._program))
         self._loaded_facts = 0
         self._loaded_imports = 0
         self._is_materialised = False
@@ -468,60 +464,6 @@ class Reasoner:
         columns, rows = self._engine.rows(predicate.name)
         return Relation(predicate.written, column_names(predicate), columns, rows, self._engine.dictionary)
 
-    def query(self, text: str, strategy: str = strategies.AUTO) -> Relation:
-        """The answers to a query such as `ancestor(alice, ?x)`: one column per variable.
-
-        Unless everything is derived already, `auto` derives what the query asks for only, if something in it
-        is bound or not all rules are needed; `lookup`, `magic` and `full` say how it is to be done.
-        """
-        query = self._resolved(text)
-        place = self._place()
-        choice = strategies.chosen(strategy, query, place)
-        self._tell(StrategyChosen(choice.strategy, choice.reason))
-        try:
-            with self._limits().guarding():
-                columns, rows = self._strategy(choice.strategy).answer(query, place)
-        except Overflow as overflow:
-            raise EvaluationError(Diagnostic("E603", str(overflow), help=f"in the query {text}")) from None
-        return Relation(text.strip(), query.variables, columns, rows, self._engine.dictionary)
-
-    def prepare(self, text: str) -> Prepared:
-        """A query with parameters, `reach($start, ?to)`, to be asked with other values each time.
-
-        Unless everything is derived already, what is derived for one binding is kept for the next, and kept
-        right when facts and rules change.
-        """
-        query, parameters = resolve_prepared(text, self._program)
-        self._place()
-        return Prepared(self._keeping.keep(query, parameters), self._keeping)
-
-    def watch(self, text: str, callback: Callback | None = None) -> LiveQuery:
-        """A query whose answers are kept right from now on; the callback is told what changes in them.
-
-        Unless everything is derived already, only what the query asks for is derived, and kept right.
-        """
-        query = self._resolved(text)
-        self._place()
-        live = LiveQuery(self._keeping.keep(query), self._keeping, self._subscriptions)
-        if callback is not None:
-            live.subscribe(callback)
-        return live
-
-    def explain(self, text: str, strategy: str = strategies.AUTO) -> str:
-        """How a query would be answered, and why; derives nothing."""
-        query, place = self._resolved(text), self._place()
-        choice = strategies.chosen(strategy, query, place)
-        done = self._strategy(choice.strategy).explain(query, place)
-        return f"{choice.strategy}: {choice.reason}\n{choice.strategy}: {done}"
-
-    def _resolved(self, text: str) -> Query:
-        return resolve_query(parse_literals(Source("<query>", text)), self._program, text)
-
-    def _strategy(self, name: str) -> Strategy:
-        if name not in self._strategies:
-            self._strategies[name] = strategies.STRATEGIES[name]()
-        return self._strategies[name]
-
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
         if self._is_materialised:
@@ -535,10 +477,11 @@ class Reasoner:
             self._program,
             self._engine,
             self._is_materialised,
-            self._derive_to_ask,
+            self.materialise,
             self._tell,
             self._check_limits,
             self._modules,
+            is_checked=not self._is_told,
         )
 
     def predicates(self) -> Mapping[str, Predicate]:

@@ -83,6 +83,7 @@ class Place:
     listen: Listener
     check: Callable[[], None]  # raises when a limit is reached
     modules: bool = True  # whether structures may close predicates
+    is_checked: bool = True  # whether an inconsistency must be noticed: nobody knows of it yet
     notes: dict[Any, Any] = field(default_factory=dict)  # what was found out here, to be used again
 
     @property
@@ -93,7 +94,7 @@ class Place:
     @property
     def is_constrained(self) -> bool:
         """Whether the program can be inconsistent: what is asked for is then asked together with that."""
-        return BOTTOM in self.program.predicates
+        return self.is_checked and BOTTOM in self.program.predicates
 
 
 class Strategy(Protocol):

@@ -1,0 +1,103 @@
+"""What can be asked of a reasoner: queries, once, again and again, or as long as things change."""
+
+from __future__ import annotations
+
+from tidelog.engine.events import Event, StrategyChosen
+from tidelog.engine.limits import Limits
+from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Source
+from tidelog.live import LiveQuery
+from tidelog.logic.builtins import Overflow
+from tidelog.logic.program import Program, Query
+from tidelog.logic.resolve import resolve_query
+from tidelog.query import registry as strategies
+from tidelog.query.keeping import Keeping
+from tidelog.query.prepared import Prepared, resolve_prepared
+from tidelog.query.strategy import Place, Strategy
+from tidelog.relation import Relation
+from tidelog.subscription import Callback, Subscriptions
+from tidelog.syntax.parser import parse_literals
+
+
+class Asking:
+    """The part of a reasoner that answers queries; the other part says where they are asked."""
+
+    _program: Program
+    _subscriptions: Subscriptions
+    _is_told: bool  # whether somebody knows of an inconsistency
+
+    def __init__(self, keeping: Keeping) -> None:
+        self._keeping = keeping
+        self._strategies: dict[str, Strategy] = {}
+
+    def _place(self) -> Place:
+        """Where queries are asked: all explicit facts are loaded."""
+        raise NotImplementedError
+
+    def _limits(self) -> Limits:
+        """The limits of what begins now."""
+        raise NotImplementedError
+
+    def _tell(self, event: Event) -> None:
+        """Let listeners know."""
+        raise NotImplementedError
+
+    # ---- once
+
+    def query(self, text: str, strategy: str = strategies.AUTO) -> Relation:
+        """The answers to a query such as `ancestor(alice, ?x)`: one column per variable.
+
+        Unless everything is derived already, `auto` derives what the query asks for only, if something in it
+        is bound or not all rules are needed; `lookup`, `magic` and `full` say how it is to be done.
+        """
+        query = self._resolved(text)
+        place = self._place()
+        choice = strategies.chosen(strategy, query, place)
+        self._tell(StrategyChosen(choice.strategy, choice.reason))
+        try:
+            with self._limits().guarding():
+                columns, rows = self._strategy(choice.strategy).answer(query, place)
+        except Overflow as overflow:
+            raise EvaluationError(Diagnostic("E603", str(overflow), help=f"in the query {text}")) from None
+        except Inconsistent:
+            self._is_told = True
+            raise
+        return Relation(text.strip(), query.variables, columns, rows, self._keeping.engine.dictionary)
+
+    def explain(self, text: str, strategy: str = strategies.AUTO) -> str:
+        """How a query would be answered, and why; derives nothing."""
+        query, place = self._resolved(text), self._place()
+        choice = strategies.chosen(strategy, query, place)
+        done = self._strategy(choice.strategy).explain(query, place)
+        return f"{choice.strategy}: {choice.reason}\n{choice.strategy}: {done}"
+
+    def _resolved(self, text: str) -> Query:
+        return resolve_query(parse_literals(Source("<query>", text)), self._program, text)
+
+    def _strategy(self, name: str) -> Strategy:
+        if name not in self._strategies:
+            self._strategies[name] = strategies.STRATEGIES[name]()
+        return self._strategies[name]
+
+    # ---- again and again
+
+    def prepare(self, text: str) -> Prepared:
+        """A query with parameters, `reach($start, ?to)`, to be asked with other values each time.
+
+        Unless everything is derived already, what is derived for one binding is kept for the next, and kept
+        right when facts and rules change.
+        """
+        query, parameters = resolve_prepared(text, self._program)
+        self._place()
+        return Prepared(self._keeping.keep(query, parameters), self._keeping)
+
+    def watch(self, text: str, callback: Callback | None = None) -> LiveQuery:
+        """A query whose answers are kept right from now on; the callback is told what changes in them.
+
+        Unless everything is derived already, only what the query asks for is derived, and kept right.
+        """
+        query = self._resolved(text)
+        self._place()
+        live = LiveQuery(self._keeping.keep(query), self._keeping, self._subscriptions)
+        if callback is not None:
+            live.subscribe(callback)
+        return live
