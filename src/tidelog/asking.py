@@ -11,9 +11,12 @@ from tidelog.logic.program import Program, Query
 from tidelog.logic.resolve import resolve_query
 from tidelog.query import registry as strategies
 from tidelog.query.keeping import Keeping
+from tidelog.query.magic import DERIVED
 from tidelog.query.prepared import Prepared, resolve_prepared
 from tidelog.query.strategy import Place, Strategy
 from tidelog.relation import Relation
+from tidelog.rewrite.magic_sets import Rewritten
+from tidelog.rewrite.readable import readable
 from tidelog.subscription import Callback, Subscriptions
 from tidelog.syntax.parser import parse_literals
 
@@ -28,6 +31,7 @@ class Asking:
     def __init__(self, keeping: Keeping) -> None:
         self._keeping = keeping
         self._strategies: dict[str, Strategy] = {}
+        self._derived: tuple[Program, Rewritten] | None = None  # what the last query was answered by
 
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
@@ -61,7 +65,14 @@ class Asking:
         except Inconsistent:
             self._is_told = True
             raise
+        made = place.notes.get(DERIVED)
+        self._derived = None if made is None else (self._program, made)
         return Relation(text.strip(), query.variables, columns, rows, self._keeping.engine.dictionary)
+
+    @property
+    def rewritten(self) -> Program | None:
+        """The program that the last query was answered by, if it was rewritten."""
+        return None if self._derived is None else readable(*self._derived)
 
     def explain(self, text: str, strategy: str = strategies.AUTO) -> str:
         """How a query would be answered, and why; derives nothing."""

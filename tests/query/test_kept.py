@@ -234,6 +234,7 @@ def test_kept_answers_are_those_of_a_new_reasoner(data: st.DataObject) -> None:
             fresh = tl.Reasoner(reasoner.program)
             _copy_facts(reasoner, fresh)
             assert rows(each.answers) == rows(fresh.query(query, "full"))
+            assert rows(reasoner.query(query, "auto")) == rows(each.answers)
             now = rows(each.answers)
             if isinstance(now, set) and isinstance(held[query], set):
                 before = held[query]
@@ -288,3 +289,14 @@ def test_prepared_answers_are_those_of_a_new_reasoner(data: st.DataObject) -> No
             written = iter(map(str, values))
             bound_terms = [next(written) if term.startswith("$") else term for term in terms]
             assert rows(asked(*values)) == rows(fresh.query(f"{name}({', '.join(bound_terms)})", "full"))
+
+
+def test_a_query_asked_once_leaves_kept_ones_alone() -> None:
+    reasoner = chain(100)
+    live, reach = reasoner.watch("reach(90, ?to)"), reasoner.prepare("reach($from, ?to)")
+    assert len(reach(95)) == 5
+    facts = hidden(reasoner)
+    assert len(reasoner.query("reach(50, ?to)", "magic")) == 50
+    assert hidden(reasoner) == facts
+    reasoner.insert("edge", [(100, 101)])
+    assert (len(live.answers), len(reach(95))) == (11, 6)

@@ -14,6 +14,8 @@ from tidelog.cli.messages import is_coloured
 from tidelog.cli.reasoning import Work
 from tidelog.engine.events import RuleStatistics, Tally
 from tidelog.io.atomic import replacing
+from tidelog.logic.program import Program
+from tidelog.logic.strata import strata
 from tidelog.plan.rule_text import Writing, shortened
 
 _WIDTH: Final = 130  # of the table where there is no terminal to ask
@@ -82,7 +84,8 @@ def choices(tally: Tally) -> Iterator[str]:
 
 
 def _strata(work: Work) -> list[dict[str, object]]:
-    writing = Writing.of(work.program)
+    program = _program(work)
+    writing = Writing.of(program)
     ended, closed = work.tally.strata, work.tally.closed
     return [
         {
@@ -93,18 +96,24 @@ def _strata(work: Work) -> list[dict[str, object]]:
             "rounds": ended[place].rounds if place in ended else 0,
             "seconds": round(ended[place].seconds, 6) if place in ended else 0.0,
         }
-        for place, stratum in enumerate(work.reasoner.strata)
+        for place, stratum in enumerate(strata(program.rules))
     ]
 
 
+def _program(work: Work) -> Program:
+    """The program whose rules were run: that of the last query, if it was rewritten."""
+    return work.reasoner.rewritten or work.program
+
+
 def _rules(work: Work) -> list[dict[str, object]]:
-    writing = Writing.of(work.program)
+    program = _program(work)
+    writing = Writing.of(program)
     done = work.tally.rules
     places = {
-        id(rule): place for place, stratum in enumerate(work.reasoner.strata, 1) for rule in stratum.rules
+        id(rule): place for place, stratum in enumerate(strata(program.rules), 1) for rule in stratum.rules
     }
     rows: list[dict[str, object]] = []
-    for number, rule in enumerate(work.program.rules):
+    for number, rule in enumerate(program.rules):
         item = done.get(number, _NOTHING)
         rows.append(
             {
@@ -173,11 +182,12 @@ def print_statistics(work: Work) -> None:
 
 def _closed_lines(work: Work) -> Iterator[str]:
     """A line for each stratum that a structure has closed in place of rules."""
-    writing = Writing.of(work.program)
-    strata = work.reasoner.strata
+    program = _program(work)
+    writing = Writing.of(program)
+    layers = strata(program.rules)
     for place, event in sorted(work.tally.closed.items()):
-        if place < len(strata):
-            yield f"{writing.predicate(strata[place].predicates[0])} closed by a structure: {event.kind}"
+        if place < len(layers):
+            yield f"{writing.predicate(layers[place].predicates[0])} closed by a structure: {event.kind}"
 
 
 def _rule_width(width: int) -> int:

@@ -20,6 +20,8 @@ from tidelog.rewrite.adornment import Kind
 from tidelog.rewrite.magic_sets import Options, Rewritten, rewrite
 
 ANSWERS = "?- magic"  # names with a space are no predicates'
+ONCE = "once"  # what tells the relations of a query that is asked once from those of queries that are kept
+DERIVED = "derived"  # where the rewritten program is noted
 INCONSISTENT = "?- bottom"
 
 
@@ -35,6 +37,7 @@ class Magic:
         with relations(made, engine):
             for seed in made.seeds:
                 engine.load(seed.predicate, batch([seed]))
+            place.notes[DERIVED] = made
             numbers = {id(rule): number for number, rule in enumerate(made.rules)}
             engine.derive(strata(made.rules), numbers, place.listen, place.check, place.modules)
             if place.is_constrained and engine.size(INCONSISTENT):
@@ -59,7 +62,8 @@ def _rewrite(query: Query, place: Place) -> Rewritten:
     asked = [replace(query.rule, head=Atom(ANSWERS, query.rule.head.terms))]
     if place.is_constrained:
         asked.append(Rule(Atom(INCONSISTENT, ()), (Atom(BOTTOM, ()),)))
-    return rewrite(place.program.rules, asked, Options(place.stated, expected_growth(place.engine)))
+    options = Options(place.stated, expected_growth(place.engine))
+    return rewrite(place.program.rules, asked, options).apart(ONCE)
 
 
 def described(made: Rewritten, place: Place) -> str:

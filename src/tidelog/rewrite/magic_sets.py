@@ -56,6 +56,16 @@ class Rewritten:
     relations: Mapping[str, Adorned]  # what each relation is that the program did not have
     in_full: Mapping[str, str]  # the predicates that are asked for in full for the sake of strata, and why
 
+    def apart(self, mark: str) -> Rewritten:
+        """The same with a mark behind the names of all its relations."""
+        names = {name: f"{name} {mark}" for name in self.relations}
+        return Rewritten(
+            tuple(with_predicates(rule, names) for rule in self.rules),
+            tuple(replace(seed, predicate=names[seed.predicate]) for seed in self.seeds),
+            {names[name]: relation for name, relation in self.relations.items()},
+            self.in_full,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -165,7 +175,7 @@ class _Rewriting:
     def rewritten(self) -> Rewritten:
         """What was gathered."""
         names = {f"{name}{STATED}": name for name in self.source.rules_of}
-        rules = tuple(with_predicates(rule, names) for rule in self.rules)
+        rules = tuple(with_predicates(rule, names) for rule in self.rules)  # no head is stated
         reasons = {name: reason for name, reason in self.in_full.items() if " " not in name}
         return Rewritten(rules, tuple(self.seeds), dict(self.relations), reasons)
 

@@ -20,7 +20,10 @@ MARKS = {Kind.MAGIC: "magic_", Kind.CONTEXT: "context_", Kind.SUPPLEMENTARY: "jo
 def readable(program: Program, rewritten: Rewritten) -> Program:
     """The program with the rules of the rewritten one, and the bindings that these begin with as facts."""
     names = _names(rewritten.relations, program.predicates)
-    rules = tuple(_renamed(rule, names) for rule in rewritten.rules)
+    for head in dict.fromkeys(rule.head.predicate for rule in rewritten.rules):
+        if " " in head and head not in names:
+            names[head] = _free("answer", {*program.predicates, *names.values()})
+    rules = tuple(with_predicates(rule, names) for rule in rewritten.rules)
     seeds = tuple(Fact(names[seed.predicate], seed.values) for seed in rewritten.seeds)
     arities = {atom.predicate: len(atom.terms) for rule in rules for atom in _atoms(rule)}
     arities.update({seed.predicate: len(seed.values) for seed in seeds})
@@ -46,11 +49,6 @@ def readable(program: Program, rewritten: Rewritten) -> Program:
 
 def _atoms(rule: Rule) -> Sequence[Atom]:
     return (rule.head, *rule.positive, *rule.negated)
-
-
-def _renamed(rule: Rule, names: Mapping[str, str]) -> Rule:
-    head = Atom(names.get(rule.head.predicate, rule.head.predicate), rule.head.terms)
-    return with_predicates(replace(rule, head=head), names)
 
 
 def _names(relations: Mapping[str, Adorned], predicates: Mapping[str, Predicate]) -> dict[str, str]:

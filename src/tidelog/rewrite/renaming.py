@@ -39,8 +39,9 @@ def renamed_atom(atom: Atom, names: Names) -> Atom:
 
 
 def with_predicates(rule: Rule, names: Mapping[str, str]) -> Rule:
-    """The rule with some predicates of its body called otherwise."""
-    return replace(rule, body=tuple(_read_from(literal, names) for literal in rule.body))
+    """The rule with some predicates called otherwise."""
+    head = Atom(names.get(rule.head.predicate, rule.head.predicate), rule.head.terms)
+    return replace(rule, head=head, body=tuple(_read_from(literal, names) for literal in rule.body))
 
 
 def _read_from(literal: Literal, names: Mapping[str, str]) -> Literal:
