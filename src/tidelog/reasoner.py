@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 from tidelog.asking import Asking
 from tidelog.changes import Delta, find_predicate
@@ -181,6 +183,14 @@ class Reasoner(Asking):
         self._shown = replace(program, facts=self._stated)
         self._define_all()
 
+    def load(self, predicate: str, batches: Iterable[Batch]) -> int:
+        """Add explicit facts that come as batches of columns; returns how many were new."""
+        if self._is_materialised:
+            with self.change() as change:
+                change.load(predicate, batches)
+            return change.inserted
+        return self._load(predicate, batches)
+
     def _load(self, name: str, batches: Iterable[Batch]) -> int:
         """Load batches of explicit facts."""
         new = 0
@@ -198,6 +208,24 @@ class Reasoner(Asking):
                 start = end
                 limits.check()
         return new
+
+    @property
+    def engine(self) -> Any:
+        """The engine that holds the facts, for whoever writes them elsewhere; not to be changed."""
+        return self._engine
+
+    def restore(self, explicit: Mapping[str, Rows], derived: Mapping[str, Rows]) -> None:
+        """Let the facts be these, complete, in a reasoner without any: none is derived again.
+
+        The rows are ids of the reasoner's own dictionary. Facts and imports of the program are not looked at.
+        """
+        self._compile_once()
+        for name, rows in explicit.items():
+            self._engine.add(name, rows.columns, rows.count)
+        self._engine.restore({name: (rows.columns, rows.count) for name, rows in derived.items()})
+        self._loaded_facts, self._loaded_imports = len(self._stated), len(self._program.imports)
+        self.statistics.loaded, self.statistics.derived = _total(explicit), _total(derived)
+        self._is_materialised = self._was_materialised = True
 
     def _define(self, name: str, arity: int) -> Predicate:
         """Make known a predicate that the program does not mention."""
@@ -223,6 +251,18 @@ class Reasoner(Asking):
         """
         self._settle()
         return self._begin(None, missing)
+
+    @contextmanager
+    def looking_ahead(self, peek: Callable[[], Update | None] | None) -> Iterator[None]:
+        """In the block, let a maintainer that marks ask `peek` for what the next transaction may change."""
+        if peek is None or not hasattr(self._maintainer, "peek"):
+            yield
+            return
+        former, self._maintainer.peek = self._maintainer.peek, peek
+        try:
+            yield
+        finally:
+            self._maintainer.peek = former
 
     def _begin(self, program: Program | None, missing: str) -> Change:
         """A transaction on top of a program, by default the present one."""

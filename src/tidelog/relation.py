@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,14 @@ from tidelog.logic.program import Predicate
 
 Ids = npt.NDArray[np.int32]
 SHOWN = 20  # rows of a representation
+
+
+class Coded(NamedTuple):
+    """Columns of ids, how many rows they have, and the dictionary that gives the ids their values."""
+
+    columns: tuple[Ids, ...]
+    rows: int
+    dictionary: Dictionary
 
 
 class Relation:
@@ -41,6 +49,11 @@ class Relation:
         self._columns = columns
         self._rows = rows
         self._dictionary = dictionary
+
+    @property
+    def coded(self) -> Coded:
+        """The rows as ids, in no particular order, and what the ids stand for."""
+        return Coded(self._columns, self._rows, self._dictionary)
 
     @staticmethod
     def empty(name: str, names: Sequence[str], dictionary: Dictionary) -> Relation:

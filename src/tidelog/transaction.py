@@ -74,6 +74,7 @@ class Change:
         self.before = program
         self.program = program  # as it will be, without facts
         self.inserted = 0  # explicit facts that are new, known once it is carried out
+        self.stated = Update({}, {})  # what it says, normalised, known once it is carried out
         self._engine = engine
         self._faults = faults
         self._commit = commit
@@ -111,6 +112,14 @@ class Change:
         for batch in batches:
             known = self._find(predicate) or self._define(predicate, len(batch.columns))
             self._added.note(known.name, self._encode_batch(batch))
+
+    def insert_rows(self, predicate: str, rows: Rows) -> None:
+        """Add explicit facts that are ids of the reasoner's dictionary."""
+        self._note(self._added, predicate, rows)
+
+    def delete_rows(self, predicate: str, rows: Rows) -> None:
+        """Take explicit facts away that are ids of the reasoner's dictionary."""
+        self._note(self._removed, predicate, rows)
 
     def replace(self, predicate: str, data: object) -> None:
         """Let the explicit facts of a predicate be exactly these: others go, and those not there come.
@@ -231,7 +240,8 @@ class Change:
             removed[name] = without(removed[name], added[name])
         new = self._new(added) if added else added
         self.inserted = sum(rows.count for rows in new.values())
-        return Update(_present(removed), _present(new), self._outcome.removed, self._outcome.added), notices
+        self.stated = Update(_present(removed), _present(new), self._outcome.removed, self._outcome.added)
+        return self.stated, notices
 
     def _report_missing(self) -> tuple[Diagnostic, ...]:
         faulty = (*self._faulty, *self._outcome.missing)

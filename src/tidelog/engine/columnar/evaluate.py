@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import Any
@@ -164,6 +164,14 @@ class ColumnarEngine:
         if table.dead:
             self.compact(table)
         return table.insert(columns, rows, layout.EXPLICIT, len(self.dictionary))
+
+    def restore(self, derived: Mapping[str, tuple[Sequence[Ids], int]]) -> None:
+        """Add rows of ids, none of them there, as facts that were derived before; all facts are visible."""
+        for relation, (columns, rows) in derived.items():
+            self.table(relation).insert(columns, rows, 0, len(self.dictionary))
+        self.begin(self.relations())
+        for relation in derived:
+            self.table(relation).rounds_of = -1, frozenset()  # its rows are not in the order of rounds
 
     def encode_column(self, column: Column) -> Ids:
         """The ids of a column's values, new ones given as needed."""
