@@ -19,6 +19,7 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from tidelog import pipeline
     from tidelog.changes import Delta
     from tidelog.logic.program import Program
     from tidelog.reasoner import Reasoner
@@ -38,6 +39,7 @@ __all__ = [
     "TidelogError",
     "load",
     "parse",
+    "pipeline",
     "prepare",
 ]
 
@@ -86,6 +88,10 @@ def __getattr__(name: str) -> object:
         from tidelog.changes import Delta
 
         return Delta
+    if name == "pipeline":
+        from importlib import import_module
+
+        return import_module("tidelog.pipeline")
     if name == "Program":
         from tidelog.logic.program import Program
 

@@ -90,6 +90,15 @@ def _command(name: str) -> Callable[[Namespace], int]:
             from tidelog.cli.stream import stream
 
             return stream
+        case "pipeline":
+            from tidelog.cli.pipeline import pipeline
+
+            return pipeline
+        case "versions" | "diff" | "rollback" | "vacuum":
+            from tidelog.cli import versions
+
+            command: Callable[[Namespace], int] = getattr(versions, name)
+            return command
         case _:
             from tidelog.cli.repl import repl
 

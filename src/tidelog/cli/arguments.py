@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidelog import __version__
+from tidelog.cli.pipeline_arguments import add_pipeline_commands
 from tidelog.errors import suggest
 
 ENGINES: Final = ("columnar",)
@@ -108,6 +109,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     _add_plan(commands)
     _add_repl(commands)
     _add_stream(commands)
+    add_pipeline_commands(commands, _command)
     return parser, commands.choices
 
 

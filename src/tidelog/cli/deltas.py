@@ -40,10 +40,12 @@ def by_predicate(delta: Delta) -> str:
     )
 
 
-def print_lines(delta: Delta, form: Form) -> None:
-    """The changes are on standard output, a JSON object a line."""
+def print_lines(delta: Delta, form: Form, names: tuple[str, ...] | None = None) -> None:
+    """The changes, by default of all predicates, are on standard output, a JSON object a line."""
     sys.stdout.flush()
     for name, sign, relation in _parts(delta):
+        if names is not None and name not in names:
+            continue
         table = _labelled(data(relation, form), commit=delta.number, change=sign, predicate=name)
         write(sys.stdout.buffer, "jsonl", table.column_names, [table], WriteOptions())
     sys.stdout.buffer.flush()

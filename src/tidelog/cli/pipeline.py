@@ -1,0 +1,120 @@
+"""`tidelog pipeline`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from dataclasses import replace
+
+from tidelog.changes import counts
+from tidelog.cli.arguments import UsageError
+from tidelog.cli.deltas import duration
+from tidelog.cli.messages import Messages
+from tidelog.engine.events import Event, Notice
+from tidelog.pipeline.job import Job, Run, Step
+from tidelog.pipeline.job_file import load_settings
+from tidelog.pipeline.manifest import Manifest
+from tidelog.pipeline.settings import Settings
+
+TOLD = ("read", "restored", "derived", "maintained")  # steps that are told while they are done
+
+
+def pipeline(options: Namespace) -> int:
+    """The exit code of `tidelog pipeline`."""
+    messages = Messages(options.quiet)
+    if options.available_now and not options.stream:
+        raise UsageError("--available-now makes no sense without --stream")
+    settings = _with_options(load_settings(options.job), options)
+    steps: list[Step] = []
+    job = Job.of(settings, listeners=[steps.append, lambda step: _tell(messages, step)])
+    job.reasoning.append(lambda event: _listen(messages, event))
+    report(messages, job, job.run(full=options.full))
+    if options.stats:
+        for line in timetable(steps):
+            messages.say(line)
+    return _stream(job, messages, options) if options.stream else 0
+
+
+def _with_options(settings: Settings, options: Namespace) -> Settings:
+    """The settings, but for what the options say otherwise."""
+    engine = settings.engine
+    engine = replace(
+        engine,
+        name=options.engine or engine.name,
+        master=options.master or engine.master,
+        conf={**engine.conf, **dict(options.conf)},
+    )
+    return replace(settings, engine=engine)
+
+
+def _stream(job: Job, messages: Messages, options: Namespace) -> int:
+    """Follow the job's stream until Ctrl-C, or until all that is there has been taken; the exit code."""
+    from tidelog.pipeline.stream import follow
+
+    def told(manifest: Manifest) -> None:
+        messages.say(_batch(manifest))
+
+    try:
+        follow(job, told, available_now=options.available_now)
+    except KeyboardInterrupt:
+        messages.say("interrupted while waiting: the stream ends here")
+    return 0
+
+
+def _tell(messages: Messages, step: Step) -> None:
+    if step.name in TOLD:
+        messages.say(f"{step.name} {step.detail}")
+
+
+def _listen(messages: Messages, event: Event) -> None:
+    if isinstance(event, Notice):
+        messages.say(event.text)
+
+
+def report(messages: Messages, job: Job, run: Run) -> None:
+    """Say what a run has published."""
+    manifest = run.version
+    if not run.is_new:
+        messages.say(f"nothing has changed: version {manifest.version} is current  {duration(run.seconds)}")
+        return
+    changed = counts(manifest.added, manifest.removed)
+    messages.say(
+        f"published version {manifest.version}: {manifest.rows:,} facts, {changed}{_by_predicate(manifest)}"
+        f"  {duration(run.seconds)}"
+    )
+    files = [item.rejects for item in manifest.inputs.values() if item.rejects]
+    if files:
+        rows = f"{manifest.rejected:,} row{'' if manifest.rejected == 1 else 's'}"
+        messages.say(f"rejected {rows}; see {', '.join(str(job.store.path / file) for file in files)}")
+
+
+def _by_predicate(manifest: Manifest) -> str:
+    if not manifest.feed or manifest.parent is None:
+        return ""
+    told = ", ".join(f"{name} {counts(feed.added, feed.removed)}" for name, feed in manifest.feed.items())
+    return f" ({told})"
+
+
+def _batch(manifest: Manifest) -> str:
+    """What a batch of a stream has published."""
+    batch = manifest.batch
+    assert batch is not None
+    counted = {
+        "duplicate": batch.duplicates,
+        "missing": batch.missing,
+        "late": batch.late,
+        "rejected": batch.rejected,
+    }
+    odd = "".join(f", {number:,} {name}" for name, number in counted.items() if number)
+    changed = counts(manifest.added, manifest.removed)
+    return f"batch {batch.batch}: {batch.records:,} records{odd}; version {manifest.version}: {changed}"
+
+
+def timetable(steps: list[Step]) -> list[str]:
+    """When each step was reached, and how long it took."""
+    lines = []
+    before = 0.0
+    for step in steps:
+        taken = step.seconds - before
+        before = step.seconds
+        lines.append(f"{step.seconds:9.3f} s  {duration(taken):>10}  {step.name}  {step.detail}".rstrip())
+    return lines

@@ -1,0 +1,121 @@
+"""The arguments of the commands around pipelines. Imports nothing that takes time."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+Command = Callable[[Any, str, str, str], argparse.ArgumentParser]
+
+KEPT_VERSIONS: Final = 10
+_TARGET: Final = "the folder of published versions, or the job that publishes there"
+
+
+def add_pipeline_commands(commands: Any, command: Command) -> None:
+    """Add `pipeline`, `versions`, `diff`, `rollback` and `vacuum`."""
+    _add_pipeline(commands, command)
+    _add_versions(commands, command)
+    _add_diff(commands, command)
+    _add_rollback(commands, command)
+    _add_vacuum(commands, command)
+
+
+def _add_pipeline(commands: Any, command: Command) -> None:
+    summary = "run a job: read its sources, reason, publish a version"
+    pipeline = command(commands, "pipeline", summary, "tidelog pipeline flights.toml")
+    pipeline.add_argument("job", metavar="JOB.toml", type=Path, help="the job")
+    running = pipeline.add_argument_group("running")
+    running.add_argument(
+        "--full",
+        action="store_true",
+        help="derive everything anew, and take the columns of the data as they are now",
+    )
+    running.add_argument(
+        "--stream",
+        action="store_true",
+        help="then go on with the changes that come to the job's stream; Ctrl-C ends",
+    )
+    running.add_argument(
+        "--available-now",
+        action="store_true",
+        help="with --stream: end when all changes that are there have been taken",
+    )
+    running.add_argument("--engine", choices=("columnar", "spark"), help="the engine, whatever the job says")
+    running.add_argument("--master", metavar="URL", help="the master of Spark, such as local[4]")
+    running.add_argument(
+        "--conf",
+        metavar="KEY=VALUE",
+        type=_setting,
+        action="append",
+        default=[],
+        help="a setting of Spark",
+    )
+    running.add_argument("--stats", action="store_true", help="report what each step took, on standard error")
+    running.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _add_versions(commands: Any, command: Command) -> None:
+    summary = "list the published versions"
+    versions = command(commands, "versions", summary, "tidelog versions flights.toml")
+    versions.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    versions.add_argument("-f", "--format", choices=("table", "json"), default="table")
+    versions.add_argument(
+        "--predicates", action="store_true", help="with the facts of each predicate, and what changed in it"
+    )
+
+
+def _add_diff(commands: Any, command: Command) -> None:
+    summary = "print what changed between two published versions"
+    diff = command(commands, "diff", summary, "tidelog diff published 3 5")
+    diff.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    diff.add_argument("first", metavar="V1", type=int, nargs="?", help="a version (default: the one before)")
+    diff.add_argument("second", metavar="V2", type=int, nargs="?", help="another one (default: the current)")
+    diff.add_argument(
+        "-f",
+        "--format",
+        choices=("changes", "jsonl"),
+        default="changes",
+        help="a change script (default), or an object a line",
+    )
+    diff.add_argument("--predicate", metavar="NAME", action="append", help="only what changed in it")
+    diff.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _add_rollback(commands: Any, command: Command) -> None:
+    summary = "publish what an earlier version held"
+    rollback = command(commands, "rollback", summary, "tidelog rollback published 3")
+    rollback.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    rollback.add_argument(
+        "version", metavar="VERSION", type=int, nargs="?", help="the version (default: the one before)"
+    )
+    rollback.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _add_vacuum(commands: Any, command: Command) -> None:
+    summary = "remove old versions, and files that no version needs"
+    vacuum = command(commands, "vacuum", summary, "tidelog vacuum published --keep 5")
+    vacuum.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    vacuum.add_argument(
+        "--keep",
+        metavar="N",
+        type=_versions,
+        default=KEPT_VERSIONS,
+        help=f"how many versions stay (default {KEPT_VERSIONS})",
+    )
+    vacuum.add_argument("--dry-run", action="store_true", help="only say what would go")
+    vacuum.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
+    return key, value
+
+
+def _versions(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of versions, at least 1")
+    return int(text)

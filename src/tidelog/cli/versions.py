@@ -1,0 +1,156 @@
+"""`tidelog versions`, `diff`, `rollback` and `vacuum`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from tidelog.changes import Delta, counts
+from tidelog.cli.deltas import by_predicate, print_lines, print_script
+from tidelog.cli.messages import Messages
+from tidelog.cli.results import Form
+from tidelog.errors import DataError, Diagnostic
+from tidelog.pipeline import codes
+from tidelog.pipeline.job import Job
+from tidelog.pipeline.job_file import load_settings
+from tidelog.pipeline.manifest import Manifest
+from tidelog.pipeline.rollback import roll_back
+from tidelog.pipeline.store import Store
+from tidelog.pipeline.version import difference
+
+
+def versions(options: Namespace) -> int:
+    """The exit code of `tidelog versions`."""
+    store = _store(options.target)
+    current = store.manifest().version
+    found = [store.manifest(number) for number in store.numbers()]
+    if options.format == "json":
+        json.dump([_to_json(manifest, current) for manifest in found], sys.stdout, indent=1)
+        print()
+        return 0
+    for line in _listed(found, current, options.predicates):
+        print(line)
+    return 0
+
+
+def diff(options: Namespace) -> int:
+    """The exit code of `tidelog diff`."""
+    store = _store(options.target)
+    second = store.manifest(options.second).version
+    first = options.first if options.first is not None else store.manifest(second).parent
+    if first is None:
+        message = f"version {second} is the first one in `{store.path}`"
+        raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(store.path)))
+    delta = difference(store, store.manifest(first).version, second)
+    names = _chosen(delta, options.predicate)
+    if options.format == "jsonl":
+        print_lines(delta, Form("jsonl"), names)
+    else:
+        print_script(delta, names, None)
+    Messages(options.quiet).say(f"version {first} to {second}: {delta}{_in_parentheses(by_predicate(delta))}")
+    return 0
+
+
+def rollback(options: Namespace) -> int:
+    """The exit code of `tidelog rollback`."""
+    store = _store(options.target)
+    manifest = roll_back(store, options.version)
+    if options.target.is_file():
+        Job.load(options.target).refresh_sinks()
+    said = counts(manifest.added, manifest.removed)
+    Messages(options.quiet).say(f"published version {manifest.version}: {manifest.rows:,} facts, {said}")
+    return 0
+
+
+def vacuum(options: Namespace) -> int:
+    """The exit code of `tidelog vacuum`."""
+    store = _store(options.target)
+    store.manifest()
+    with store.writing():
+        gone, files = store.vacuum(options.keep, options.dry_run)
+    verb = "would remove" if options.dry_run else "removed"
+    count, number = len(gone), len(files)
+    Messages(options.quiet).say(
+        f"{verb} {count} version{'' if count == 1 else 's'}, {number} file{'' if number == 1 else 's'}"
+    )
+    return 0
+
+
+def _store(target: Path) -> Store:
+    """The published folder that is meant."""
+    return Store(load_settings(target).published if target.is_file() else target)
+
+
+def _chosen(delta: Delta, wanted: list[str] | None) -> tuple[str, ...]:
+    """The predicates to tell of; raises `ProgramError` if one of them is unknown."""
+    if wanted is None:
+        return delta.predicates
+    return tuple(delta[name].predicate for name in wanted)
+
+
+def _in_parentheses(text: str) -> str:
+    return f" ({text})" if text else ""
+
+
+def _listed(found: list[Manifest], current: int, predicates: bool) -> list[str]:
+    """The versions as lines that line up."""
+    rows = [("version", "published", "by", "facts", "added", "removed", "rejected")]
+    rows += [
+        (
+            f"{manifest.version}{' *' if manifest.version == current else ''}",
+            manifest.created[:19].replace("T", " "),
+            manifest.reason,
+            f"{manifest.rows:,}",
+            f"{manifest.added:,}",
+            f"{manifest.removed:,}",
+            f"{manifest.rejected:,}",
+        )
+        for manifest in found
+    ]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
+    lines = []
+    for place, row in enumerate(rows):
+        cells = [
+            text.rjust(width) if column > 2 else text.ljust(width)
+            for column, (text, width) in enumerate(zip(row, widths, strict=True))
+        ]
+        lines.append("  ".join(cells).rstrip())
+        if predicates and place:
+            lines += _tables(found[place - 1])
+    return lines
+
+
+def _tables(manifest: Manifest) -> list[str]:
+    """The predicates of a version, each with its facts and what changed."""
+    lines = []
+    for name, table in manifest.tables.items():
+        feed = manifest.feed.get(name)
+        changed = f"  {counts(feed.added, feed.removed)}" if feed else ""
+        lines.append(f"    {name}({', '.join(table.columns)})  {table.rows:,}{changed}")
+    return lines
+
+
+def _to_json(manifest: Manifest, current: int) -> dict[str, object]:
+    return {
+        "version": manifest.version,
+        "current": manifest.version == current,
+        "parent": manifest.parent,
+        "created": manifest.created,
+        "reason": manifest.reason,
+        "facts": manifest.rows,
+        "added": manifest.added,
+        "removed": manifest.removed,
+        "rejected": manifest.rejected,
+        "batch": manifest.batch.batch if manifest.batch else None,
+        "predicates": {
+            name: {
+                "columns": list(table.columns),
+                "facts": table.rows,
+                "added": manifest.feed[name].added if name in manifest.feed else 0,
+                "removed": manifest.feed[name].removed if name in manifest.feed else 0,
+            }
+            for name, table in manifest.tables.items()
+        },
+    }

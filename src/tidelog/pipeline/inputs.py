@@ -1,0 +1,265 @@
+"""What facts come from: the sources of a job, the imports of its program, and what the program states.
+
+Each input tells whether it has changed since a version was published, and gives its rows as batches. Rows
+that cannot be read are rejected, never lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+
+from tidelog.errors import DataError, Diagnostic, Span
+from tidelog.io.columns import Batch, column_of_values
+from tidelog.io.faults import Faults, OnError
+from tidelog.io.source import DataFile, import_file
+from tidelog.io.tables import read
+from tidelog.logic.program import Fact, Program
+from tidelog.logic.terms import exact
+from tidelog.pipeline import codes
+from tidelog.pipeline.filters import Filter
+from tidelog.pipeline.manifest import Input
+from tidelog.pipeline.settings import Settings, Source
+from tidelog.pipeline.shapes import columns_of
+from tidelog.pipeline.source_files import data_files_of, find_predicate_of
+
+Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content
+ReadFiles = Callable[[list[DataFile], Faults], Iterator[Batch]]
+
+_CHUNK = 1 << 22
+
+
+@dataclass(frozen=True)
+class Feeding:
+    """An input of a job: the predicate it feeds, and how it is read.
+
+    `read` gives its rows; `columns` what the data calls its columns, where that can be told.
+    """
+
+    key: str
+    predicate: str
+    shown: str
+    marks: str
+    read: Callable[[Faults], Iterator[Batch]]
+    columns: Callable[[], tuple[str, ...]] = tuple
+    files: tuple[Path, ...] = ()
+    data: tuple[DataFile, ...] = ()  # what `read` reads, if that is files of a source
+    filter: Filter | None = None
+    on_error: str = "reject"
+    volatile: bool = False
+    span: Span | None = field(default=None, compare=False)
+
+
+def feedings(
+    settings: Settings,
+    program: Program,
+    on_spark: Callable[[Source, Program], Feeding] | None = None,
+    read_files: ReadFiles | None = None,
+) -> list[Feeding]:
+    """All inputs of a job. Sources that only Spark has are made by `on_spark`."""
+    read_files = read_files or read_in_process
+    found = [*_stated(program), *_imported(program, read_files)]
+    faults: list[Diagnostic] = []
+    for source in settings.sources:
+        try:
+            if source.kind == "file":
+                found.append(_of_files(source, settings, program, read_files))
+            elif on_spark is not None:
+                found.append(on_spark(source, program))
+        except DataError as error:
+            faults += error.diagnostics
+    if faults:
+        raise DataError(faults)
+    return _with_keys(found)
+
+
+def _with_keys(found: Iterable[Feeding]) -> list[Feeding]:
+    """The inputs, each with a key of its own."""
+    seen: dict[str, int] = {}
+    keyed = []
+    for item in found:
+        seen[item.key] = seen.get(item.key, 0) + 1
+        number = seen[item.key]
+        keyed.append(item if number == 1 else replace(item, key=f"{item.key} #{number}"))
+    return keyed
+
+
+def _stated(program: Program) -> Iterator[Feeding]:
+    """The facts that the program states."""
+    by_predicate: dict[str, list[Fact]] = {}
+    for fact in program.facts:
+        by_predicate.setdefault(fact.predicate, []).append(fact)
+    for name, facts in by_predicate.items():
+        texts = sorted(" ".join(map(exact, fact.values)) for fact in facts)
+        yield Feeding(f"{name} in the program", name, "the program", digest(*texts), _stating(facts))
+
+
+def _stating(facts: list[Fact]) -> Callable[[Faults], Iterator[Batch]]:
+    def read_facts(faults: Faults) -> Iterator[Batch]:
+        faults.rows += len(facts)
+        columns = tuple(map(column_of_values, zip(*(fact.values for fact in facts), strict=True)))
+        yield Batch(columns, len(facts))
+
+    return read_facts
+
+
+def _imported(program: Program, read_files: ReadFiles) -> Iterator[Feeding]:
+    """The files that the program imports."""
+    for transfer in program.imports:
+        file = import_file(transfer, program.predicates[transfer.predicate])
+        paths = () if file.path is None else (file.path,)
+        yield Feeding(
+            f"{transfer.predicate} < {file.shown}",
+            transfer.predicate,
+            file.shown,
+            digest(repr(replace(file, path=None))),
+            lambda faults, file=file: read_files([file], faults),  # type: ignore[misc]
+            lambda file=file: columns_of([file]),  # type: ignore[misc]
+            paths,
+            (file,) if paths else (),
+            span=transfer.span,
+        )
+
+
+def _of_files(source: Source, settings: Settings, program: Program, read_files: ReadFiles) -> Feeding:
+    """The files of a source."""
+    predicate = find_predicate_of(source, program)
+    files = data_files_of(source, settings, program, predicate)
+    marks = replace(source, span=None, path=())
+    return Feeding(
+        f"{predicate.name} < {', '.join(source.paths)}",
+        predicate.name,
+        source.shown,
+        digest(repr(marks), repr([replace(file, path=None) for file in files[:1]])),
+        lambda faults: read_files(files, faults),
+        lambda: columns_of(files),
+        tuple(file.path for file in files if file.path is not None),
+        tuple(files),
+        Filter.of(source.filter, predicate, source.span),
+        source.on_error,
+        span=source.span,
+    )
+
+
+def read_in_process(files: Iterable[DataFile], faults: Faults) -> Iterator[Batch]:
+    """The rows of files, read here."""
+    threads = os.cpu_count() or 1
+    for file in files:
+        yield from read(file, faults, threads)
+
+
+def digest(*texts: str) -> str:
+    """A hash of texts."""
+    made = blake2b(digest_size=16)
+    for text in texts:
+        made.update(text.encode("utf-8", "surrogateescape") + b"\0")
+    return made.hexdigest()
+
+
+# ---- what has changed
+
+
+def stamps_of(files: Iterable[Path], known: Mapping[str, Stamp]) -> dict[str, Stamp]:
+    """What tells whether files have changed; a file of the size and time that are known is not read."""
+    found: dict[str, Stamp] = {}
+    for path in files:
+        name = str(path)
+        status = path.stat()
+        size, time = status.st_size, status.st_mtime_ns
+        before = known.get(name)
+        is_same = before is not None and (size, time) == before[:2]
+        found[name] = before if is_same and before is not None else (size, time, _content(path))
+    return found
+
+
+def _content(path: Path) -> str:
+    made = blake2b(digest_size=16)
+    with path.open("rb") as stream:
+        while block := stream.read(_CHUNK):
+            made.update(block)
+    return made.hexdigest()
+
+
+def is_changed(item: Feeding, before: Input | None) -> bool:
+    """Whether an input may give other rows than when it was last read."""
+    if before is None or item.volatile or item.marks != before.marks:
+        return True
+    stamps = stamps_of(item.files, before.files)
+    return {name: stamp[2] for name, stamp in stamps.items()} != {
+        name: stamp[2] for name, stamp in before.files.items()
+    }
+
+
+def check_drift(item: Feeding, before: Input | None, is_full: bool) -> tuple[str, ...]:
+    """The columns of an input; raises `DataError` if they were others when it was last read."""
+    columns = item.columns()
+    if is_full or before is None or not before.columns or not columns or columns == before.columns:
+        return columns
+    gone = [f"`{name}`" for name in before.columns if name not in columns]
+    new = [f"`{name}`" for name in columns if name not in before.columns]
+    said = [f"{', '.join(gone)} {'is' if len(gone) == 1 else 'are'} gone"] if gone else []
+    said += [f"{', '.join(new)} {'is' if len(new) == 1 else 'are'} new"] if new else []
+    message = (
+        f"the columns of `{item.shown}` have changed: {' and '.join(said) or 'they stand in another order'}"
+    )
+    help = "put the data right, or take it as it is now with --full"
+    raise DataError(Diagnostic(codes.DRIFT, message, item.span, help, place=item.shown))
+
+
+@dataclass
+class Taken:
+    """An input that is being read; once it has been, `input` tells what was found. Mutates itself."""
+
+    item: Feeding
+    rejects: Path  # the file for rows that are rejected
+    relative: str  # … as the manifest names it
+    columns: tuple[str, ...]
+    stamps: dict[str, Stamp]
+
+    def __post_init__(self) -> None:
+        on_error = OnError.FAIL if self.item.on_error == "fail" else OnError.COLLECT
+        self.faults = Faults(on_error, self.rejects)
+        self.filtered = 0
+
+    def batches(self) -> Iterator[Batch]:
+        """The rows that can be read and that the filter lets through."""
+        try:
+            for batch in self.item.read(self.faults):
+                kept = batch if self.item.filter is None else self.item.filter.keep(batch)
+                self.filtered += batch.rows - kept.rows
+                if kept.rows:
+                    yield kept
+        finally:
+            self.faults.close()
+        self._check_some()
+
+    def _check_some(self) -> None:
+        """Nothing, unless there were rows and all were rejected: then the whole input is wrong."""
+        if not self.faults.skipped or self.faults.rows:
+            return
+        message = f"all {self.faults.skipped:,} rows of `{self.item.shown}` were rejected"
+        with self.rejects.open(encoding="utf-8", errors="surrogateescape") as stream:
+            first = stream.readlines()[1].strip()
+        raise DataError(
+            Diagnostic(codes.TOO_MANY_REJECTS, message, self.item.span, f"the first one: {first}")
+        )
+
+    @property
+    def input(self) -> Input:
+        """What the manifest tells of it."""
+        report = self.faults.report
+        return Input(
+            self.item.predicate,
+            self.item.shown,
+            self.item.marks,
+            self.stamps,
+            self.columns,
+            report.rows,
+            self.filtered,
+            report.skipped,
+            self.relative if report.skipped else None,
+            self.item.volatile,
+        )

@@ -1,0 +1,109 @@
+"""What a run takes in: the inputs that have changed, read, with what was rejected written aside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from tidelog.errors import DataError, Diagnostic
+from tidelog.io.columns import Batch
+from tidelog.io.formats import file_name
+from tidelog.io.source import DataFile
+from tidelog.logic.program import Program
+from tidelog.pipeline import codes
+from tidelog.pipeline.inputs import Feeding, Taken, check_drift, feedings, is_changed, stamps_of
+from tidelog.pipeline.manifest import Input, Manifest
+from tidelog.pipeline.settings import Settings
+from tidelog.pipeline.store import Store
+
+
+class Intake:
+    """The inputs of one run, and what was found in those that were read. Mutates itself."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        program: Program,
+        session: Callable[[], Any],
+        reached: Callable[[str, str], None],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._reached = reached
+        self._prepare: Callable[[list[tuple[DataFile, ...]]], None] | None = None
+        self.items = self._feedings(program, session)
+        self.inputs: dict[str, Input] = {}
+
+    def _feedings(self, program: Program, session: Callable[[], Any]) -> list[Feeding]:
+        """The inputs; those that only Spark has are read there."""
+        if not self._settings.needs_spark:
+            return feedings(self._settings, program)
+        from tidelog.pipeline.spark_sources import SparkReading
+
+        reading = SparkReading(session(), self._settings)
+        if not self._settings.engine.reads_on_spark:
+            return feedings(self._settings, program, reading.feeding)
+        self._prepare = reading.prepare
+        return feedings(self._settings, program, reading.feeding, reading.read_files)
+
+    def edited(self, before: Manifest) -> list[str]:
+        """The predicates whose inputs are others than in a version; the other inputs are kept."""
+        keys = {item.key for item in self.items}
+        changed = [item.predicate for item in self.items if is_changed(item, before.inputs.get(item.key))]
+        gone = [item.predicate for key, item in before.inputs.items() if key not in keys]
+        edited = list(dict.fromkeys((*changed, *gone)))
+        self.inputs = {key: item for key, item in before.inputs.items() if item.predicate not in edited}
+        return edited
+
+    def read(
+        self, number: int, before: Manifest | None, full: bool, predicate: str | None = None
+    ) -> Iterator[tuple[str, Iterator[Batch]]]:
+        """The inputs, of one predicate or of all, each with its rows, for the version of this number.
+
+        The rows of an input must have been taken when the next one is asked for.
+        """
+        wanted = [item for item in self.items if predicate in (None, item.predicate)]
+        if self._prepare is not None:
+            self._prepare([item.data for item in wanted if item.data])
+        for taken in self._taken(number, wanted, before, full):
+            yield taken.item.predicate, taken.batches()
+            self._note(taken)
+
+    def rows(self, number: int, before: Manifest, predicate: str) -> Iterator[Batch]:
+        """All rows that the inputs of a predicate give."""
+        for _, batches in self.read(number, before, False, predicate):
+            yield from batches
+
+    def _taken(
+        self, number: int, items: Iterable[Feeding], before: Manifest | None, full: bool
+    ) -> Iterator[Taken]:
+        folder = self._store.folder(number) / "rejects"
+        for item in items:
+            known = before.inputs.get(item.key) if before else None
+            columns = check_drift(item, known, full)
+            rejects = folder / file_name(f"{item.predicate}.{self.items.index(item) + 1}", "csv")
+            relative = str(rejects.relative_to(self._store.path))
+            yield Taken(item, rejects, relative, columns, stamps_of(item.files, known.files if known else {}))
+
+    def _note(self, taken: Taken) -> None:
+        found = self.inputs[taken.item.key] = taken.input
+        rejected = f", {found.rejected:,} rejected" if found.rejected else ""
+        filtered = f", {found.filtered:,} filtered out" if found.filtered else ""
+        self._reached("read", f"{found.shown}: {found.rows:,} rows{filtered}{rejected}")
+
+    def check_rejects(self) -> None:
+        """Nothing, if no more rows are rejected than the job allows; else raises `DataError`."""
+        most = self._settings.max_rejects
+        rejected = sum(item.rejected for item in self.inputs.values())
+        if most is not None and rejected > most:
+            files = [item.rejects for item in self.inputs.values() if item.rejects]
+            message = f"{rejected:,} rows were rejected, {most:,} are allowed"
+            help = f"see {', '.join(str(self._store.path / file) for file in files)}"
+            raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, help=help))
+
+    def differs(self, before: Mapping[str, Input]) -> bool:
+        """Whether an input tells something else than before, apart from when its files were written."""
+        return any(
+            item.told != before[key].told if key in before else True for key, item in self.inputs.items()
+        )

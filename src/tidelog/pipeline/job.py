@@ -1,0 +1,423 @@
+"""Jobs: read, check, encode, reason, decode, publish. A job object keeps its reasoner warm. Mutates itself.
+
+The first run derives everything. A later one finds out which inputs, and which rules, are others than in the
+last published version, and maintains that version's facts instead of deriving them again.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+from tidelog.changes import Delta, PredicateDelta
+from tidelog.engine.events import Listener
+from tidelog.errors import DataError, Diagnostic
+from tidelog.logic.program import Program
+from tidelog.logic.resolve import EMPTY
+from tidelog.logic.resolve import load as load_program
+from tidelog.maintenance.maintainer import Rows, Update
+from tidelog.pipeline import codes
+from tidelog.pipeline.intake import Intake
+from tidelog.pipeline.job_file import load_settings
+from tidelog.pipeline.manifest import Batch, Manifest
+from tidelog.pipeline.programs import hash_of
+from tidelog.pipeline.publish import Changes, Origin, Publication, differences
+from tidelog.pipeline.restore import program_of, restore
+from tidelog.pipeline.settings import Engine, Settings, Sink, Source, Stream
+from tidelog.pipeline.sinks import Sinks, check_sinks
+from tidelog.pipeline.source_files import find_named
+from tidelog.pipeline.store import Store
+from tidelog.pipeline.tables import Changed, nothing
+from tidelog.pipeline.version import Version
+from tidelog.reasoner import Reasoner
+from tidelog.transaction import Change
+
+if TYPE_CHECKING:
+    from tidelog.pipeline.stream import Following
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a job that has been reached, what it was about, and when, in seconds since the job began."""
+
+    name: str
+    detail: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Run:
+    """What a run did: the version that is current now, and whether the run published it."""
+
+    version: Manifest
+    is_new: bool
+    seconds: float
+    delta: Delta | None = None  # of what was maintained
+
+    def __str__(self) -> str:
+        return f"version {self.version.version}"
+
+
+class Job:
+    """A pipeline: sources, a program, sinks, and a folder of published versions.
+
+    >>> import tempfile, tidelog as tl
+    >>> program = tl.parse("reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .")
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> _ = (folder / "edge.csv").write_text("a,b\\nb,c\\n")
+    >>> job = Job(program, publish="published", sources=[Source("edge", "edge.csv")], folder=folder)
+    >>> job.run().version.tables["reach"].rows
+    3
+    """
+
+    def __init__(
+        self,
+        program: str | Program,
+        *,
+        publish: str,
+        sources: Iterable[Source] = (),
+        sinks: Iterable[Sink] = (),
+        engine: Engine | str = "columnar",
+        stream: Stream | None = None,
+        parameters: Mapping[str, str] | None = None,
+        max_rejects: int | None = None,
+        folder: Path | str = ".",
+        session: Any = None,
+        listeners: Iterable[Callable[[Step], None]] = (),
+    ) -> None:
+        made = Engine(engine) if isinstance(engine, str) else engine
+        self._set(
+            Settings(
+                publish,
+                program,
+                parameters or {},
+                tuple(sources),
+                tuple(sinks),
+                made,
+                stream,
+                max_rejects,
+                Path(folder),
+            ),
+            session,
+            listeners,
+        )
+
+    @classmethod
+    def load(
+        cls, path: Path | str, *, session: Any = None, listeners: Iterable[Callable[[Step], None]] = ()
+    ) -> Job:
+        """The job that a file describes."""
+        return cls.of(load_settings(path), session=session, listeners=listeners)
+
+    @classmethod
+    def of(
+        cls, settings: Settings, *, session: Any = None, listeners: Iterable[Callable[[Step], None]] = ()
+    ) -> Job:
+        """The job of settings."""
+        job = cls.__new__(cls)
+        job._set(settings, session, listeners)
+        return job
+
+    def _set(self, settings: Settings, session: Any, listeners: Iterable[Callable[[Step], None]]) -> None:
+        self.settings = settings
+        self.store = Store(settings.published)
+        self.listeners = list(listeners)
+        self.reasoning: list[Listener] = []  # who listens to the reasoner
+        self._session = session
+        self._start = perf_counter()
+        self._subscribers: list[tuple[str, Callable[[PredicateDelta], object]]] = []
+        self._warm: tuple[int, Reasoner] | None = None  # the reasoner of a published version
+
+    # ---- runs
+
+    def run(self, full: bool = False) -> Run:
+        """Publish what follows from the inputs as they are now; `full` derives all of it again."""
+        start = self._start = perf_counter()
+        program = self.program()
+        check_sinks(self.settings, program)
+        with self.writing():
+            before = self.store.current()
+            if before is not None and not full:
+                self._check_columns(before, program)
+            intake = Intake(self.settings, self.store, program, lambda: self.session, self.reached)
+            then = None if full or before is None else program_of(before, program)
+            if before is None or then is None:
+                manifest = self._derive(program, intake, full)
+                return Run(manifest, True, perf_counter() - start)
+            found = self._maintain(before, then, program, intake)
+        if found is None:
+            return Run(before, False, perf_counter() - start)
+        return Run(found[0], True, perf_counter() - start, found[1])
+
+    def apply(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Run:
+        """Publish the version in which a change script has been carried out, one transaction.
+
+        Inputs are not looked at: a later run with changed inputs makes of their predicates what they say.
+        """
+        start = self._start = perf_counter()
+
+        def fill(change: Change) -> None:
+            change.apply(script, name=name)
+
+        with self.writing():
+            manifest, delta = self.transact(fill, "changes", missing=missing)
+        return Run(manifest, True, perf_counter() - start, delta)
+
+    def transact(
+        self,
+        fill: Callable[[Change], None],
+        reason: str,
+        *,
+        missing: str = "error",
+        batch: Callable[[Change], Batch] | None = None,
+        peek: Callable[[], Update | None] | None = None,
+    ) -> tuple[Manifest, Delta]:
+        """Publish the version in which a transaction has been carried out. The folder must be locked."""
+        before = self.store.manifest()
+        reasoner = self.reasoner()
+        number = self.store.begin()
+        with reasoner.looking_ahead(peek), reasoner.change(missing=missing) as change:
+            fill(change)
+        self.reached("maintained", str(change.delta))
+        told = before.batch if batch is None else batch(change)
+        origin = Origin(reason, before.job, before.inputs, told)
+        return self._publish_change(number, reasoner, reasoner.program, change, origin), change.delta
+
+    def reasoner(self) -> Reasoner:
+        """The reasoner that holds the current version, read from there unless it is at hand."""
+        before = self.store.manifest()
+        if self._warm is None or self._warm[0] != before.version:
+            program = self.program()
+            then = program_of(before, program)
+            if then is None or hash_of(program) != before.job:
+                message = "the program has changed since the last version was published"
+                raise DataError(Diagnostic(codes.DRIFT, message, help="run the job first"))
+            self._warm = before.version, self._restored(before, then)
+        return self._warm[1]
+
+    def program(self) -> Program:
+        """The program, as its file is now."""
+        program = self.settings.program
+        if isinstance(program, str):
+            return load_program(self.settings.resolve(program), dict(self.settings.parameters))
+        return EMPTY if program is None else program
+
+    def refresh_sinks(self) -> None:
+        """Let the sinks hold the current version, if they do not."""
+        with self.writing():
+            pass
+
+    def reached(self, name: str, detail: str = "") -> None:
+        """Tell the listeners that a step has been reached."""
+        step = Step(name, detail, perf_counter() - self._start)
+        for listener in self.listeners:
+            listener(step)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Nobody else publishes in the block. If it fails, the reasoner may be ahead of what is published."""
+        with self.store.writing():
+            try:
+                self._finish_sinks()
+                yield
+            except BaseException:
+                self._warm = None
+                raise
+
+    # ---- streams and subscribers
+
+    def stream(
+        self,
+        frame: Any = None,
+        *,
+        predicate: str | None = None,
+        op: str = "op",
+        order: str | None = None,
+        missing: str = "reject",
+        checkpoint: str | None = None,
+        told: Callable[[Manifest], None] | None = None,
+        available_now: bool = False,
+    ) -> Following:
+        """Follow the job's stream, or a streaming DataFrame whose rows change a predicate's facts.
+
+        Each micro-batch is one transaction and publishes one version, exactly once. `stop()` of the result
+        ends it, and so does the end of a `with` block around it; `wait()` waits for its end.
+        """
+        from tidelog.pipeline.stream import Following
+
+        given = None
+        if frame is not None:
+            given = Stream(None, "frame", predicate, op, order, missing, checkpoint=checkpoint)
+        return Following(self, frame, told=told, available_now=available_now, stream=given)
+
+    def subscribe(self, predicate: str, callback: Callable[[PredicateDelta], object]) -> None:
+        """Let a function be called with what each version that this job publishes changes in a predicate."""
+        self._subscribers.append((predicate, callback))
+
+    def announce(self, manifest: Manifest) -> None:
+        """Tell the subscribers what a version has changed."""
+        if not self._subscribers:
+            return
+        version = Version(self.store, manifest)
+        for predicate, callback in self._subscribers:
+            change = version.changes(predicate)
+            if change:
+                callback(change)
+
+    # ---- from scratch
+
+    def _derive(self, program: Program, intake: Intake, full: bool) -> Manifest:
+        """Publish what follows from all inputs, derived from scratch."""
+        before = self.store.current()
+        number = self.store.begin()
+        reasoner = self._new_reasoner(replace(program, facts=(), imports=()))
+        for predicate, batches in intake.read(number, before, full):
+            reasoner.load(predicate, batches)
+        intake.check_rejects()
+        reasoner.materialise()
+        tally = reasoner.statistics
+        self.reached("derived", f"{tally.derived:,} facts from {tally.loaded:,}")
+        changes, stated = differences(self.store, before, program, reasoner.engine)
+        origin = Origin("full", hash_of(program), intake.inputs, before.batch if before else None)
+        return self._publish(number, reasoner, program, changes, stated, origin)
+
+    # ---- what has changed
+
+    def _maintain(
+        self, before: Manifest, then: Program, program: Program, intake: Intake
+    ) -> tuple[Manifest, Delta] | None:
+        """Publish the difference that inputs and rules make; None if there is none."""
+        edited = intake.edited(before)
+        has_new_rules = hash_of(program) != before.job
+        if not edited and not has_new_rules:
+            return None
+        if self._warm is None or self._warm[0] != before.version:
+            self._warm = before.version, self._restored(before, then)
+        reasoner = self._warm[1]
+        number = self.store.begin()
+        with reasoner.change() as change:
+            if has_new_rules:
+                change.become(program)
+                edited += [name for name in before.tables if name not in program.predicates]
+            for name in dict.fromkeys(edited):
+                change.replace_batches(name, intake.rows(number, before, name))
+            intake.check_rejects()
+        self.reached("maintained", str(change.delta))
+        if not change.delta and not has_new_rules and not intake.differs(before.inputs):
+            shutil.rmtree(self.store.folder(number))
+            return None
+        origin = Origin("incremental", hash_of(program), intake.inputs, before.batch)
+        after = replace(program, facts=(), imports=()) if has_new_rules else reasoner.program
+        return self._publish_change(number, reasoner, after, change, origin), change.delta
+
+    def _publish_change(
+        self, number: int, reasoner: Reasoner, program: Program, change: Change, origin: Origin
+    ) -> Manifest:
+        """Publish what a transaction has changed."""
+        changes = changes_of(change.delta, reasoner)
+        return self._publish(number, reasoner, program, changes, _stated(change.stated, reasoner), origin)
+
+    def _publish(
+        self,
+        number: int,
+        reasoner: Reasoner,
+        program: Program,
+        changes: Changes,
+        stated: Changes,
+        origin: Origin,
+    ) -> Manifest:
+        """Publish a version, write its sinks, and tell the subscribers."""
+        publication = Publication(self.store, number, program, reasoner.engine)
+        manifest = publication.publish(changes, stated, origin, self.reached)
+        self._warm = number, reasoner
+        self._write_sinks(manifest)
+        self.announce(manifest)
+        return manifest
+
+    def _check_columns(self, before: Manifest, program: Program) -> None:
+        """Nothing, if the predicates have as many columns as were published; else raises `DataError`."""
+        faults = []
+        for name, table in before.tables.items():
+            predicate = program.predicates.get(name)
+            if predicate is not None and predicate.arity != len(table.columns):
+                message = (
+                    f"`{predicate.written}` has {predicate.arity} columns, "
+                    f"and {len(table.columns)} in version {before.version}"
+                )
+                help = "publish it anew, with all that depends on it, with --full"
+                faults.append(Diagnostic(codes.DRIFT, message, predicate.span, help))
+        if faults:
+            raise DataError(faults)
+
+    # ---- reasoners
+
+    def _new_reasoner(self, program: Program) -> Reasoner:
+        engine = self.settings.engine
+        stream = self.settings.stream
+        return Reasoner(
+            program,
+            maintainer=engine.maintainer,
+            marking=stream.marking if stream else "none",
+            modules=engine.modules,
+            threads=engine.threads,
+            timeout=engine.timeout,
+            max_facts=engine.max_facts,
+            listeners=self.reasoning,
+        )
+
+    def _restored(self, version: Manifest, program: Program) -> Reasoner:
+        reasoner = self._new_reasoner(program)
+        restore(reasoner, self.store, version)
+        self.reached("restored", f"{version.rows:,} facts of version {version.version}")
+        return reasoner
+
+    @property
+    def session(self) -> Any:
+        """The session of Spark, begun when it is first needed."""
+        if self._session is None:
+            from tidelog.engine.spark.session import SessionSettings
+
+            engine = self.settings.engine
+            self._session = SessionSettings(master=engine.master, conf=engine.conf).start()
+        return self._session
+
+    # ---- sinks
+
+    def _finish_sinks(self) -> None:
+        """Write to the sinks what a run that was stopped has published but not written."""
+        current = self.store.current()
+        sinks = Sinks(self.settings, self.store)
+        if current is not None and sinks.written < current.version:
+            self._write_sinks(current)
+
+    def _write_sinks(self, version: Manifest) -> None:
+        sinks = Sinks(self.settings, self.store, lambda: self.session)
+        sinks.write(version, self._warm[1] if self._warm and self._warm[0] == version.version else None)
+        self.reached("sinks written", ", ".join(sink.shown for sink in self.settings.sinks))
+
+
+def changes_of(delta: Delta, reasoner: Reasoner) -> Changes:
+    """What a transaction changed, by the full names of predicates."""
+    changes: dict[str, Changed] = {}
+    for written in delta.predicates:
+        name = find_named(written, reasoner.program).name
+        added, removed = delta[name].added.coded, delta[name].removed.coded
+        changes[name] = Changed(Rows(removed.columns, removed.rows), Rows(added.columns, added.rows))
+    return changes
+
+
+def _stated(update: Update, reasoner: Reasoner) -> Changes:
+    """What a transaction changed in the explicit facts."""
+    predicates = reasoner.predicates()
+    return {
+        name: Changed(
+            update.removed.get(name, nothing(predicates[name].arity)),
+            update.added.get(name, nothing(predicates[name].arity)),
+        )
+        for name in {**update.removed, **update.added}
+    }

@@ -1,0 +1,229 @@
+"""Job files: TOML that describes a whole job, checked as a whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidelog.errors import ProgramError, suggest
+from tidelog.errors import Source as Text
+from tidelog.io.formats import ALIASES, EXTENSIONS, RDF, canonical_format, format_of
+from tidelog.logic.column_types import TYPES
+from tidelog.logic.values import ColumnType
+from tidelog.maintenance import registry
+from tidelog.pipeline.document import Document, Table, read_document
+from tidelog.pipeline.settings import CHANGES, FACTS, ON_SPARK, Engine, Settings, Sink, Source, Stream
+
+SPARK_FORMATS = ("jdbc", "table")
+FORMATS = (*EXTENSIONS, *ALIASES, "rdf", *SPARK_FORMATS)
+SINK_FORMATS = (
+    "parquet",
+    "csv",
+    "tsv",
+    "jsonl",
+    "json",
+    "arrow",
+    "ntriples",
+    "turtle",
+    "nt",
+    "ttl",
+    *SPARK_FORMATS,
+)
+STREAM_FORMATS = ("csv", "tsv", "jsonl", "changes")
+ON_ERROR = ("reject", "fail")
+ENGINES = ("columnar", "spark")
+READERS = ("process", "spark")
+MARKINGS = ("none", "literal", "linked")
+MISSING = ("reject", "ignore")
+
+
+def load_settings(path: Path | str) -> Settings:
+    """The job in a file; raises `DataError` with all that is wrong with it."""
+    path = Path(path)
+    return _settings(read_document(path), path.parent)
+
+
+def parse_settings(text: str, folder: Path | str = ".", name: str = "<job>") -> Settings:
+    """The job of a text; relative paths in it lie in `folder`."""
+    return _settings(Document(Text(name, text)), Path(folder))
+
+
+def _settings(document: Document, folder: Path) -> Settings:
+    root = document.root
+    program = root.text("program")
+    if "program" not in root:
+        root.missing("program", 'name the rules: program = "rules.rls"')
+    elif program is not None and not (folder / program).is_file():
+        names = [child.name for child in (folder / program).parent.glob("*.rls")]
+        root.wrong("program", f"names no file: `{folder / program}`", suggest(Path(program).name, names))
+    publish = root.required("publish", 'name the folder of published versions: publish = "published"')
+    settings = Settings(
+        publish,
+        program,
+        root.mapping("parameters"),
+        tuple(_source(table) for table in root.tables("source")),
+        tuple(_sink(table) for table in root.tables("sink")),
+        _engine(root.table("engine")),
+        _stream(root.table("stream")),
+        root.count("max-rejects"),
+        folder,
+        {key: document.span((key,)) for key in ("program", "publish") if key in root},
+    )
+    root.close()
+    document.check()
+    return settings
+
+
+def _source(table: Table) -> Source:
+    predicate = table.required("predicate", "name the predicate whose facts these are")
+    paths = table.texts("path") or ()
+    given = _format(table, FORMATS, paths)
+    types = table.texts("types")
+    columns = table.columns("columns")
+    source = Source(
+        predicate,
+        paths,
+        given,
+        columns,
+        None if types is None else tuple(_type(table, place, name) for place, name in enumerate(types)),
+        table.text("filter"),
+        table.flag("header"),
+        _delimiter(table),
+        table.flag("quoting") is not False,
+        table.text("base"),
+        table.choice("on-error", ON_ERROR, "reject"),
+        table.text("table"),
+        table.text("query"),
+        table.text("url"),
+        table.text("driver"),
+        table.mapping("options"),
+        span=table.document.span((*table.path, "predicate")),
+    )
+    _check_place(table, given, bool(paths), source.query is not None)
+    table.close()
+    return source
+
+
+def _check_place(table: Table, given: str | None, has_path: bool, has_query: bool = False) -> None:
+    """Note what is missing, or is too much, to tell where data is."""
+    if given == "jdbc":
+        if "url" not in table:
+            table.missing("url", 'such as url = "jdbc:postgresql://host/database"')
+        if ("table" in table) == has_query:
+            table.missing("table", "name a table or give a query, one of the two")
+    elif given == "table":
+        if "table" not in table:
+            table.missing("table", "name a table or view of Spark")
+    else:
+        table.refuse(("url", "driver", "query", "table", "options"), "is only for the formats jdbc and table")
+        if not has_path and "path" not in table:
+            table.missing("path", "name a file")
+    if given in ON_SPARK:
+        table.refuse(("path", "header", "delimiter", "quoting", "base"), f"makes no sense with {given}")
+
+
+def _format(table: Table, known: tuple[str, ...], paths: tuple[str, ...]) -> str | None:
+    """The format, of the key or else of the first path's extension."""
+    if "format" in table:
+        given = table.choice("format", known, "")
+        if given in ("", *SPARK_FORMATS):
+            return given or None
+        return canonical_format(given, Path(paths[0]) if paths else None)
+    table.text("format")
+    found = format_of(Path(paths[0])) if paths else None
+    if paths and found is None and not paths[0].endswith("/"):
+        table.wrong("path", f"has no extension that tells its format: `{paths[0]}`", "give a `format`")
+    return found
+
+
+def _type(table: Table, place: int, name: str) -> ColumnType:
+    if name == "skip":
+        return ColumnType.SKIP
+    if name not in TYPES:
+        help = suggest(name, (*TYPES, "skip")) or f"the types are {', '.join(TYPES)}"
+        table.document.fault("E803", f"unknown column type `{name}`", (*table.path, "types", place), help)
+    return TYPES.get(name, ColumnType.ANY)
+
+
+def _delimiter(table: Table) -> str | None:
+    delimiter = table.text("delimiter")
+    if delimiter is not None and (len(delimiter.encode()) != 1 or delimiter in '"\r\n'):
+        table.wrong("delimiter", "is not one ASCII character")
+        return None
+    return delimiter
+
+
+def _sink(table: Table) -> Sink:
+    predicate = table.required("predicate", "name the predicate that is put out")
+    path = table.text("path")
+    what = table.choice("what", (FACTS, CHANGES), FACTS)
+    given = _format(table, SINK_FORMATS, (path,) if path else ())
+    if what == CHANGES and given in RDF:
+        table.wrong("format", "cannot be an RDF format for changes", "choose csv, jsonl or parquet")
+    sink = Sink(
+        predicate,
+        path,
+        given,
+        what,
+        table.choice("terms", ("plain", "exact"), "plain"),
+        table.flag("header") is not False,
+        table.text("table"),
+        table.text("url"),
+        table.text("driver"),
+        table.mapping("options"),
+        table.document.span((*table.path, "predicate")),
+    )
+    _check_place(table, given, bool(path))
+    table.close()
+    return sink
+
+
+def _engine(table: Table | None) -> Engine:
+    if table is None:
+        return Engine()
+    engine = Engine(
+        table.choice("name", ENGINES, "columnar"),
+        table.choice("reader", READERS, "process") if "reader" in table else table.text("reader"),
+        _maintainer(table),
+        table.flag("modules") is not False,
+        table.count("threads", 1),
+        table.number("timeout"),
+        table.count("max-facts", 1),
+        table.text("master"),
+        table.mapping("conf"),
+    )
+    table.close()
+    return engine
+
+
+def _maintainer(table: Table) -> str:
+    name = table.text("maintainer", registry.DEFAULT) or registry.DEFAULT
+    try:
+        registry.check_names(name, "none")
+    except ProgramError as error:
+        fault = error.diagnostics[0]
+        table.wrong("maintainer", f"cannot be `{name}`", fault.help)
+    return name
+
+
+def _stream(table: Table | None) -> Stream | None:
+    if table is None:
+        return None
+    stream = Stream(
+        table.required("path", "name the folder that change files come to"),
+        table.choice("format", STREAM_FORMATS, "csv"),
+        table.text("predicate"),
+        table.text("op", "op") or "op",
+        table.text("order"),
+        table.choice("missing", MISSING, "reject"),
+        table.count("files-per-batch", 1) or 1,
+        table.number("trigger"),
+        table.choice("marking", MARKINGS, "none"),
+        table.text("checkpoint"),
+        table.document.span((*table.path, "path")),
+    )
+    if stream.format == "changes":
+        table.refuse(("predicate", "op", "order"), "makes no sense with change scripts")
+    elif stream.predicate is None and "predicate" not in table:
+        table.missing("predicate", "name the predicate that the records change")
+    table.close()
+    return stream

@@ -1,0 +1,221 @@
+"""Records of a stream: rows that say of a fact that it comes or goes, as one change of a predicate's facts.
+
+What holds of a batch of records, in their order, or in that of their column `order`:
+
+- **the last word counts**: of several records of one fact the last one decides;
+- **duplicates** (a fact that is explicit already comes again, or a record repeats another) change nothing;
+- **missing** (a fact goes that is not explicit) change nothing, and are rejected unless they are ignored;
+- **late** (the order is lower than one of an earlier batch) are rejected;
+- **malformed** ones are rejected.
+
+Rejected records are counted and written aside with the reason, and the rest of the batch is carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from io import BytesIO
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.maintaining import Flag
+from tidelog.errors import Diagnostic
+from tidelog.io.columns import Batch
+from tidelog.io.faults import BadRow, Faults
+from tidelog.io.objects import from_python
+from tidelog.io.source import DataFile, Header
+from tidelog.io.tables import read
+from tidelog.logic.program import Fact, Predicate, Program
+from tidelog.logic.terms import exact, plain, read_exact
+from tidelog.logic.values import ColumnType, order_key
+from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import codes_of, joined, taken
+from tidelog.pipeline import codes
+from tidelog.pipeline.settings import Stream
+from tidelog.pipeline.tables import Changed, nothing
+from tidelog.plan.rule_text import Writing
+from tidelog.relation import column_names
+
+INSERTS = frozenset({"+", "insert", "add"})
+DELETES = frozenset({"-", "−", "delete", "remove"})
+NOT_THERE = "E630"
+DERIVED = "E631"
+
+
+@dataclass(frozen=True)
+class Content(DataFile):
+    """A file whose bytes are at hand."""
+
+    content: bytes = field(default=b"", repr=False)
+
+    def open(self) -> IO[bytes]:
+        """The bytes of the file."""
+        return BytesIO(self.content)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns of records: the operation, those of the predicate, and perhaps the order."""
+
+    predicate: Predicate
+    types: tuple[ColumnType, ...]
+    names: tuple[str, ...]
+    has_order: bool
+
+    @staticmethod
+    def of(stream: Stream, predicate: Predicate, program: Program) -> Shape:
+        """The columns that a stream's records have."""
+        order = (stream.order,) if stream.order else ()
+        types = (ColumnType.STRING, *program.types_of(predicate), *(ColumnType.ANY for _ in order))
+        return Shape(predicate, types, (stream.op, *column_names(predicate), *order), bool(order))
+
+
+@dataclass
+class Tally:
+    """What became of a batch's records. Mutates itself."""
+
+    records: int = 0
+    duplicates: int = 0
+    missing: int = 0
+    late: int = 0
+    order: str | None = None
+
+
+class Records:
+    """The records of one batch, gathered; `changed` is what they come to. Mutates itself."""
+
+    def __init__(self, shape: Shape, engine: ColumnarEngine, faults: Faults, highest: str | None) -> None:
+        self._shape = shape
+        self._engine = engine
+        self._faults = faults
+        self._writing = Writing({shape.predicate.name: shape.predicate})
+        self._rows: list[Rows] = []
+        self._signs: list[npt.NDArray[np.bool_]] = []
+        self._ranks: list[npt.NDArray[np.int32]] = []
+        self.tally = Tally(order=highest)
+
+    # ---- in
+
+    def read(self, file: DataFile) -> None:
+        """Gather the records of a file."""
+        shape = self._shape
+        self.take(read(replace(file, types=shape.types, names=shape.names), self._faults))
+
+    def take_frame(self, data: Any) -> None:
+        """Gather the records of Arrow data."""
+        self.take(from_python(data, self._shape.types, self._shape.names, self._faults))
+
+    def take(self, batches: Iterable[Batch]) -> None:
+        """Gather records that come as columns."""
+        for batch in batches:
+            self._take(batch)
+
+    def _take(self, batch: Batch) -> None:
+        operations = [text.strip().lower() for text in batch.columns[0].values.to_pylist()]
+        ids = tuple(self._engine.encode_column(column) for column in batch.columns[1:])
+        known = np.array([text in INSERTS or text in DELETES for text in operations], bool)
+        arity = self._shape.predicate.arity
+        rows = Rows(ids[:arity], batch.rows)
+        self.tally.records += batch.rows
+        for place in np.flatnonzero(~known).tolist():
+            reason = f"`{operations[place]}` is no operation: use `+`, `insert`, `-` or `delete`"
+            self._reject(codes.BAD_RECORD, reason, rows, place, operations[place])
+        signs = np.array([text in INSERTS for text in operations], bool)
+        self._rows.append(taken(rows, known))
+        self._signs.append(signs[known])
+        if self._shape.has_order:
+            self._ranks.append(ids[arity][known])
+
+    # ---- out
+
+    def changed(self) -> Changed:
+        """The facts that go and that come, each once, as far as that changes something."""
+        arity = self._shape.predicate.arity
+        if not self._rows:
+            return Changed(nothing(arity), nothing(arity))
+        rows, signs = joined(self._rows), np.concatenate(self._signs)
+        if self._shape.has_order:
+            rows, signs = self._in_order(rows, signs)
+        last = _last(rows)
+        self.tally.duplicates += rows.count - int(np.count_nonzero(last))
+        rows, signs = taken(rows, last), signs[last]
+        standing = self._engine.standing(self._shape.predicate.name, rows.columns, rows.count)
+        explicit = (standing & int(Flag.EXPLICIT)) != 0
+        self.tally.duplicates += int(np.count_nonzero(signs & explicit))
+        self._note_missing(rows, ~signs & ~explicit, standing)
+        return Changed(taken(rows, ~signs & explicit), taken(rows, signs & ~explicit))
+
+    def _in_order(self, rows: Rows, signs: npt.NDArray[np.bool_]) -> tuple[Rows, npt.NDArray[np.bool_]]:
+        """The records in their order, without those that come too late."""
+        ids = np.concatenate(self._ranks)
+        distinct, places = np.unique(ids, return_inverse=True)
+        values = self._engine.dictionary.decode_all(distinct.tolist())
+        keys = [order_key(value) for value in values]
+        highest = None if self.tally.order is None else order_key(read_exact(self.tally.order))
+        late = np.array([highest is not None and key < highest for key in keys], bool)[places]
+        for place in np.flatnonzero(late).tolist():
+            written = plain(values[places[place]])
+            reason = f"it is of order {written}, and {self.tally.order} has been reached already"
+            self._reject(codes.LATE, reason, rows, place, "+" if signs[place] else "-")
+        self.tally.late += int(np.count_nonzero(late))
+        if values:
+            most = max(range(len(keys)), key=keys.__getitem__)
+            if highest is None or keys[most] > highest:
+                self.tally.order = exact(values[most])
+        ranks = np.empty(len(keys), np.int64)
+        ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
+        order = np.argsort(ranks[places], kind="stable")
+        order = order[~late[order]]
+        return Rows(tuple(column[order] for column in rows.columns), len(order)), signs[order]
+
+    def _note_missing(self, rows: Rows, missing: npt.NDArray[np.bool_], standing: Any) -> None:
+        self.tally.missing += int(np.count_nonzero(missing))
+        for place in np.flatnonzero(missing).tolist():
+            is_derived = bool(standing[place])
+            reason = "it is derived, not stated" if is_derived else "it is not there to be taken away"
+            self._reject(DERIVED if is_derived else NOT_THERE, reason, rows, place, "-", is_missing=True)
+
+    def _reject(
+        self, code: str, reason: str, rows: Rows, place: int, sign: str, is_missing: bool = False
+    ) -> None:
+        if is_missing and self.ignores_missing:
+            return
+        values = [self._engine.dictionary.decode(int(column[place])) for column in rows.columns]
+        text = self._writing.fact(Fact(self._shape.predicate.name, tuple(values)))
+        self._faults.add(BadRow(Diagnostic(code, reason, place=self.place), f"{sign} {text}"))
+
+    ignores_missing = False
+    place = "<stream>"
+
+
+def _last(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Which rows are not followed by an equal one."""
+    if not rows.columns:
+        last = np.zeros(rows.count, bool)
+        last[-1:] = True
+        return last
+    backwards = codes_of(rows)[::-1]
+    _, places = np.unique(backwards, return_index=True)
+    last = np.zeros(rows.count, bool)
+    last[rows.count - 1 - places] = True
+    return last
+
+
+def contents(files: Sequence[tuple[str, bytes]], stream: Stream) -> Iterator[Content]:
+    """Files of records whose bytes are at hand, as they are to be read."""
+    from pathlib import Path
+
+    for name, content in files:
+        yield Content(
+            Path(name),
+            stream.format,
+            None,
+            (),
+            Header.NAMES,
+            "\t" if stream.format == "tsv" else ",",
+            content=content,
+        )

@@ -1,0 +1,156 @@
+"""What a job is: its program, sources, sinks, engine and stream, as a job file or Python describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tidelog.errors import Span
+from tidelog.logic.program import Program
+from tidelog.logic.values import ColumnType
+
+FACTS, CHANGES = "facts", "changes"
+ON_SPARK = ("jdbc", "table", "frame")  # sources and sinks that only Spark has
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the facts of a predicate come from: files, a table, a query, or a DataFrame.
+
+    `columns` names the columns of the data that hold the predicate's, in its order, or by the names of its
+    columns. `filter` holds literals of the rule language over the predicate's columns as variables.
+    """
+
+    predicate: str
+    path: str | tuple[str, ...] = ()
+    format: str | None = None
+    columns: tuple[str, ...] | Mapping[str, str] | None = None
+    types: tuple[ColumnType | str, ...] | None = None
+    filter: str | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    quoting: bool = True
+    base: str | None = None
+    on_error: str = "reject"
+    table: str | None = None
+    query: str | None = None
+    url: str | None = None
+    driver: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    frame: Any = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths, as they are written."""
+        return (self.path,) if isinstance(self.path, str) else tuple(self.path)
+
+    @property
+    def kind(self) -> str:
+        """`file`, `jdbc`, `table` or `frame`."""
+        if self.frame is not None:
+            return "frame"
+        return self.format if self.format in ON_SPARK else "file"
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.paths[0] if self.paths else self.table or self.url or "<DataFrame>"
+
+
+@dataclass(frozen=True)
+class Sink:
+    """Where the facts of a predicate go, or what changes in it."""
+
+    predicate: str
+    path: str | None = None
+    format: str | None = None
+    what: str = FACTS
+    terms: str = "plain"
+    header: bool = True
+    table: str | None = None
+    url: str | None = None
+    driver: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def kind(self) -> str:
+        """`file`, `jdbc` or `table`."""
+        return self.format if self.format in ON_SPARK else "file"
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.path or self.table or self.url or ""
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What reasons, and what reads: `reader` is `process` or `spark`."""
+
+    name: str = "columnar"
+    reader: str | None = None
+    maintainer: str = "auto"
+    modules: bool = True
+    threads: int | None = None
+    timeout: float | None = None
+    max_facts: int | None = None
+    master: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reads_on_spark(self) -> bool:
+        """Whether files are read on Spark."""
+        return (self.reader or {"spark": "spark"}.get(self.name, "process")) == "spark"
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Changes that come as files of a folder, or as rows of a streaming DataFrame."""
+
+    path: str | None = None
+    format: str = "csv"
+    predicate: str | None = None
+    op: str = "op"
+    order: str | None = None
+    missing: str = "reject"
+    files_per_batch: int = 1
+    trigger: float | None = None
+    marking: str = "none"
+    checkpoint: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A whole job. Relative paths lie in `folder`."""
+
+    publish: str
+    program: str | Program | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    sources: tuple[Source, ...] = ()
+    sinks: tuple[Sink, ...] = ()
+    engine: Engine = field(default_factory=Engine)
+    stream: Stream | None = None
+    max_rejects: int | None = None
+    folder: Path = Path()
+    spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
+
+    def resolve(self, path: str) -> Path:
+        """A path of the job, in the job's folder unless it is absolute."""
+        return self.folder / path.removeprefix("file://")
+
+    @property
+    def published(self) -> Path:
+        """The folder of published versions."""
+        return self.resolve(self.publish)
+
+    @property
+    def needs_spark(self) -> bool:
+        """Whether something about the job needs Spark."""
+        engine = self.engine
+        kinds = {item.kind for item in self.sources} | {item.kind for item in self.sinks}
+        return engine.name == "spark" or engine.reads_on_spark or not kinds <= {"file"}

@@ -1,0 +1,137 @@
+"""Sinks: facts of a version, or what it changed, for those who do not read published folders.
+
+Sinks are written after the pointer has moved. A file names the version whose sinks are written, so that a run
+that was stopped in between is made up for. Facts replace what the sink held; changes get a file, or rows, of
+their own for each version, so that nothing is written twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from tidelog.changes import ADDED as PLUS
+from tidelog.changes import REMOVED as MINUS
+from tidelog.errors import DataError, Diagnostic
+from tidelog.io.formats import EXTENSIONS, RDF
+from tidelog.io.write import WriteOptions, write
+from tidelog.logic.program import Program
+from tidelog.pipeline import codes
+from tidelog.pipeline.durable import write_text
+from tidelog.pipeline.manifest import Manifest
+from tidelog.pipeline.settings import CHANGES, Settings, Sink
+from tidelog.pipeline.source_files import find_named
+from tidelog.pipeline.store import Store
+from tidelog.pipeline.version import Version
+from tidelog.reasoner import Reasoner
+from tidelog.relation import Relation
+
+WRITTEN = ".sinks"  # the version whose sinks are written
+
+
+def check_sinks(settings: Settings, program: Program) -> None:
+    """Nothing, if all sinks can be written to; else raises all that is wrong."""
+    inputs = {settings.resolve(path).resolve() for source in settings.sources for path in source.paths}
+    faults: list[Diagnostic] = []
+    for sink in settings.sinks:
+        try:
+            predicate = find_named(sink.predicate, program, sink.span)
+        except DataError as error:
+            faults += error.diagnostics
+            continue
+        if sink.format in RDF and predicate.arity not in (3, 4):
+            message = (
+                f"statements of RDF have 3 columns, or 4, and `{predicate.written}` has {predicate.arity}"
+            )
+            faults.append(Diagnostic(codes.BAD_SINK, message, sink.span, "choose csv, jsonl or parquet"))
+        if sink.path and settings.resolve(sink.path).resolve() in inputs:
+            message = f"`{sink.path}` is a source of the job as well"
+            faults.append(Diagnostic(codes.BAD_SINK, message, sink.span))
+    if faults:
+        raise DataError(faults)
+
+
+class Sinks:
+    """The sinks of a job."""
+
+    def __init__(self, settings: Settings, store: Store, session: Callable[[], Any] | None = None) -> None:
+        self._settings = settings
+        self._store = store
+        self._session = session
+
+    @property
+    def written(self) -> int:
+        """The last version whose sinks are written; the current one if there are no sinks."""
+        if not self._settings.sinks:
+            return self._store.number or 0
+        try:
+            return int((self._store.path / WRITTEN).read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return 0
+
+    def write(self, manifest: Manifest, reasoner: Reasoner | None) -> None:
+        """The sinks hold a version; `reasoner` has its facts, if it is there."""
+        if not self._settings.sinks:
+            return
+        version = Version(self._store, manifest)
+        for sink in self._settings.sinks:
+            if sink.what == CHANGES:
+                self._write_changes(sink, version)
+            else:
+                name = find_named(sink.predicate, version.program, sink.span).name
+                is_known = reasoner is not None and name in reasoner.predicates()
+                self._write(sink, reasoner[name] if reasoner and is_known else version[name])
+        write_text(self._store.path / WRITTEN, f"{manifest.version}\n")
+
+    def _write(self, sink: Sink, relation: Relation) -> None:
+        table = _table(sink, relation.sorted())
+        if sink.kind != "file":
+            self._write_on_spark(sink, table, "overwrite")
+            return
+        assert sink.path is not None
+        self._write_file(self._settings.resolve(sink.path), sink, table)
+
+    def _write_changes(self, sink: Sink, version: Version) -> None:
+        """Write what a version changed: columns `version` and `change`, then those of the predicate."""
+        change = version.changes(sink.predicate)
+        parts = []
+        for sign, relation in ((MINUS, change.removed), (PLUS, change.added)):
+            table = _table(sink, relation.sorted())
+            for name, value in (("change", sign), ("version", version.number)):
+                table = table.add_column(0, _free(name, table), pa.repeat(pa.scalar(value), table.num_rows))
+            parts.append(table)
+        if parts[0].schema != parts[1].schema:
+            parts = [part for part in parts if part.num_rows] or parts[:1]
+        table = pa.concat_tables(parts, promote_options="permissive")
+        if sink.kind != "file":
+            self._write_on_spark(sink, table, "append")
+            return
+        assert sink.path is not None and sink.format is not None
+        extension = EXTENSIONS[sink.format][0]
+        self._write_file(self._settings.resolve(sink.path) / f"{version.number}{extension}", sink, table)
+
+    def _write_file(self, path: Path, sink: Sink, table: pa.Table) -> None:
+        assert sink.format is not None
+        write(path, sink.format, table.column_names, [table], WriteOptions(header=sink.header))
+
+    def _write_on_spark(self, sink: Sink, table: pa.Table, mode: str) -> None:
+        from tidelog.pipeline.spark_sinks import write_table
+
+        assert self._session is not None
+        write_table(self._session(), sink, table, mode)
+
+
+def _table(sink: Sink, relation: Relation) -> pa.Table:
+    """The rows of a relation as a sink wants them."""
+    if sink.format in RDF:
+        return relation.to_texts("ntriples").table
+    return relation.to_arrow() if sink.terms == "plain" else relation.to_texts("exact").table
+
+
+def _free(name: str, table: pa.Table) -> str:
+    while name in table.column_names:
+        name += "_"
+    return name

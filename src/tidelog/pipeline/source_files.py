@@ -1,0 +1,126 @@
+"""The files of a source, and how each is read: which columns, of which types, for which predicate."""
+
+from __future__ import annotations
+
+import glob
+from pathlib import Path
+
+from tidelog.errors import DataError, Diagnostic, suggest
+from tidelog.io.formats import DELIMITED, RDF, data_files, format_of, is_compressed
+from tidelog.io.source import DataFile, Header
+from tidelog.logic.column_types import TYPES
+from tidelog.logic.program import Predicate, Program
+from tidelog.logic.values import ColumnType
+from tidelog.pipeline import codes
+from tidelog.pipeline.settings import Settings, Source
+from tidelog.relation import column_names
+
+
+def find_predicate_of(item: Source, program: Program) -> Predicate:
+    """The predicate that a source feeds; raises `DataError` if the program has none such."""
+    return find_named(item.predicate, program, item.span)
+
+
+def find_named(name: str, program: Program, span: object = None) -> Predicate:
+    """The predicate of this name; raises `DataError` if the program has none such."""
+    for predicate in program.predicates.values():
+        if name in (predicate.name, predicate.written):
+            return predicate
+    known = [predicate.written for predicate in program.predicates.values()]
+    help = suggest(name, known) or f"it has {', '.join(known) or 'none'}"
+    message = f"the program has no predicate `{name}`"
+    raise DataError(Diagnostic(codes.NO_PREDICATE, message, span, help))  # type: ignore[arg-type]
+
+
+def data_files_of(
+    source: Source, settings: Settings, program: Program, predicate: Predicate
+) -> list[DataFile]:
+    """The files that the paths of a source name, each as it is to be read."""
+    paths = [path for written in source.paths for path in _expanded(written, source, settings)]
+    return [_data_file(path, source, program, predicate) for path in dict.fromkeys(paths)]
+
+
+def _expanded(written: str, source: Source, settings: Settings) -> list[Path]:
+    """The files of a path: itself, those in a folder, or those that a pattern matches."""
+    path = settings.resolve(written)
+    if glob.has_magic(written):
+        names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - the folder may be a pattern too
+        found = [Path(name) for name in names if Path(name).is_file()]
+    elif path.is_dir():
+        inside = data_files([path])
+        found = [child for child in inside if source.format in (None, format_of(child))]
+    else:
+        found = [path] if path.is_file() else []
+    if not found:
+        names = [child.name for child in path.parent.iterdir()] if path.parent.is_dir() else []
+        help = suggest(path.name, names)
+        raise DataError(Diagnostic(codes.NO_FILES, f"there is no file `{path}`", source.span, help))
+    return found
+
+
+def _data_file(path: Path, source: Source, program: Program, predicate: Predicate) -> DataFile:
+    name = source.format or format_of(path)
+    if name is None:
+        message = f"the format of `{path}` is not known by its extension"
+        raise DataError(Diagnostic(codes.BAD_VALUE, message, source.span, "give a `format`"))
+    types, names = columns_and_types(source, program, predicate)
+    has_skipped = ColumnType.SKIP in types
+    header = Header.NONE
+    if name in DELIMITED:
+        given = source.header if source.header is not None else (True if source.columns else None)
+        header = {None: Header.DETECTED, True: Header.NAMES, False: Header.NONE}[given]
+        if has_skipped:
+            header = Header.IGNORED if given else Header.NONE
+    return DataFile(
+        path,
+        name,
+        types,
+        () if has_skipped or name in RDF else names,
+        header,
+        "\t" if name == "tsv" else source.delimiter or ",",
+        source.quoting,
+        is_compressed(path),
+        None,
+        source.base,
+    )
+
+
+def columns_and_types(
+    source: Source, program: Program, predicate: Predicate
+) -> tuple[tuple[ColumnType, ...], tuple[str | None, ...]]:
+    """The types of a source's columns, and what the data calls those of the predicate."""
+    declared = program.types_of(predicate)
+    types = declared if source.types is None else tuple(map(_type, source.types))
+    wanted = [kind for kind in types if kind is not ColumnType.SKIP]
+    if len(wanted) != predicate.arity:
+        message = f"{len(wanted)} columns are read for `{predicate.written}`, which has {predicate.arity}"
+        raise DataError(Diagnostic(codes.NO_PREDICATE, message, source.span))
+    for own, given in zip(declared, wanted, strict=True):
+        if predicate.declared and own is not ColumnType.ANY and own is not given:
+            message = f"`{predicate.written}` is declared with {own.value} where the source has {given.value}"
+            raise DataError(Diagnostic(codes.NO_PREDICATE, message, source.span))
+    return types, _names(source, predicate)
+
+
+def _type(kind: ColumnType | str) -> ColumnType:
+    if isinstance(kind, ColumnType):
+        return kind
+    return ColumnType.SKIP if kind == "skip" else TYPES[kind]
+
+
+def _names(source: Source, predicate: Predicate) -> tuple[str | None, ...]:
+    if source.columns is None:
+        return predicate.columns
+    known = column_names(predicate)
+    if isinstance(source.columns, tuple | list):
+        if len(source.columns) != predicate.arity:
+            count = len(source.columns)
+            message = f"{count} columns are named for `{predicate.written}`, which has {predicate.arity}"
+            raise DataError(Diagnostic(codes.NO_PREDICATE, message, source.span))
+        return tuple(source.columns)
+    for name in source.columns:
+        if name not in known:
+            message = f"`{predicate.written}` has no column `{name}`"
+            help = suggest(name, known) or f"it has {', '.join(known)}"
+            raise DataError(Diagnostic(codes.NO_PREDICATE, message, source.span, help))
+    return tuple(source.columns.get(name, name) for name in known)
