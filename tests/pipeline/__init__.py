@@ -1,0 +1,1 @@
+"""Jobs, published versions and streams."""

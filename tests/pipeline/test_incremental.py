@@ -1,0 +1,106 @@
+"""Whatever changes in inputs and rules, a run that maintains publishes what a run from scratch would."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidelog as tl
+from tidelog.pipeline import Job, Source, Version, difference
+from tidelog.pipeline.tables import MOST_CHANGES
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # disks take their time for what is forced to them
+NAMES = st.sampled_from("abcde")
+EDGES = st.frozensets(st.tuples(NAMES, NAMES), max_size=8)
+LABELS = st.frozensets(st.tuples(NAMES, st.sampled_from(["1", "2", "x", '"a b"', "2.5"])), max_size=4)
+RULES = (
+    "reach(?x, ?y) :- edge(?x, ?y) .",
+    "reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .",
+    "reach(?x, ?x) :- label(?x, 1) .",
+    "alone(?x) :- label(?x, _), ~reach(?x, _) .",
+    "many(?x, #count(?y)) :- reach(?x, ?y) .",
+    "label(?y, ?n) :- edge(?x, ?y), label(?x, ?n) .",
+)
+SOURCES = (Source("edge", "edge.csv", header=False), Source("label", "label.tsv", header=False))
+STATES = st.tuples(EDGES, LABELS, st.frozensets(st.sampled_from(RULES)), st.booleans())
+
+
+def written(folder: Path, edges: frozenset[tuple[str, str]], labels: frozenset[tuple[str, str]]) -> None:
+    (folder / "edge.csv").write_text("".join(f"{x},{y}\n" for x, y in sorted(edges)))
+    (folder / "label.tsv").write_text("".join(f"{x}\t{y}\n" for x, y in sorted(labels)))
+
+
+def program(rules: frozenset[str]) -> tl.Program:
+    declared = "@declare edge(from: any, to: any) . @declare label(of: any, is: any) . label(a, fixed) .\n"
+    return tl.parse(declared + "\n".join(rule for rule in RULES if rule in rules))
+
+
+def expected(folder: Path, rules: frozenset[str]) -> dict[str, set[tuple[str, ...]]]:
+    reasoner = tl.Reasoner(program(rules))
+    reasoner.read(folder / "edge.csv", folder / "label.tsv", header=False)
+    return {name: set(reasoner[name].to_texts("exact").rows()) for name in reasoner}
+
+
+def facts(version: Version) -> dict[str, set[tuple[str, ...]]]:
+    return {name: set(version[name].to_texts("exact").rows()) for name in version}
+
+
+@settings(max_examples=max(10, settings().max_examples // 4))
+@given(st.lists(STATES, min_size=2, max_size=4))
+def test_maintaining_publishes_what_deriving_would(states: list[tuple[object, ...]]) -> None:
+    check(states)
+
+
+@pytest.mark.slow
+@given(st.lists(STATES, min_size=3, max_size=9))
+def test_the_same_for_longer_histories(states: list[tuple[object, ...]]) -> None:
+    check(states)
+
+
+def check(states: list[tuple[object, ...]]) -> None:
+    """Run a job on each state, warm or cold, and compare every version with what follows from scratch."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidelog.pipeline.tables.MOST_CHANGES", 3)
+        folder = Path(name)
+        job: Job | None = None
+        held: dict[int, dict[str, set[tuple[str, ...]]]] = {}
+        for edges, labels, rules, is_warm in states:
+            written(folder, edges, labels)  # type: ignore[arg-type]
+            if job is None or not is_warm:
+                job = Job(program(rules), publish="out", sources=SOURCES, folder=folder)  # type: ignore[arg-type]
+            else:
+                job.settings = replace(job.settings, program=program(rules))  # type: ignore[arg-type]
+            version = job.run().version
+            wanted = expected(folder, rules)  # type: ignore[arg-type]
+            found = facts(Version(job.store, version))
+            assert {name: rows for name, rows in found.items() if rows} == {
+                name: rows for name, rows in wanted.items() if rows
+            }
+            held[version.version] = found
+        assert job is not None
+        for number in job.store.numbers()[1:]:
+            check_changes(job, number, held)
+        delta = difference(job.store, 1, max(held))
+        for predicate in held[1]:
+            before, after = held[1][predicate], held[max(held)].get(predicate, set())
+            added, removed = delta[predicate].added, delta[predicate].removed
+            assert set(added.to_texts("exact").rows()) == after - before
+            assert set(removed.to_texts("exact").rows()) == before - after
+
+
+def check_changes(job: Job, number: int, held: dict[int, dict[str, set[tuple[str, ...]]]]) -> None:
+    """The changes of a version are the difference from the one before."""
+    version = Version(job.store, job.store.manifest(number))
+    for name in version:
+        before = held[number - 1].get(name, set())
+        added = set(version.changes(name).added.to_texts("exact").rows())
+        removed = set(version.changes(name).removed.to_texts("exact").rows())
+        assert added == held[number][name] - before and removed == before - held[number][name]
+    assert MOST_CHANGES > 3

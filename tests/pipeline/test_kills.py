@@ -1,0 +1,104 @@
+"""A run that is killed at any step leaves the old version or the new one, whole."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.conftest import Write
+from tidelog.pipeline import Job, Store, Version, read
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+SOURCES = Path(__file__).parents[2]
+STEPS = ["read", "maintained", "files written", "manifest written", "published"]
+SINKS = """
+[[sink]]
+predicate = "reach"
+path = "out/reach.csv"
+
+[[sink]]
+predicate = "reach"
+what = "changes"
+format = "csv"
+path = "out/changes"
+"""
+
+
+def kill(step: str, *action: str, count: int = 1) -> None:
+    """Let a process do something, and be killed at a step."""
+    paths = os.pathsep.join([str(SOURCES), str(SOURCES / "src")])
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.pipeline.killed", step, str(count), *action],
+        env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def versions(path: str) -> list[dict[str, object]]:
+    """All versions of a folder, without what depends on the clock."""
+    found = []
+    store = Store(path)
+    for number in store.numbers():
+        version = Version(store, store.manifest(number))
+        facts = {name: sorted(map(str, version[name])) for name in version}
+        changes = {name: sorted(map(str, version.changes(name))) for name in version}
+        parent = version.manifest.parent
+        found.append({"number": number, "facts": facts, "changes": changes, "parent": parent})
+    return found
+
+
+@pytest.fixture
+def sinks(job: Job, write: Write) -> Job:
+    write("job.toml", Path("job.toml").read_text() + SINKS)
+    job = Job.load("job.toml")
+    job.run()
+    return job
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_that_is_killed(sinks: Job, step: str) -> None:
+    before = read("published").manifest
+    Path("edge.csv").write_text("from,to\na,b\nb,e\nc,d\n")
+    kill(step, "run")
+    is_published = step == "published"
+    assert read("published").number == (2 if is_published else 1)
+    if not is_published:
+        assert read("published").manifest == before
+    run = Job.load("job.toml").run()
+    assert run.version.version == 2 and run.is_new == (not is_published)
+    clean = Job.load("job.toml")
+    clean = Job("reach.rls", publish="clean", sources=clean.settings.sources)
+    Path("edge.csv").write_text("from,to\na,b\nb,c\nc,d\n")
+    clean.run()
+    Path("edge.csv").write_text("from,to\na,b\nb,e\nc,d\n")
+    clean.run()
+    assert versions("published") == versions("clean")
+    rows = Path("out/reach.csv").read_text().splitlines()[1:]
+    assert {tuple(row.split(",")) for row in rows} == set(read("published")["reach"])
+    assert len(Path("out/changes/2.csv").read_text().splitlines()) == 1 + 6
+
+
+@pytest.mark.parametrize("step", ["derived", "files written", "manifest written", "published"])
+def test_a_first_run_that_is_killed(job: Job, step: str) -> None:
+    kill(step, "run", "--full")
+    assert job.store.number == (1 if step == "published" else None)
+    run = Job.load("job.toml").run()
+    assert run.version.version == 1 and len(read("published")["reach"]) == 6
+
+
+def test_changes_that_are_killed_again_and_again(job: Job) -> None:
+    job.run()
+    for step in STEPS[1:-1]:
+        kill(step, "apply", '+ edge("d", "e") .')
+        assert job.store.number == 1 and job.store.numbers() == (1,)
+    assert job.apply('+ edge("d", "e") .').version.version == 2
+    assert ("a", "e") in set(read("published")["reach"])

@@ -1,0 +1,200 @@
+"""Streams: each micro-batch is one transaction and one version, exactly once, whatever happens."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog as tl
+from tests.pipeline.conftest import Write
+from tests.pipeline.test_kills import kill, versions
+from tidelog.errors import DataError
+from tidelog.maintenance.maintainer import Update
+from tidelog.pipeline import Job, read
+from tidelog.pipeline.manifest import Manifest
+from tidelog.pipeline.stream import Following
+
+pytestmark = [pytest.mark.usefixtures("kernels"), pytest.mark.xdist_group("spark")]
+
+STREAM = """
+[stream]
+path = "incoming"
+predicate = "edge"
+"""
+BATCHES = ["op,from,to\n+,d,e\n+,e,f\n", "op,from,to\n-,a,b\n+,b,z\n", "op,from,to\ninsert,a,b\ndelete,e,f\n"]
+
+
+def deliver(name: str, text: str, number: int) -> None:
+    """A change file that appears whole, and is younger than those of lower numbers."""
+    folder = Path("incoming")
+    folder.mkdir(exist_ok=True)
+    path = folder / f".{name}"
+    path.write_text(text, encoding="utf-8")
+    os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+    path.rename(folder / name)
+
+
+@pytest.fixture
+def streaming(job: Job, spark: Any, write: Write) -> Job:
+    write("job.toml", Path("job.toml").read_text() + STREAM)
+    Path("incoming").mkdir()
+    job = Job.load("job.toml", session=spark)
+    job.run()
+    return job
+
+
+def take_all(job: Job, frame: Any = None, **options: Any) -> list[Manifest]:
+    told: list[Manifest] = []
+    with job.stream(frame, told=told.append, available_now=True, **options) as following:
+        following.wait()
+    return told
+
+
+def rejects(job: Job, version: Manifest) -> list[list[str]]:
+    assert version.batch is not None and version.batch.rejects is not None
+    with (job.store.path / version.batch.rejects).open(newline="", encoding="utf-8") as stream:
+        return list(csv.reader(stream))[1:]
+
+
+def test_each_batch_is_a_version(streaming: Job) -> None:
+    for number, text in enumerate(BATCHES):
+        deliver(f"{number}.csv", text, number)
+    changes: list[str] = []
+    streaming.subscribe("edge", lambda change: changes.append(str(change)))
+    told = take_all(streaming)
+    assert [version.version for version in told] == [2, 3, 4] and changes == ["+2 −0", "+1 −1", "+1 −1"]
+    assert [version.batch.batch for version in told if version.batch] == [0, 1, 2]
+    assert set(read("published")["edge"]) == {("a", "b"), ("b", "c"), ("b", "z"), ("c", "d"), ("d", "e")}
+    expected = tl.Reasoner(streaming.program())
+    expected.insert("edge", list(read("published")["edge"]))
+    for name in expected:
+        assert set(read("published")[name]) == set(expected[name])
+    assert take_all(Job.load("job.toml", session=streaming.session)) == []
+    deliver("3.csv", "op,from,to\n+,q,r\n", 9)
+    assert [version.version for version in take_all(Job.load("job.toml", session=streaming.session))] == [5]
+    assert not streaming.run().is_new
+
+
+def test_duplicate_missing_and_malformed_records(streaming: Job) -> None:
+    deliver(
+        "0.csv",
+        "op,from,to\n+,a,b\n+,x,y\n+,x,y\n-,x,y\n+,x,y\n-,n,m\nupsert,k,l\n+,short\n-,b,c\n",
+        0,
+    )
+    deliver("1.csv", "operation,from,to\n+,a,b\n", 1)
+    first, second = take_all(streaming)
+    batch = first.batch
+    assert batch is not None
+    assert (batch.records, batch.duplicates, batch.missing, batch.rejected) == (8, 4, 1, 3)
+    assert {row[1] for row in rejects(streaming, first)} == {"E503", "E630", "E814"}
+    assert first.feed["edge"].added == 1 and first.feed["edge"].removed == 1
+    assert second.batch is not None and second.batch.rejected == 1 and not second.feed
+    assert rejects(streaming, second)[0][1] == "E512"
+
+
+def test_late_records(streaming: Job, write: Write) -> None:
+    write("job.toml", Path("job.toml").read_text() + 'order = "seq"\nmissing = "ignore"\n')
+    deliver("0.csv", "op,from,to,seq\n-,p,q,7\n+,p,q,5\n+,r,s,6\n", 0)
+    deliver("1.csv", "op,from,to,seq\n+,late,x,6\n+,p,q,8\n-,r,s,7\n", 1)
+    first, second = take_all(Job.load("job.toml", session=streaming.session))
+    assert first.feed["edge"].added == 1 and first.batch is not None and first.batch.order == "7"
+    assert first.batch.missing == 1 and first.batch.rejected == 0
+    assert second.batch is not None and second.batch.late == 1 and second.batch.order == "8"
+    assert [row[1] for row in rejects(streaming, second)] == ["E815"]
+    assert ("p", "q") in set(read("published")["edge"]) and ("r", "s") not in set(read("published")["edge"])
+
+
+def test_change_scripts(streaming: Job, write: Write) -> None:
+    text = Path("job.toml").read_text().replace(STREAM, '\n[stream]\npath = "incoming"\nformat = "changes"\n')
+    write("job.toml", text)
+    deliver("0.rls", '+ edge("d", "e") .\n- edge("n", "m") .\n@commit .\n', 0)
+    deliver("1.rls", "+ far(?x, ?y) :- reach(?x, ?y), ~edge(?x, ?y) .\n", 1)
+    deliver("2.rls", "+ edge(\n", 2)
+    deliver("3.rls", '+ edge("k", "l") .\n@commit .\n- edge("k", "l") .\n', 3)
+    told = take_all(Job.load("job.toml", session=streaming.session))
+    batches = [version.batch for version in told if version.batch]
+    assert [(batch.missing, batch.rejected) for batch in batches] == [(1, 1), (0, 0), (0, 1), (0, 1)]
+    assert rejects(streaming, told[3])[0][1] == "E814" and ("k", "l") not in set(read("published")["edge"])
+    assert told[1].feed["far"].added == 6
+
+
+def test_a_streaming_frame(streaming: Job, spark: Any, write: Write) -> None:
+    Path("rows").mkdir()
+    write("rows/0.json", '{"op": "+", "from": "f", "to": "g"}\n{"op": "-", "from": "a", "to": "b"}\n')
+    frame = spark.readStream.schema("op string, `from` string, `to` string").json("rows")
+    (version,) = take_all(streaming, frame, predicate="edge", checkpoint="checkpoint")
+    assert version.feed["edge"].added == 1 and version.feed["edge"].removed == 1
+    assert set(read("published")["edge"]) == {("b", "c"), ("c", "d"), ("f", "g")}
+
+
+def test_the_next_batch_is_looked_at(streaming: Job, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    write("job.toml", Path("job.toml").read_text() + 'marking = "literal"\n[engine]\nmaintainer = "dred"\n')
+    deliver("0.csv", "op,from,to\n-,a,b\n", 0)
+    deliver("1.csv", "op,from,to\n-,b,c\n", 1)
+    job = Job.load("job.toml", session=streaming.session)
+    looked: list[Update | None] = []
+    peek = Following._peek
+
+    def noting(following: Following) -> Update | None:
+        looked.append(peek(following))
+        return looked[-1]
+
+    monkeypatch.setattr(Following, "_peek", noting)
+    take_all(job)
+    assert set(read("published")["edge"]) == {("c", "d")}
+    assert any(update is not None and "edge" in update.removed for update in looked)
+
+
+def test_an_error_ends_the_stream_and_is_told(streaming: Job, write: Write) -> None:
+    write("reach.rls", Path("reach.rls").read_text() + "bottom() :- reach(?x, ?x) .\n")
+    job = Job.load("job.toml", session=streaming.session)
+    job.run()
+    deliver("0.csv", "op,from,to\n+,d,a\n", 0)
+    with pytest.raises(tl.Inconsistent):
+        take_all(job)
+    assert job.store.number == 2
+
+
+def test_streams_that_cannot_be(job: Job, spark: Any, write: Write) -> None:
+    job.run()
+    with pytest.raises(DataError, match="the job has no stream"):
+        job.stream()
+    write("job.toml", Path("job.toml").read_text() + STREAM)
+    with pytest.raises(DataError, match="there is no folder"):
+        Job.load("job.toml", session=spark).stream()
+
+
+KILLED = ["maintained", "files written", "manifest written", "published", "batch published"]
+
+
+def check_kills(steps: list[tuple[str, int]]) -> None:
+    """Kill a stream at some steps, one after the other, and compare with one that was not killed."""
+    for number, text in enumerate(BATCHES):
+        deliver(f"{number}.csv", text, number)
+    for step, count in steps:
+        kill(step, "stream", count=count)
+    job = Job.load("job.toml")
+    job.run()
+    take_all(job)
+    killed = versions("published")
+    text = Path("job.toml").read_text()
+    Path("job.toml").write_text(text.replace('publish = "published"', 'publish = "clean"'))
+    clean = Job.load("job.toml")
+    clean.run()
+    take_all(clean)
+    assert killed == versions("clean") and len(killed) == 4
+
+
+def test_a_stream_that_is_killed_around_the_pointer(streaming: Job) -> None:
+    check_kills([("manifest written", 1), ("published", 1)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", KILLED)
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_stream_that_is_killed_at_every_step(streaming: Job, step: str, count: int) -> None:
+    check_kills([(step, count)])

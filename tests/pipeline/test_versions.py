@@ -1,0 +1,209 @@
+"""Published versions: what they hold, compaction, differences, going back, vacuum, damage; the commands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import tidelog as tl
+from tests.cli.conftest import Tidelog
+from tests.cli.conftest import tidelog as tidelog
+from tidelog.errors import DataError
+from tidelog.pipeline import Job, Sink, Source, Version, difference, read
+from tidelog.pipeline.rollback import roll_back
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+
+@pytest.fixture
+def grown(job: Job) -> Job:
+    """A job with four versions."""
+    job.run()
+    job.apply('+ edge("d", "e") .')
+    job.apply('- edge("a", "b") . + edge("a", "c") .')
+    job.apply('- edge("d", "e") .')
+    return job
+
+
+def held(job: Job, version: int) -> dict[str, set[tuple[object, ...]]]:
+    found = Version(job.store, job.store.manifest(version))
+    return {name: set(found[name]) for name in found}
+
+
+def test_old_versions_stay_readable(grown: Job) -> None:
+    assert held(grown, 1)["edge"] == {("a", "b"), ("b", "c"), ("c", "d")}
+    assert held(grown, 4)["edge"] == {("a", "c"), ("b", "c"), ("c", "d")}
+    assert set(read("published", 2)["sink"]) == {("e",)}
+    assert set(read("published").explicit("reach")) == set()
+
+
+@pytest.mark.parametrize(("first", "second"), [(1, 4), (4, 1), (2, 3), (3, 3)])
+def test_differences(grown: Job, first: int, second: int) -> None:
+    delta = difference(grown.store, first, second)
+    before, after = held(grown, first), held(grown, second)
+    for name in before:
+        assert set(delta[name].added) == after[name] - before[name]
+        assert set(delta[name].removed) == before[name] - after[name]
+
+
+def test_going_back_is_a_new_version(grown: Job) -> None:
+    wanted = held(grown, 1)
+    manifest = roll_back(grown.store, 1)
+    assert manifest.version == 5 and manifest.parent == 4 and manifest.reason == "rollback"
+    assert held(grown, 5) == wanted
+    changes = read("published").changes("edge")
+    assert set(changes.added) == {("a", "b")} and set(changes.removed) == {("a", "c")}
+    assert roll_back(grown.store).version == 6 and held(grown, 6) == held(grown, 4)
+    grown.apply('+ edge("x", "y") .')
+    assert ("x", "y") in held(grown, 7)["edge"]
+
+
+def test_vacuum_keeps_what_kept_versions_need(grown: Job) -> None:
+    wanted = held(grown, 4)
+    stray = grown.store.folder(9) / "facts" / "half.parquet"
+    stray.parent.mkdir(parents=True)
+    stray.write_text("of a writer that did not finish")
+    gone, files = grown.store.vacuum(2, dry_run=True)
+    assert gone == (1, 2) and stray in files and stray.exists()
+    grown.store.vacuum(2)
+    assert grown.store.numbers() == (3, 4) and not stray.exists()
+    fresh = Job.load("job.toml")
+    assert held(fresh, 4) == wanted
+    assert set(difference(fresh.store, 3, 4)["edge"].removed) == {("d", "e")}
+    with pytest.raises(DataError, match="there are versions 3 to 4"):
+        fresh.store.manifest(1)
+    fresh.apply('+ edge("p", "q") .')
+    assert ("p", "q") in held(fresh, 5)["reach"]
+
+
+def test_differences_without_the_versions_between(grown: Job) -> None:
+    grown.store.vacuum(1)
+    grown.apply('+ edge("p", "q") .')
+    (grown.store.folder(4) / "manifest.json").rename("kept.json")
+    grown.apply('- edge("p", "q") .')
+    Path("kept.json").rename(grown.store.folder(4) / "manifest.json")
+    (grown.store.folder(5) / "manifest.json").unlink()
+    assert not difference(grown.store, 4, 6)
+
+
+def test_many_small_changes_are_put_together(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.pipeline.tables.MOST_CHANGES", 4)
+    job.run()
+    for number in range(12):
+        job.apply(
+            f'+ edge("n{number}", "n{number + 1}") .'
+            + (f' - edge("n{number - 3}", "n{number - 2}") .' if number > 3 else "")
+        )
+    table = job.store.manifest().tables["edge"]
+    assert len(table.facts) <= 6 and table.facts[0].path.startswith("versions/1/")
+    expected = tl.Reasoner(job.program())
+    expected.insert("edge", list(read("published")["edge"]))
+    assert held(job, 13)["reach"] == set(expected["reach"])
+    assert held(Job.load("job.toml"), 7)["edge"] == held(job, 7)["edge"]
+
+
+def test_a_table_that_has_changed_much_is_written_anew(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.pipeline.tables.MANY_CHANGED", 2)
+    job.run()
+    job.apply('+ edge("d", "e") . + edge("e", "f") . + edge("f", "g") .')
+    table = job.store.manifest().tables["edge"]
+    assert [part.role for part in table.facts] == ["base"] and table.facts[0].path.startswith("versions/2/")
+    assert job.store.manifest().feed["edge"].added == 3
+    assert len(read("published").changes("edge").added) == 3
+
+
+def test_values_of_every_kind_come_back(tmp_path: Path) -> None:
+    program = tl.parse(
+        """
+        @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+        v(1) . v(2.50) . v(1e3) . v(true) . v("text \\"quoted\\" \\n ü") . v("en"@en) . v(alice) . v(<true>) .
+        v(<http://e/x?y=1#z>) . v(<_:b>) . v("x"^^<http://e/t>) . v("2020-01-01"^^xsd:date) .
+        v("2020-01-01T00:00:00+01:00"^^xsd:dateTime) . v(123456789012345678901) . v("") .
+        i(1) . i(-5) . d(1.5e0) . b(true) . s("a") . n(a) . day("2020-01-01"^^xsd:date) .
+        zero() . w(?x, ?y) :- i(?x), v(?y) . none(?x) :- i(?x), ?x > 9 .
+        """
+    )
+    job = Job(program, publish="out", folder=tmp_path)
+    job.run()
+    expected = tl.Reasoner(program)
+    version = read(tmp_path / "out")
+    for name in expected:
+        assert version[name] == expected[name], name
+    types = {name: [kind.value for kind in table.types] for name, table in version.manifest.tables.items()}
+    assert (
+        types["i"] == ["int"] and types["v"] == ["rdf"] and types["s"] == ["string"] and types["n"] == ["iri"]
+    )
+    job.apply("+ i(word) . + s(name) . - zero() .")
+    again = Job(program, publish="out", folder=tmp_path)
+    assert again.apply('+ i("third") . + zero() .').version.rows == version.manifest.rows + 33
+    assert {str(row[0]) for row in read(tmp_path / "out")["i"]} == {"1", "-5", "word", "third"}
+
+
+def test_predicates_are_known_by_what_the_program_calls_them(folder: Path) -> None:
+    rules = "@prefix ex: <http://example.org/> .\nex:reach(?x, ?y) :- ex:edge(?x, ?y) .\n"
+    Path("edge.csv").write_text("a,b\n")
+    sinks = [Sink("ex:reach", "reach.csv", "csv"), Sink("ex:reach", "changes", "csv", what="changes")]
+    job = Job(tl.parse(rules), publish="out", sources=[Source("ex:edge", "edge.csv")], sinks=sinks)
+    job.run()
+    version = read("out")
+    assert set(version["ex:reach"]) == set(version["http://example.org/reach"]) == {("a", "b")}
+    assert Path("reach.csv").read_text() == "x,y\na,b\n" and Path("changes/1.csv").is_file()
+    job.subscribe("ex:reach", print)
+    job.apply("+ ex:edge(b, c) .")
+    assert len(difference(job.store, 1, 2)["ex:reach"].added) == 1
+
+
+def test_damage_is_told(grown: Job) -> None:
+    part = grown.store.manifest().tables["edge"].facts[0]
+    (grown.store.path / part.path).write_bytes(b"PAR1")
+    with pytest.raises(DataError, match="is damaged") as raised:
+        read("published")["edge"]
+    assert raised.value.diagnostics[0].code == "E811"
+    (grown.store.path / "CURRENT").write_text("four")
+    with pytest.raises(DataError, match="does not hold the number of a version"):
+        read("published")
+
+
+# ---- the commands
+
+
+def test_commands_around_versions(job: Job, tidelog: Tidelog) -> None:
+    done = tidelog("pipeline", "job.toml", "--stats")
+    assert done.code == 0 and done.output == "" and "published version 1: 17 facts" in done.error
+    assert "manifest written" in done.error
+    Path("edge.csv").write_text("from,to\na,b\nb,c\nc,x\n")
+    done = tidelog("pipeline", "job.toml")
+    assert "published version 2" in done.error and "edge +1 −1" in done.error
+    assert "nothing has changed: version 2 is current" in tidelog("pipeline", "job.toml").error
+    done = tidelog("versions", "job.toml")
+    lines = done.output.splitlines()
+    assert lines[0].split() == ["version", "published", "by", "facts", "added", "removed", "rejected"]
+    assert lines[2].startswith("2 *") and "incremental" in lines[2]
+    assert "    edge(from, to)  3  +1 −1" in tidelog("versions", "published", "--predicates").output
+    assert [item["version"] for item in tidelog("versions", "published", "-f", "json").json] == [1, 2]
+    done = tidelog("diff", "published", "1", "2", "--predicate", "edge")
+    assert done.output == '- edge("c", "d") .\n+ edge("c", "x") .\n'
+    assert tidelog("diff", "published", "--predicate", "edge").output == done.output
+    lines = tidelog("diff", "job.toml", "2", "1", "-f", "jsonl", "--predicate", "sink").output.splitlines()
+    assert [json.loads(line)["change"] for line in lines] == ["-", "+"]
+    assert "published version 3" in tidelog("rollback", "job.toml", "1").error
+    assert not difference(job.store, 1, 3)
+    assert tidelog("vacuum", "published", "--keep", "1", "--dry-run").error.startswith(
+        "would remove 2 versions"
+    )
+    assert tidelog("vacuum", "published", "--keep", "1").error.startswith("removed 2 versions")
+    assert tidelog("diff", "published", "1", "3").code == 1
+
+
+def test_commands_that_cannot_be(job: Job, tidelog: Tidelog) -> None:
+    done = tidelog("versions", "published")
+    assert done.code == 1 and "error[E810]: nothing has been published in `published`" in done.error
+    job.run()
+    assert "error[E810]: version 1 is the first one" in tidelog("rollback", "published").error
+    assert "error[E810]" in tidelog("diff", "published").error
+    assert tidelog("vacuum", "published", "--keep", "0").code == 2
+    assert tidelog("pipeline", "job.toml", "--conf", "x").code == 2
+    assert tidelog("pipeline", "job.toml", "--available-now").code == 2
+    assert tidelog("pipeline", "jb.toml").code == 1
