@@ -115,11 +115,11 @@ class Change:
 
     def insert_rows(self, predicate: str, rows: Rows) -> None:
         """Add explicit facts that are ids of the reasoner's dictionary."""
-        self._note(self._added, predicate, rows)
+        self._added.note(predicate, rows)
 
     def delete_rows(self, predicate: str, rows: Rows) -> None:
         """Take explicit facts away that are ids of the reasoner's dictionary."""
-        self._note(self._removed, predicate, rows)
+        self._removed.note(predicate, rows)
 
     def replace(self, predicate: str, data: object) -> None:
         """Let the explicit facts of a predicate be exactly these: others go, and those not there come.

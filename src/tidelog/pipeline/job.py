@@ -361,6 +361,7 @@ class Job:
         stream = self.settings.stream
         return Reasoner(
             program,
+            engine=engine.name,
             maintainer=engine.maintainer,
             marking=stream.marking if stream else "none",
             modules=engine.modules,
