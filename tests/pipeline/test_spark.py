@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tidelog as tl
 from tests.pipeline.conftest import Write
@@ -147,3 +150,36 @@ def test_a_database_is_source_and_sink(spark: Any, folder: Path) -> None:
     assert sorted(tuple(row) for row in changes) == [(1, "+", "ann"), (1, "+", "bo"), (2, "+", "cy")]
     Job(tl.parse(RULES), publish="asked", sources=[asked], session=spark).run()
     assert set(read("asked")["p"]) == {("ann", 30)}
+
+
+FIELD = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n\0"), max_size=5)
+ROWS = st.lists(st.lists(FIELD, min_size=1, max_size=3), min_size=1, max_size=12)
+
+
+@pytest.mark.slow
+@settings(max_examples=max(5, settings().max_examples // 40))
+@given(first=ROWS, then=ROWS, size=st.integers(8, 64))
+def test_any_text_means_the_same(
+    spark: Any, first: list[list[str]], then: list[list[str]], size: int
+) -> None:
+    with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidelog.pipeline.pieces.LEAST_BYTES", size)
+        folder = Path(name)
+        source = Source("p", "data.csv", types=("any", "any"), header=False, quoting=False)
+        jobs = [
+            Job(tl.parse("q(?x) :- p(?x, ?y) ."), publish=publish, sources=[source], engine=engine, **given)
+            for publish, engine, given in (
+                ("here", Engine(), {"folder": folder}),
+                ("there", ON_SPARK, {"folder": folder, "session": spark}),
+            )
+        ]
+        for rows in (first, then):
+            text = "a,1\n" + "".join(",".join(row) + "\n" for row in rows)
+            (folder / "data.csv").write_text(text, encoding="utf-8")
+            here, there = (job.run().version for job in jobs)
+            assert here.rejected == there.rejected
+            for predicate in ("p", "q"):
+                assert read(folder / "here")[predicate] == read(folder / "there")[predicate]
+                assert here.feed.get(predicate, None) is None or (
+                    here.feed[predicate].added == there.feed[predicate].added
+                )
