@@ -142,6 +142,13 @@ def test_limit(folder: Path) -> None:
     assert (folder / "x.csv").read_text().count("\n") == 7
 
 
+def test_what_follows_an_empty_table_is_written() -> None:
+    stream = io.BytesIO()
+    tables = [pa.table({"a": pa.array([], pa.string())}), pa.table({"a": ["x"]})]
+    assert write(stream, "csv", ["a"], tables) == 1
+    assert stream.getvalue() == b"a\nx\n"
+
+
 def test_compression_may_be_asked_for(folder: Path) -> None:
     write(folder / "x.data", "csv", ("from", "to"), [TABLE], WriteOptions(compressed=True))
     assert gzip.decompress((folder / "x.data").read_bytes()).startswith(b"from,to\n")

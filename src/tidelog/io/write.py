@@ -88,7 +88,7 @@ class _Counter:
             whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
             for batch in whole.to_batches(max_chunksize=_SLICE):
                 left = batch.num_rows if self._limit is None else self._limit - self.rows
-                if left <= 0:
+                if left <= 0 < batch.num_rows:
                     return
                 part = batch.slice(0, left)
                 self.rows += part.num_rows

@@ -97,15 +97,15 @@ class Sinks:
     def _write_changes(self, sink: Sink, version: Version) -> None:
         """Write what a version changed: columns `version` and `change`, then those of the predicate."""
         change = version.changes(sink.predicate)
-        parts = []
-        for sign, relation in ((MINUS, change.removed), (PLUS, change.added)):
-            table = _table(sink, relation.sorted())
-            for name, value in (("change", sign), ("version", version.number)):
-                table = table.add_column(0, _free(name, table), pa.repeat(pa.scalar(value), table.num_rows))
-            parts.append(table)
-        if parts[0].schema != parts[1].schema:
-            parts = [part for part in parts if part.num_rows] or parts[:1]
-        table = pa.concat_tables(parts, promote_options="permissive")
+        signed = [(sign, rows) for sign, rows in ((MINUS, change.removed), (PLUS, change.added)) if rows]
+        tables = [_table(sink, rows.sorted()) for _, rows in signed]
+        if len(tables) == 2 and tables[0].schema != tables[1].schema:
+            # A column is typed by its values: where the two disagree, both are texts.
+            tables = [rows.sorted().to_texts("plain").table for _, rows in signed]
+        labelled = [
+            _labelled(part, version.number, sign) for part, (sign, _) in zip(tables, signed, strict=True)
+        ]
+        table = pa.concat_tables(labelled) if labelled else _labelled(_table(sink, change.added), 0, PLUS)
         if sink.kind != "file":
             self._write_on_spark(sink, table, "append")
             return
@@ -131,7 +131,11 @@ def _table(sink: Sink, relation: Relation) -> pa.Table:
     return relation.to_arrow() if sink.terms == "plain" else relation.to_texts("exact").table
 
 
-def _free(name: str, table: pa.Table) -> str:
-    while name in table.column_names:
-        name += "_"
-    return name
+def _labelled(table: pa.Table, version: int, sign: str) -> pa.Table:
+    """The table with first columns that tell the version and the sign of its rows."""
+    for label, value in (("change", sign), ("version", version)):
+        name = label
+        while name in table.column_names:
+            name += "_"
+        table = table.add_column(0, name, pa.repeat(pa.scalar(value), table.num_rows))
+    return table

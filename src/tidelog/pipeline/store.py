@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tidelog.errors import DataError, Diagnostic
 from tidelog.pipeline import codes
-from tidelog.pipeline.durable import locked, sync_folder, write_text
+from tidelog.pipeline.durable import locked, sync_file, sync_folder, write_text
 from tidelog.pipeline.manifest import Manifest, from_json, to_json
 
 POINTER = "CURRENT"
@@ -110,6 +110,8 @@ class Store:
     def publish(self, manifest: Manifest, reached: Reached) -> None:
         """Let a version, all of whose files are on the disk, be the current one."""
         folder = self.folder(manifest.version)
+        for path in (folder / "rejects").glob("*"):
+            sync_file(path)
         reached("files written")
         write_text(folder / MANIFEST, to_json(manifest))
         sync_folder(folder.parent)
