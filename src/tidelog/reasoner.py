@@ -225,7 +225,10 @@ class Reasoner(Asking):
         self._engine.restore({name: (rows.columns, rows.count) for name, rows in derived.items()})
         self._loaded_facts, self._loaded_imports = len(self._stated), len(self._program.imports)
         self.statistics.loaded, self.statistics.derived = _total(explicit), _total(derived)
-        self._is_materialised = self._was_materialised = True
+        self._was_materialised = True
+        self._keep_by_rules()
+        self._is_materialised = True
+        self._is_told = False
 
     def _define(self, name: str, arity: int) -> Predicate:
         """Make known a predicate that the program does not mention."""

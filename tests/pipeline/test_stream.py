@@ -125,7 +125,7 @@ def test_change_scripts(streaming: Job, write: Write) -> None:
 def test_a_streaming_frame(streaming: Job, spark: Any, write: Write) -> None:
     Path("rows").mkdir()
     write("rows/0.json", '{"op": "+", "from": "f", "to": "g"}\n{"op": "-", "from": "a", "to": "b"}\n')
-    frame = spark.readStream.schema("op string, `from` string, `to` string").json("rows")
+    frame = spark.readStream.schema("op string, `from` string, `to` string").json(str(Path("rows").resolve()))
     (version,) = take_all(streaming, frame, predicate="edge", checkpoint="checkpoint")
     assert version.feed["edge"].added == 1 and version.feed["edge"].removed == 1
     assert set(read("published")["edge"]) == {("b", "c"), ("c", "d"), ("f", "g")}
