@@ -44,8 +44,8 @@ def _expanded(written: str, source: Source, settings: Settings) -> list[Path]:
     """The files of a path: itself, those in a folder, or those that a pattern matches."""
     if "://" in written.removeprefix("file://"):
         message = f"`{written}` is not a file on this machine"
-        help = 'mount it, or let Spark read it: make it a view, and a source with format = "table"'
-        raise DataError(Diagnostic(codes.NO_FILES, message, source.span, help))
+        advice = 'mount it, or let Spark read it: make it a view, and a source with format = "table"'
+        raise DataError(Diagnostic(codes.NO_FILES, message, source.span, advice))
     path = settings.resolve(written)
     if glob.has_magic(written):
         names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - the folder may be a pattern too
