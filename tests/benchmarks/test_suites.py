@@ -9,10 +9,10 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.measure import Stopped, not_tried
 from benchmarks.record import Counts, Measurement, Record, Task
-from benchmarks.suites import maintain, stream
+from benchmarks.suites import maintain, query, stream
 from benchmarks.targets import targets
 
-from benchmarks import changing, streams, workloads
+from benchmarks import asking, changing, streams, workloads
 
 SHAPE = {
     *("suite", "workload", "engine", "variant", "size", "cpu_s", "wall_s", "p99_s", "tuples", "peak_rss_mb"),
@@ -105,3 +105,20 @@ def test_targets_are_read_from_records() -> None:
     assert found["W5, 100 deleted, times faster than `recompute`"].measured == "200"
     assert found["W5, 100 deleted, times faster than `recompute`"].is_reached is False
     assert found["a 300-clique cut in the middle, times faster than `dred`"].is_reached is None
+
+
+@pytest.mark.parametrize("workload", ["W7R", "rmat1k-nonlinear", "lubm-owl"])
+def test_strategies_give_the_same_answers(workload: str) -> None:
+    for free in asking.QUERIES[workload]:
+        tasks = [
+            Task("query", workload, "tidelog", name, free, 1, 1100) for name in ("rules", "magic", "auto")
+        ]
+        found = [query.perform(task) for task in tasks]
+        assert len({(one.tuples, one.counts["batches_tuples"]) for one in found}) == 1
+        assert {one.counts["bound"] for one in found} == {asking.bound(asking.QUERIES[workload][free])}
+
+
+def test_peers_are_asked_what_one_node_reaches() -> None:
+    names = ("tidelog", "duckdb", "clingo")
+    tasks = [Task("query", "W7L", name, "magic" * (name == "tidelog"), 1, 1, 1100) for name in names]
+    assert len({query.perform(task).tuples for task in tasks}) == 1
