@@ -94,7 +94,7 @@ def lubm(size: int) -> Tables:
 
 def short(term: str) -> str:
     """A term of N-Triples as a plain name."""
-    name = term.strip("<>").replace("\t", " ")
+    name = re.sub(r'[\t"\\]', " ", term.strip("<>"))
     space = next((space for space in PREFIXES if name.startswith(space)), "")
     return PREFIXES.get(space, "") + name.removeprefix(space)
 

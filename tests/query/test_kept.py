@@ -300,3 +300,46 @@ def test_a_query_asked_once_leaves_kept_ones_alone() -> None:
     assert hidden(reasoner) == facts
     reasoner.insert("edge", [(100, 101)])
     assert (len(live.answers), len(reach(95))) == (11, 6)
+
+
+# ---- places that reach each other
+
+CLOSURES = {
+    "right-linear": REACH,
+    "left-linear": "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .",
+    "nonlinear": "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), reach(?y, ?z) .",
+    "symmetric": "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), reach(?y, ?z) ."
+    " reach(?x, ?y) :- reach(?y, ?x) .",
+}
+NODES = 6
+EDGES = st.lists(st.tuples(st.integers(0, NODES), st.integers(0, NODES)), max_size=9, unique=True)
+
+
+def test_places_on_one_cycle_share_their_answers() -> None:
+    reasoner = graph([(number, (number + 1) % 50) for number in range(50)])
+    reach = reasoner.prepare("reach($from, ?to)")
+    assert len(reach(0)) == 50
+    facts = hidden(reasoner)
+    assert all(len(reach(number)) == 50 for number in range(50))
+    assert hidden(reasoner) == facts
+    with reasoner.change() as change:
+        change.delete("edge", [(9, 10)])
+    assert [len(reach(number)) for number in (0, 9, 10, 49)] == [9, 0, 49, 10]
+
+
+@pytest.mark.parametrize("query", ["reach($a, ?b)", "reach(?b, $a)"])
+@pytest.mark.parametrize("name", CLOSURES)
+@settings(max_examples=max(10, settings().max_examples // 4))
+@given(data=st.data())
+def test_closures_prepared(name: str, query: str, data: st.DataObject) -> None:
+    reasoner = tl.Reasoner(tl.parse(CLOSURES[name]))
+    reasoner.insert("edge", data.draw(EDGES))
+    asked = reasoner.prepare(query)
+    for _ in range(3):
+        fresh = tl.Reasoner(reasoner.program)
+        _copy_facts(reasoner, fresh)
+        for node in data.draw(st.lists(st.integers(0, NODES), max_size=4)):
+            assert rows(asked(node)) == rows(fresh.query(query.replace("$a", str(node)), "full"))
+        lines = [f"{data.draw(st.sampled_from('+-'))} edge({x}, {y}) ." for x, y in data.draw(EDGES)]
+        lines += [f"+ reach({x}, {y}) ." for x, y in data.draw(EDGES)[: data.draw(st.integers(0, 1))]]
+        reasoner.apply("\n".join(lines), missing="ignore")

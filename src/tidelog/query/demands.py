@@ -22,7 +22,7 @@ from tidelog.maintenance.maintainer import Rows, Update
 from tidelog.plan.join_order import expected_growth
 from tidelog.query.magic import INCONSISTENT, arities_of
 from tidelog.query.strategy import inconsistency
-from tidelog.rewrite.magic_sets import Options, rewrite
+from tidelog.rewrite.magic_sets import Options, is_closed, rewrite
 
 NO_UPDATE = Update({}, {})
 
@@ -45,6 +45,11 @@ class Asked:
     def bindings(self) -> str:
         """The relation of the bindings that are asked for."""
         return f"{self.name} bindings"
+
+    @property
+    def backward(self) -> str:
+        """What each binding on a cycle is an answer to: if that is one of its answers, both have the same."""
+        return f"{self.name} backward"
 
     @property
     def rule(self) -> Rule:
@@ -220,6 +225,7 @@ class Demands:
         derived = program.derived
         known = frozenset(stated) & derived | {name for name in derived if self._size(name)}
         rules = tuple(each.rule for each in asked.values())
+        rules += tuple(rule for each in asked.values() for rule in _sharing(each, program, known))
         if BOTTOM in program.predicates:
             rules = (*rules, Rule(Atom(INCONSISTENT, ()), (Atom(BOTTOM, ()),)))
         bindings = {each.bindings: len(each.parameters) for each in asked.values() if each.parameters}
@@ -255,6 +261,26 @@ class Demands:
     def _facts_of(self, relation: str) -> dict[str, Rows]:
         columns, count = self._engine.rows(relation)
         return {relation: Rows(columns, count)} if count else {}
+
+
+def _sharing(asked: Asked, program: Program, stated: Collection[str]) -> tuple[Rule, ...]:
+    """The rule of a query's backward relation, if it asks what one place of a transitive predicate reaches.
+
+    Two places that reach each other reach the same: the answers of one serve for both.
+    """
+    body, parameters, variables = asked.query.rule.body, asked.parameters, asked.variables
+    if len(body) != 1 or len(parameters) != 1 or len(variables) != 1:
+        return ()
+    (atom,) = body
+    if not isinstance(atom, Atom) or set(atom.terms) != {*parameters, *variables} or len(atom.terms) != 2:
+        return ()
+    if not is_closed(atom.predicate, program.rules, stated):
+        return ()
+    begin, other = parameters[0], variables[0]
+    swapped = {begin: other, other: begin}
+    back = Atom(atom.predicate, tuple(swapped[term] for term in atom.terms if isinstance(term, Variable)))
+    around = Atom(atom.predicate, (begin, begin))
+    return (Rule(Atom(asked.backward, (begin, other)), (Atom(asked.bindings, (begin,)), around, back)),)
 
 
 def _predicate(name: str, arity: int) -> Predicate:

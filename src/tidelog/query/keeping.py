@@ -13,7 +13,7 @@ import numpy as np
 
 from tidelog.engine.maintaining import Flag
 from tidelog.errors import Diagnostic, ProgramError
-from tidelog.logic.program import Atom, Program, Query, Rule, Variable
+from tidelog.logic.program import Atom, Literal, Program, Query, Rule, Variable
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows, Update
 from tidelog.query.demands import Asked, Demands, Step
@@ -72,28 +72,39 @@ class Keeping:
     def answer(self, asked: Asked, row: Row) -> Answers:
         """The answers for a binding, which is asked for if it was not before."""
         self.check(asked)
-        answers: Answers
         if not asked.parameters:
-            answers = self.engine.rows(asked.name)
+            answers: Answers = self.engine.rows(asked.name)
             return answers
         rows = Rows(tuple(np.array([each], np.int32) for each in row), 1)
         body = asked.query.rule.body
         if asked.bindings in self.demands.kept.arities:
-            self._bind(asked, rows)
+            rows = self._bound(asked, rows)
             body = (Atom(asked.name, (*asked.parameters, *asked.variables)),)
-        self.engine.define(ASKED, len(row))
+        return self._match(rows, Atom(ASKED, asked.parameters), body, asked.variables)
+
+    def _bound(self, asked: Asked, rows: Rows) -> Rows:
+        """A binding with the same answers that is asked for: by now, if it was not before."""
+        if self.engine.standing(asked.bindings, rows.columns, rows.count)[0] & Flag.ALIVE:
+            return rows
+        if asked.backward in self.demands.kept.arities and self.engine.size(asked.backward):
+            (other,), (found,) = asked.variables, asked.parameters
+            body = tuple(Atom(name, (found, other)) for name in (asked.name, asked.backward))
+            columns, count = self._match(rows, Atom(ASKED, (other,)), body, (found,))
+            if count:
+                return Rows(tuple(column[:1] for column in columns), 1)
+        program = self._program()
+        self._carry_out(self.demands.step(Update({}, {asked.bindings: rows}), program, program))
+        return rows
+
+    def _match(
+        self, rows: Rows, given: Atom, body: tuple[Literal, ...], variables: tuple[Variable, ...]
+    ) -> Answers:
+        """The values of variables for which a body holds, together with a given fact."""
+        self.engine.define(ASKED, len(given.terms))
         try:
             self.engine.add(ASKED, rows.columns, 1)
             self.engine.begin([ASKED])
-            given = Atom(ASKED, asked.parameters)
-            answers = self.engine.answer(Rule(Atom(asked.name, asked.variables), (given, *body)))
+            answers: Answers = self.engine.answer(Rule(Atom(ASKED, variables), (given, *body)))
         finally:
             self.engine.drop(ASKED)
         return answers
-
-    def _bind(self, asked: Asked, rows: Rows) -> None:
-        """Let a binding be asked for."""
-        standing = self.engine.standing(asked.bindings, rows.columns, rows.count)
-        if not standing[0] & Flag.ALIVE:
-            program = self._program()
-            self._carry_out(self.demands.step(Update({}, {asked.bindings: rows}), program, program))

@@ -37,8 +37,9 @@ from tidelog.logic.program import (
     Variable,
     literal_variables,
 )
-from tidelog.logic.strata import components, dependency_graph, entangled
+from tidelog.logic.strata import components, dependency_graph, entangled, strata
 from tidelog.rewrite.adornment import Adorned, Kind, relation_name
+from tidelog.rewrite.closures import recognise
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
 from tidelog.rewrite.renaming import renamed_rule, with_predicates
 from tidelog.rewrite.sideways import Cost, Passing, unknown_sizes
@@ -104,6 +105,18 @@ def rewrite(rules: Sequence[Rule], queries: Sequence[Rule], options: Options = D
             return rewriting.rewritten()
         for predicate, reason in blamed.items():
             in_full.update({each: reason for each in source.below(predicate) if each not in in_full})
+
+
+def is_closed(predicate: str, rules: Sequence[Rule], stated: Collection[str]) -> bool:
+    """Whether a predicate is transitive, explicit facts that it may have included."""
+    own = [rule for rule in rules if rule.head.predicate == predicate]
+    if not own:
+        return False
+    given = (_stating(predicate, len(own[0].head.terms)),) if predicate in stated else ()
+    for stratum in strata((*rules, *given)):
+        if predicate in stratum.predicates:
+            return recognise(stratum) is not None
+    return False
 
 
 @dataclass(frozen=True, slots=True)
