@@ -9,6 +9,7 @@ listen on 127.0.0.1 only, on free ports, and are gone when the command ends, how
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import re
 import signal
@@ -26,6 +27,7 @@ import pyspark
 from tidelog.engine.spark.java import find_java
 
 PATIENCE = 120.0  # seconds
+PR_SET_PDEATHSIG = 1
 PLACE = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 LOGGING = """\
 rootLogger.level = info
@@ -97,7 +99,17 @@ def start(folder: Path, role: str, *arguments: str, log: str = "") -> subprocess
             stdout=sink,
             stderr=sink,
             start_new_session=True,
+            preexec_fn=die_with_parent,
         )
+
+
+def die_with_parent() -> None:
+    """Let this process be killed when the one that started it ends, even by a signal that cannot be caught.
+
+    Executors end by themselves when they lose their worker.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def found(pattern: str, log: Path, process: subprocess.Popen[bytes]) -> str:

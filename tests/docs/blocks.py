@@ -7,6 +7,8 @@
 - `facts`: all facts of the predicates it names, after the program before it.
 - `changes`: a change script for the program before it; every transaction changes something.
 
+`slow` after the kind, as in `console slow`, leaves the block to `make test-slow`: it starts Spark.
+
 `…` in an expected output stands for anything, on a line of its own for any lines.
 """
 
@@ -36,6 +38,7 @@ class Block:
     kind: str
     argument: str
     text: str
+    is_slow: bool = False
 
 
 def blocks(page: Path) -> list[Block]:
@@ -44,8 +47,10 @@ def blocks(page: Path) -> list[Block]:
     found = []
     for match in FENCE.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
-        kind, _, argument = match["kind"].strip().partition(" ")
-        found.append(Block(f"{page.relative_to(ROOT)}:{line}", kind, argument, match["text"]))
+        kind, *words = match["kind"].split() or [""]
+        argument = " ".join(word for word in words if word != "slow")
+        place = f"{page.relative_to(ROOT)}:{line}"
+        found.append(Block(place, kind, argument, match["text"], "slow" in words))
     return found
 
 

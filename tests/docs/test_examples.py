@@ -21,6 +21,7 @@ from tidelog.errors import Source
 from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
 
+SLOW_PAGES = [page for page in PAGES if any(block.is_slow for block in blocks(page))]
 EXAMPLES = sorted((ROOT / "examples").rglob("*.rls"))
 
 
@@ -38,10 +39,21 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_page(page: Path, workplace: Path) -> None:
+    check([block for block in blocks(page) if not block.is_slow])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", SLOW_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_slow_page(page: Path, workplace: Path) -> None:
+    check(blocks(page))
+
+
+def check(page: list[Block]) -> None:
+    """All blocks of a page do what they say."""
     names: dict[str, Any] = {"__name__": "__main__"}
     program = ""
     faults: list[str] = []
-    for block in blocks(page):
+    for block in page:
         program = block.text if block.kind == "rls" else program
         faults += _faults(block, names, program)
     assert not faults, "\n\n".join(faults)
