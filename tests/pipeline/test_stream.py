@@ -14,7 +14,7 @@ from tests.pipeline.conftest import Write
 from tests.pipeline.test_kills import kill, versions
 from tidelog.errors import DataError
 from tidelog.maintenance.maintainer import Update
-from tidelog.pipeline import Job, read
+from tidelog.pipeline import Job, Step, read
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.stream import Following
 
@@ -168,6 +168,42 @@ def test_streams_that_cannot_be(job: Job, spark: Any, write: Write) -> None:
         Job.load("job.toml", session=spark).stream()
 
 
+def test_a_batch_that_comes_again_is_passed_over(streaming: Job) -> None:
+    for number, text in enumerate(BATCHES):
+        deliver(f"{number}.csv", text, number)
+    take_all(streaming)
+    before = versions("published")
+    for name in ("2", ".2.crc"):  # as if the process had died before Spark wrote down that the batch is done
+        (streaming.store.path / ".stream" / "commits" / name).unlink()
+    steps: list[str] = []
+    job = Job.load("job.toml", session=streaming.session, listeners=[lambda step: steps.append(step.name)])
+    assert take_all(job) == [] and "batch skipped" in steps
+    assert versions("published") == before
+
+
+@pytest.mark.parametrize("step", ["maintained", "files written", "manifest written", "published"])
+def test_a_batch_that_stops_half_way(streaming: Job, step: str) -> None:
+    for number, text in enumerate(BATCHES):
+        deliver(f"{number}.csv", text, number)
+    seen: list[str] = []
+
+    def stop(reached: Step) -> None:
+        seen.append(reached.name)
+        if seen.count(step) == 2:
+            raise RuntimeError("stopped")
+
+    job = Job.load("job.toml", session=streaming.session, listeners=[stop])
+    with pytest.raises(RuntimeError, match="stopped"):
+        take_all(job)
+    assert job.store.number == (3 if step == "published" else 2)
+    take_all(Job.load("job.toml", session=streaming.session))
+    Path("job.toml").write_text(Path("job.toml").read_text().replace('"published"', '"clean"'))
+    clean = Job.load("job.toml", session=streaming.session)
+    clean.run()
+    take_all(clean)
+    assert versions("published") == versions("clean")
+
+
 KILLED = ["maintained", "files written", "manifest written", "published", "batch published"]
 
 
@@ -189,6 +225,7 @@ def check_kills(steps: list[tuple[str, int]]) -> None:
     assert killed == versions("clean") and len(killed) == 4
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_killed_around_the_pointer(streaming: Job) -> None:
     check_kills([("manifest written", 1), ("published", 1)])
 

@@ -9,6 +9,7 @@ pieces alone in which something was rejected.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,7 +71,8 @@ class SparkReading:
         pieces = [piece for some in cuts for piece in some]
         if not pieces:
             return
-        table = self.frame(pieces, cores).toArrow()
+        with self._describing(f"tidelog: reading {len(pieces)} pieces of {len(sources)} sources"):
+            table = self.frame(pieces, cores).toArrow()
         first = 0
         for files, some in zip(sources, cuts, strict=True):
             last = first + len(some)
@@ -90,6 +92,16 @@ class SparkReading:
         files = tuple(piece.as_file() for piece in pieces)  # here, where relative paths mean something
         return numbers.mapInArrow(_Reading(files, arity), schema)
 
+    @contextmanager
+    def _describing(self, description: str) -> Iterator[None]:
+        """What Spark does in the block has this description in its user interface."""
+        context = self._session.sparkContext
+        context.setJobDescription(description)
+        try:
+            yield
+        finally:
+            context.setJobDescription(None)
+
     # ---- what only Spark has
 
     def feeding(self, source: Source, program: Program) -> Feeding:
@@ -99,7 +111,9 @@ class SparkReading:
         described = digest(repr(replace(source, span=None, frame=None)))
 
         def read_frame(faults: Faults) -> Iterator[Batch]:
-            return from_python(self.load(source).toArrow(), types, names, faults)
+            with self._describing(f"tidelog: reading {source.shown} for {predicate.written}"):
+                table = self.load(source).toArrow()
+            return from_python(table, types, names, faults)
 
         def columns() -> tuple[str, ...]:
             schema = self.load(source).schema
