@@ -13,11 +13,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.engine.columnar.arrow import array_of, mask_of
+from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
 from tidelog.engine.columnar.decode import to_texts
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.evaluate import ColumnarEngine
-from tidelog.io.arrays import joined
+from tidelog.io.arrays import flags_of, joined, text_array
 from tidelog.io.columns import Column
 from tidelog.logic.terms import exact, read_any, read_exact
 from tidelog.logic.values import ColumnType, Kind, string
@@ -62,7 +62,9 @@ def _distinct(texts: pa.Array, write: Callable[[pa.Array], pa.Array]) -> pa.Arra
 
 
 def _matching(texts: pa.Array, pattern: str) -> Flags:
-    found: Flags = pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False)
+    if not len(texts):
+        return np.zeros(0, bool)
+    found: Flags = flags_of(pc.match_substring_regex(texts, pattern))
     return found
 
 
@@ -115,7 +117,7 @@ def _rewritten(texts: pa.Array, plain: Flags, write: Callable[[str], str]) -> pa
 def _replaced(base: pa.Array, texts: pa.Array, where: Flags, write: Callable[[str], str]) -> pa.Array:
     chosen = mask_of(where)
     written = [write(text) for text in texts.filter(chosen).to_pylist()]
-    return pc.replace_with_mask(base, chosen, pa.array(written, pa.string()))
+    return pc.replace_with_mask(base, chosen, text_array(written))
 
 
 # ---- ids
@@ -155,8 +157,8 @@ def ids_of_terms(texts: pa.Array, dictionary: Dictionary) -> Ids:
     if bare.any():
         ids[bare] = dictionary.encode_texts(Kind.IRI, texts.filter(mask_of(bare)))
     if whole.any():
-        numbers = texts.filter(mask_of(whole)).cast(pa.int64()).to_numpy()
-        ids[whole] = dictionary.encode_numbers(Kind.INTEGER, numbers)
+        numbers = texts.filter(mask_of(whole)).cast(pa.int64())
+        ids[whole] = dictionary.encode_numbers(Kind.INTEGER, numbers_of(numbers, "int64"))
     for where, kind in ((bracketed, Kind.IRI), (quoted, Kind.STRING)):
         if where.any():
             inner = pc.utf8_slice_codeunits(texts.filter(mask_of(where)), 1, -1)
