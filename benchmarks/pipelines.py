@@ -6,12 +6,16 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.io.faults import Faults
+from tidelog.io.source import DataFile
+from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job import Job, Run
 from tidelog.pipeline.pieces import cut_all
-from tidelog.pipeline.settings import Engine, Source
+from tidelog.pipeline.settings import Engine, Settings
 from tidelog.pipeline.spark_sources import SparkReading
 
-NT_RULES = "subject(?s) :- triple(?s, _, _) .\n"
+SETTINGS = Settings("unused")
 
 
 def job_of(program: Path, target: Path, session: Any = None, engine: Engine | None = None) -> Job:
@@ -43,26 +47,28 @@ def ten_facts(job: Job, number: int) -> Run:
 
 
 def encode_statements(session: Any, path: Path) -> int:
-    """How many statements an N-Triples file has, read and encoded on Spark, counted there."""
-    import tidelog
-    from tidelog.pipeline.settings import Settings
-    from tidelog.pipeline.source_files import data_files_of, find_predicate_of
-
-    program = tidelog.parse(NT_RULES)
-    settings = Settings("unused")
-    source = Source("triple", str(path), "ntriples")
-    files = data_files_of(source, settings, program, find_predicate_of(source, program))
-    cores = session.sparkContext.defaultParallelism
-    pieces = [piece for some in cut_all([files], cores) for piece in some]
-    frame = SparkReading(session, settings).frame(pieces, cores)
-    return int(encoded(frame).count())
+    """How many statements an N-Triples file has, read on Spark and encoded in a dictionary of our own."""
+    engine = ColumnarEngine()
+    rows = 0
+    for batch in SparkReading(session, SETTINGS).read_files(_files(path), Faults()):
+        for column in batch.columns:
+            engine.encode_column(column)
+        rows += batch.rows
+    return rows
 
 
-def encoded(frame: Any) -> Any:
-    """The ids of a frame of exact terms."""
+def identify_statements(session: Any, path: Path) -> int:
+    """How many distinct statements an N-Triples file has, read on Spark and encoded there by 64-bit ids."""
     from pyspark.sql import functions as sql
 
     from tidelog.engine.spark.terms import identities
 
+    cores = session.sparkContext.defaultParallelism
+    pieces = [piece for some in cut_all([_files(path)], cores) for piece in some]
+    frame = SparkReading(session, SETTINGS).frame(pieces, cores)
     ids = [identities(sql.col(name)).alias(name) for name in ("c1", "c2", "c3")]
-    return frame.where(sql.col("code").isNull()).select(*ids).distinct()
+    return int(frame.where(sql.col("code").isNull()).select(*ids).distinct().count())
+
+
+def _files(path: Path) -> list[DataFile]:
+    return [DataFile(path, "ntriples", (ColumnType.ANY,) * 3)]
