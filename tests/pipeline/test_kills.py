@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,14 @@ pytestmark = pytest.mark.usefixtures("kernels")
 
 SOURCES = Path(__file__).parents[2]
 STEPS = ["read", "maintained", "files written", "manifest written", "published"]
+QUICK = ("manifest written", "published")  # the two windows around the pointer
+
+
+def marked(steps: list[str]) -> list[Any]:
+    """The steps, all but the most telling ones for the slow suite."""
+    return [step if step in QUICK else pytest.param(step, marks=pytest.mark.slow) for step in steps]
+
+
 SINKS = """
 [[sink]]
 predicate = "reach"
@@ -64,7 +73,7 @@ def sinks(job: Job, write: Write) -> Job:
     return job
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", marked(STEPS))
 def test_a_run_that_is_killed(sinks: Job, step: str) -> None:
     before = read("published").manifest
     Path("edge.csv").write_text("from,to\na,b\nb,e\nc,d\n")
@@ -87,7 +96,7 @@ def test_a_run_that_is_killed(sinks: Job, step: str) -> None:
     assert len(Path("out/changes/2.csv").read_text().splitlines()) == 1 + 6
 
 
-@pytest.mark.parametrize("step", ["derived", "files written", "manifest written", "published"])
+@pytest.mark.parametrize("step", marked(["derived", "files written", "manifest written", "published"]))
 def test_a_first_run_that_is_killed(job: Job, step: str) -> None:
     kill(step, "run", "--full")
     assert job.store.number == (1 if step == "published" else None)
@@ -95,6 +104,7 @@ def test_a_first_run_that_is_killed(job: Job, step: str) -> None:
     assert run.version.version == 1 and len(read("published")["reach"]) == 6
 
 
+@pytest.mark.slow
 def test_changes_that_are_killed_again_and_again(job: Job) -> None:
     job.run()
     for step in STEPS[1:-1]:
