@@ -49,9 +49,7 @@ def ask(task: Task) -> Measurement:
     else:
         work, batches = ready_tidelog(prepared, query, task)
         outcome, cpu, wall = timed(work)
-        if (
-            task.variant != "rules"
-        ):  # which is the measure of one question, and slow in keeping closures right
+        if task.variant != "rules":  # they are slow in keeping closures right, which is not asked here
             answers, seconds, _ = timed(batches)
             counts |= {"batches": BATCHES, "batches_s": seconds, "batches_tuples": answers}
     return Measurement(
