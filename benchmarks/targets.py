@@ -29,9 +29,22 @@ class Figures:
     def __init__(self, records: Iterable[Record]) -> None:
         done = [record for record in records if record.is_done]
         self.found = {(r.suite, r.workload, r.variant, r.size): r for r in done}
+        self._asked = {(r.workload, r.variant or r.engine, r.size): r for r in done if r.suite == "query"}
 
     def maintained(self, workload: str, variant: str, size: int) -> Record | None:
         return self.found.get(("maintain", workload, variant, size))
+
+    def asked(self, workload: str, who: str, free: int) -> Record | None:
+        """What a query cost by a strategy or a peer."""
+        return self._asked.get((workload, who, free))
+
+    def unbound(self) -> Iterator[tuple[str, Record, Record]]:
+        """The workloads with all arguments free, by `full` and by `auto`."""
+        for workload in dict.fromkeys(name for name, _, _ in self._asked):
+            free = max(size for name, _, size in self._asked if name == workload)
+            full, auto = (self.asked(workload, who, free) for who in ("full", "auto"))
+            if free > 1 and full is not None and auto is not None:
+                yield workload, full, auto
 
     def points(self, workload: str) -> Iterator[tuple[int, dict[str, Record]]]:
         """The sizes of a sweep, and the record of each maintainer there."""
@@ -52,7 +65,31 @@ def targets(records: Sequence[Record]) -> list[Target]:
         heaviest(figures),
         *(drift(figures, name) for name in ("drift", "drift-W1")),
         *(marking(figures, names, limit) for names, limit in MARKED),
+        *asking(figures),
     ]
+
+
+def asking(figures: Figures) -> Iterator[Target]:
+    """What queries were to cost; without reading the facts, except beside DuckDB."""
+    for workload in ("W7L", "W7R"):
+        own, other = figures.asked(workload, "magic", 1), figures.asked(workload, "duckdb", 1)
+        measured = own.cpu_s / other.cpu_s if own and other else None
+        yield at_most(f"{workload}: `magic` by DuckDB's query pushed by hand", 1.5, measured, ratio_text)
+    for workload in ("facebook", "facebook-left"):
+        rules, magic = (answering(figures.asked(workload, who, 1)) for who in ("rules", "magic"))
+        measured = rules / magic if rules and magic else None
+        yield at_least(f"{workload}: `magic` times faster than everything by rules", 2000, measured)
+    linear, other_rules = (
+        answering(figures.asked(name, "magic", 1)) for name in ("rmat1k", "rmat1k-nonlinear")
+    )
+    measured = other_rules / linear if linear and other_rules else None
+    yield at_most("RMAT1K: nonlinear by linear rules, `magic`", 3, measured, ratio_text)
+    ratios = [(auto.cpu_s / full.cpu_s, name) for name, full, auto in figures.unbound()]
+    yield worst("nothing bound: `auto` by `full`", 1.1, ratios)
+
+
+def answering(record: Record | None) -> float | None:
+    return None if record is None else record.reason_s
 
 
 def single_facts(figures: Figures) -> Iterator[Target]:
