@@ -75,13 +75,13 @@ layers: $(VENV)/.installed-test
 # The kernels are compiled once before the workers start, so that none compiles what another does already.
 pytest: $(VENV)/.installed-test
 	@$(COMPILE_KERNELS)
-	$(RUN) -m pytest -q -n $(WORKERS) -m 'not slow'
+	$(RUN) -m pytest -q -n $(WORKERS) --dist loadgroup -m 'not slow'
 
 test-slow: $(VENV)/.installed-test
 	@$(COMPILE_KERNELS)
-	HYPOTHESIS_PROFILE=slow $(RUN) -m pytest -q -n $(WORKERS)
+	HYPOTHESIS_PROFILE=slow $(RUN) -m pytest -q -n $(WORKERS) --dist loadgroup
 	@TIDELOG_DEBUG=1 $(COMPILE_KERNELS)
-	TIDELOG_DEBUG=1 $(RUN) -m pytest -q -n $(WORKERS) -m 'not slow' tests/engine tests/test_corpus.py tests/maintenance tests/changes
+	TIDELOG_DEBUG=1 $(RUN) -m pytest -q -n $(WORKERS) --dist loadgroup -m 'not slow' tests/engine tests/test_corpus.py tests/maintenance tests/changes
 
 docs: $(VENV)/.installed-test
 	$(RUN) docs/renew.py

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import tidelog as tl
 from tidelog.engine import reference
+from tidelog.engine.registry import EngineSettings
 from tidelog.io.formats import file_name
 from tidelog.io.write import write
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
@@ -127,7 +128,14 @@ def run_reference(program: Program) -> Outcome:
 
 def run_columnar(program: Program, threads: int, modules: bool = True) -> Outcome:
     """The program on the embedded engine."""
-    reasoner = tl.Reasoner(program, threads=threads, modules=modules)
+    return run_engine(program, "columnar", threads, modules)
+
+
+def run_engine(
+    program: Program, engine: str | EngineSettings, threads: int = 1, modules: bool = True
+) -> Outcome:
+    """The program on an engine."""
+    reasoner = tl.Reasoner(program, threads=threads, modules=modules, engine=engine)
     output = {
         file_name(predicate.written, "csv"): _relation_as_csv(reasoner[predicate.name])
         for predicate in _outputs(program)

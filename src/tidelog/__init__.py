@@ -19,8 +19,11 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from tidelog import pipeline
     from tidelog.changes import Delta
+    from tidelog.engine.spark.settings import SparkSettings
     from tidelog.logic.program import Program
     from tidelog.reasoner import Reasoner
     from tidelog.relation import Relation
@@ -41,6 +44,7 @@ __all__ = [
     "parse",
     "pipeline",
     "prepare",
+    "spark",
 ]
 
 
@@ -72,6 +76,16 @@ def prepare() -> None:
     from tidelog.reasoner import prepare as prepare_kernels
 
     prepare_kernels()
+
+
+def spark(session: object = None, **settings: Any) -> SparkSettings:
+    """The Spark engine: `Reasoner(program, engine=tl.spark(session, strategy="iterated-joins"))`.
+
+    Without a session the shared one is used, which starts when it is first needed.
+    """
+    from tidelog.engine.spark.settings import SparkSettings
+
+    return SparkSettings(session, **settings)
 
 
 def __getattr__(name: str) -> object:

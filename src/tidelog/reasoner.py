@@ -137,9 +137,12 @@ class Reasoner(Asking):
     def insert(self, predicate: str, data: object) -> int:
         """Add explicit facts to a predicate; returns how many were new.
 
-        `data` is Arrow data, a polars or pandas data frame, or an iterable of tuples. Once everything has
-        been derived this is a transaction of its own: `change()` puts several together.
+        `data` is Arrow data, a polars or pandas data frame, or an iterable of tuples; on the Spark engine
+        also a Spark data frame, whose rows stay on Spark. Once everything has been derived this is a
+        transaction of its own: `change()` puts several together.
         """
+        if self._engine.takes(data):
+            return self._insert_frame(predicate, data)
         if self._is_maintained:
             with self.change() as change:
                 change.insert(predicate, data)
@@ -153,6 +156,27 @@ class Reasoner(Asking):
         # All rows are read before the first is added: a bad one leaves everything as it was.
         batches = list(from_python(data, self.program.types_of(known), known.columns, self.faults))
         return self._load(known.name, batches)
+
+    def _insert_frame(self, predicate: str, data: Any) -> int:
+        """Add the rows of a frame that only the engine reads."""
+        if self._is_maintained:
+            return self.insert(predicate, data.toArrow())
+        known = self._find(predicate) or self._define(predicate, len(data.columns))
+        start = perf_counter()
+        with self._limits().guarding():
+            new = self._engine.load_frame(known.name, data, self.program.types_of(known), known.columns)
+            self._tell(FactsLoaded(known.name, new, new, perf_counter() - start))
+        return new
+
+    def frame(self, name: str, form: str = "exact") -> Any:
+        """All facts of a predicate as a Spark data frame, which the Spark engine has.
+
+        Its columns are exact terms; with `form="plain"` they are plain texts, or of the type that the program
+        declares.
+        """
+        predicate = find_predicate(name, self._program.predicates)
+        self.materialise()
+        return self._engine.frame(predicate.name, column_names(predicate), predicate.types, form)
 
     def read(self, *paths: Path | str, header: bool | None = None) -> int:
         """Add the facts in files, each named after its predicate; a folder stands for its files."""
@@ -463,6 +487,7 @@ class Reasoner(Asking):
         """The limits of what begins now, which the engine checks from now on."""
         limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
         self._engine.check = self._check = limits.check
+        self._engine.max_facts = self.max_facts
         return limits
 
     def _check_limits(self) -> None:

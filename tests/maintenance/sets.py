@@ -120,6 +120,8 @@ class Noted:
 class SetEngine:
     """Facts as tuples of values. Mutates itself."""
 
+    is_resident = True
+
     def __init__(self) -> None:
         self.state = State()
         self.instances = 0

@@ -16,7 +16,6 @@ from tidelog.logic.terms import exact
 terms = pytest.importorskip("tidelog.engine.spark.terms")
 sql = pytest.importorskip("pyspark.sql.functions")
 
-pytestmark = pytest.mark.xdist_group("spark")
 
 TEXTS = [
     "", "a", "alice", "0", "-0", "00", "7", "-7", "+7", " 7", "7 ", "1.0", "1.5", "1e3", "999999999999999999",
@@ -94,7 +93,7 @@ def test_a_collision_is_found_and_another_salt_avoids_it(spark: Any) -> None:
     with pytest.raises(Exception, match=terms.COLLISION) as caught:
         terms.dictionary_of(frame, ["a"], weak).collect()
     fault = terms.collision(caught.value)
-    assert fault is not None and fault.diagnostics[0].code == "E650"
+    assert fault is not None and fault.diagnostics[0].code == "E680"
     assert "name" in fault.diagnostics[0].message and "salt" in (fault.diagnostics[0].help or "")
     assert terms.collision(ValueError("another")) is None
     few = [name for (name,) in names[:5]]

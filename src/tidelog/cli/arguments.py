@@ -12,7 +12,7 @@ from tidelog import __version__
 from tidelog.cli.pipeline_arguments import add_pipeline_commands
 from tidelog.errors import suggest
 
-ENGINES: Final = ("columnar",)
+ENGINES: Final = ("columnar", "spark")
 FORMATS: Final = ("table", "csv", "tsv", "json", "jsonl", "parquet", "arrow", "nt", "ttl")
 STAGES: Final = ("parsed", "resolved", "strata", "rewritten", "plan")
 PICTURES: Final = ("text", "dot", "mermaid", "html")
@@ -361,6 +361,15 @@ def _add_form(group: argparse._ArgumentGroup, format_help: str) -> None:
 def _add_limits(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group = parser.add_argument_group("running")
     group.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="the engine (default columnar)")
+    group.add_argument("--master", metavar="URL", help="where Spark runs (default local[*])")
+    group.add_argument(
+        "--conf",
+        metavar="KEY=VALUE",
+        type=_setting,
+        action="append",
+        default=[],
+        help="a setting of Spark, or of ours: tidelog.strategy, tidelog.driverFacts, tidelog.salt",
+    )
     group.add_argument("--threads", metavar="N", type=_positive, help="threads (default: all cores)")
     group.add_argument(
         "--no-modules",
@@ -392,6 +401,13 @@ def _parameter(text: str) -> tuple[str, str]:
     if not sign or not name:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form name=value")
     return name.removeprefix("$"), value
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, sign, value = text.partition("=")
+    if not sign or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
+    return key, value
 
 
 def _positive(text: str) -> int:

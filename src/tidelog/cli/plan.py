@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.cli.messages import Messages
@@ -12,10 +13,12 @@ from tidelog.errors import Source
 from tidelog.io.atomic import replacing
 from tidelog.logic.program import Atom, Program, Query, Rule
 from tidelog.logic.resolve import resolve_query
+from tidelog.logic.strata import Stratum, strata
 from tidelog.plan.draw import dot_text, mermaid_text
 from tidelog.plan.estimate import ASSUMED, StatedFacts
 from tidelog.plan.join_order import expected_growth
 from tidelog.plan.page import html_text
+from tidelog.plan.rule_text import Writing
 from tidelog.plan.stages import Stage, parsed, planned, resolved, stratified
 from tidelog.rewrite.magic_sets import Options, rewrite
 from tidelog.rewrite.readable import readable
@@ -25,7 +28,10 @@ from tidelog.syntax.parser import parse, parse_literals
 def plan(options: Namespace) -> int:
     """The exit code of `tidelog plan`."""
     messages = Messages(options.quiet)
-    text = _text(_stage(options, messages), options.format)
+    stage = _stage(options, messages)
+    if options.engine == "spark" and options.stage == "plan" and not (options.run or options.data):
+        stage = _with_strategies(stage, options)
+    text = _text(stage, options.format)
     if options.output is None:
         sys.stdout.write(text)
     else:
@@ -96,7 +102,41 @@ def _planned_with_sizes(options: Namespace, name: str) -> Stage:
     work.derive()
     query = _query(options.query, work.program)
     note = "sizes are those after deriving everything"
-    return planned(work.program, name, work.reasoner.sizes, query, note, options.modules)
+    stage = planned(work.program, name, work.reasoner.sizes, query, note, options.modules)
+    taken = work.tally.strategies
+    if not taken:
+        return stage
+    strata_derived = enumerate(work.reasoner.strata)
+    chosen = [
+        (stratum, taken[place].strategy, taken[place].reason)
+        for place, stratum in strata_derived
+        if place in taken
+    ]
+    return _told(stage, work.program, chosen)
+
+
+def _with_strategies(stage: Stage, options: Namespace) -> Stage:
+    """The stage with a line for each stratum: how it would be derived on Spark."""
+    from tidelog.cli.reasoning import engine_of
+    from tidelog.engine.spark.settings import SparkSettings
+    from tidelog.engine.spark.strategies import Sizes, choose
+
+    settings = engine_of(options)
+    assert isinstance(settings, SparkSettings)
+    program = resolve_source(read_source(options.program), options.program, dict(options.param))
+    sizes = Sizes(StatedFacts(program).size, 0, settings)
+    chosen = [(stratum, choose(stratum, sizes)) for stratum in strata(program.rules, program.predicates)]
+    return _told(stage, program, [(stratum, choice.strategy, choice.reason) for stratum, choice in chosen])
+
+
+def _told(stage: Stage, program: Program, chosen: Sequence[tuple[Stratum, str, str]]) -> Stage:
+    writing = Writing.of(program)
+    lines = [
+        f"stratum {number} ({', '.join(writing.predicate(name) for name in stratum.predicates)}): "
+        f"{strategy}, {reason}"
+        for number, (stratum, strategy, reason) in enumerate(chosen, 1)
+    ]
+    return replace(stage, lines=(*stage.lines, "", "on Spark:", *(f"  {line}" for line in lines)))
 
 
 def _query(text: str | None, program: Program) -> Query | None:

@@ -14,6 +14,8 @@ from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, unused, warnings
 from tidelog.cli.progress import Progress
 from tidelog.engine.events import Event, Listener, Notice
+from tidelog.engine.registry import EngineSettings, settings_of
+from tidelog.engine.spark.settings import SparkSettings
 from tidelog.errors import Inconsistent, ProgramError
 from tidelog.io.faults import OnError
 from tidelog.logic.program import Program
@@ -49,7 +51,7 @@ class Work:
         on_error, rejects = self.rejects
         return Reasoner(
             program,
-            engine=options.engine,
+            engine=engine_of(options),
             maintainer=self.maintainer,
             marking=self.marking,
             modules=options.modules,
@@ -121,6 +123,19 @@ class Work:
     def _listen(self, event: Event) -> None:
         if isinstance(event, Notice):
             self.messages.say(event.text)
+
+
+def engine_of(options: Namespace) -> EngineSettings:
+    """The engine that the options ask for; a usage error if its settings make no sense."""
+    if options.engine != "spark":
+        if options.master is not None or options.conf:
+            raise UsageError("--master and --conf make no sense without --engine spark")
+        return settings_of(options.engine)
+    try:
+        return SparkSettings(master=options.master).configured(dict(options.conf))
+    except ProgramError as error:
+        fault = error.diagnostics[0]
+        raise UsageError(fault.message, fault.help) from None
 
 
 def parameters(options: Namespace) -> dict[str, str]:

@@ -86,13 +86,14 @@ def choices(tally: Tally) -> Iterator[str]:
 def _strata(work: Work) -> list[dict[str, object]]:
     program = _program(work)
     writing = Writing.of(program)
-    ended, closed = work.tally.strata, work.tally.closed
+    ended, closed, strategies = work.tally.strata, work.tally.closed, work.tally.strategies
     return [
         {
             "stratum": place + 1,
             "predicates": [writing.predicate(name) for name in stratum.predicates],
             "recursive": stratum.recursive,
             "closed_as": closed[place].kind if place in closed else None,
+            "strategy": strategies[place].strategy if place in strategies else None,
             "rounds": ended[place].rounds if place in ended else 0,
             "seconds": round(ended[place].seconds, 6) if place in ended else 0.0,
         }
@@ -173,7 +174,7 @@ def print_statistics(work: Work) -> None:
     is_maintained = work.reasoner.commits > 0 and not work.tally.rules
     if rows and not is_maintained:  # else no rule was run over all facts
         console.print(table)
-    for line in _closed_lines(work):
+    for line in (*_closed_lines(work), *_strategy_lines(work)):
         console.print(_escaped(line), soft_wrap=True)
     console.print(_escaped(_summary(found)), soft_wrap=True)
     for line in choices(work.tally):
@@ -188,6 +189,17 @@ def _closed_lines(work: Work) -> Iterator[str]:
     for place, event in sorted(work.tally.closed.items()):
         if place < len(layers):
             yield f"{writing.predicate(layers[place].predicates[0])} closed by a structure: {event.kind}"
+
+
+def _strategy_lines(work: Work) -> Iterator[str]:
+    """A line for each stratum that an engine derived by a strategy of its choice."""
+    program = _program(work)
+    writing = Writing.of(program)
+    layers = strata(program.rules)
+    for place, event in sorted(work.tally.strategies.items()):
+        if place < len(layers):
+            names = ", ".join(writing.predicate(name) for name in layers[place].predicates)
+            yield f"{names} by {event.strategy}: {event.reason}"
 
 
 def _rule_width(width: int) -> int:

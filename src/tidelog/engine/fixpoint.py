@@ -47,10 +47,24 @@ def materialise(
     predicates by structures.
     """
     for place, stratum in enumerate(strata):
-        listen(StratumStarted(place, len(strata), stratum.predicates, stratum.recursive))
-        start = perf_counter()
-        rounds = _Stratum(place, stratum, numbers, engine, listen, check).close(closing)
-        listen(StratumEnded(place, rounds, perf_counter() - start))
+        derive_stratum(place, len(strata), stratum, numbers, engine, listen, check, closing)
+
+
+def derive_stratum(
+    place: int,
+    count: int,
+    stratum: Stratum,
+    numbers: dict[int, int],
+    engine: Engine,
+    listen: Listener,
+    check: Callable[[], None],
+    closing: Closing | None = None,
+) -> None:
+    """Derive all of one stratum, the one at this place of so many."""
+    listen(StratumStarted(place, count, stratum.predicates, stratum.recursive))
+    start = perf_counter()
+    rounds = _Stratum(place, stratum, numbers, engine, listen, check).close(closing)
+    listen(StratumEnded(place, rounds, perf_counter() - start))
 
 
 class _Stratum:

@@ -211,6 +211,10 @@ class Maintainable(Engine, Protocol):
     """
 
     @property
+    def is_resident(self) -> bool:
+        """Whether all facts lie in this process, or can: else only recomputation works updates in."""
+
+    @property
     def counters(self) -> Counters:
         """What is counted at present."""
 

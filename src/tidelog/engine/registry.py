@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from tidelog.engine.columnar.closing import ClosingEngine
+from tidelog.engine.spark.settings import SparkSettings
 from tidelog.errors import Diagnostic, ProgramError, suggest
 
 UNKNOWN_ENGINE = "E620"
@@ -41,6 +42,7 @@ class ColumnarSettings:
 
 ENGINES: dict[str, Callable[[], EngineSettings]] = {
     "columnar": ColumnarSettings,
+    "spark": SparkSettings,
 }
 
 

@@ -68,6 +68,8 @@ class Auto:
 
     def _choose(self, update: Update, before: Program) -> MaintainerChosen:
         """The maintainer that is expected to be faster, and why."""
+        if not self.engine.is_resident:
+            return TOO_LARGE
         changed = _count(update.removed) + _count(update.added)
         if changed <= SMALL:
             return FEW
@@ -89,6 +91,7 @@ class Auto:
         return self._weighed[2]
 
 
+TOO_LARGE = MaintainerChosen("recompute", "there are more facts than one process is to hold")
 FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 
 

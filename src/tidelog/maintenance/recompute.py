@@ -9,15 +9,10 @@ Invariant: what was there before is whole until what comes after is complete.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-import numpy as np
-import numpy.typing as npt
-
-from tidelog.engine import fixpoint
 from tidelog.engine.events import FactsRemoved, Listener
-from tidelog.engine.maintaining import Flag
-from tidelog.engine.protocol import Closing, Engine
+from tidelog.engine.protocol import Engine
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import Stratum, strata
 from tidelog.maintenance.maintainer import Check, Columns, NetChange, Rows, Update
@@ -28,27 +23,29 @@ NONE = Rows((), 0)
 class Replacing(Engine, Protocol):
     """An engine in which a relation can be made anew beside itself."""
 
-    def add(self, relation: str, columns: Sequence[Any], rows: int) -> int:
-        """Add explicit facts."""
+    def restate(
+        self, relation: str, aside: str, removed: tuple[Columns, int], added: tuple[Columns, int]
+    ) -> None:
+        """Set a relation aside by another name, and let a new one hold its explicit facts, changed."""
 
-    def rows(self, relation: str) -> tuple[Columns, int]:
-        """All facts of a relation."""
+    def absent(self, relation: str, other: str) -> tuple[Columns, int]:
+        """The facts of a relation that another does not have."""
 
-    def explicit(self, relation: str, without: Sequence[Any], rows: int) -> tuple[Columns, int]:
-        """The explicit facts of a relation but for the given ones."""
-
-    def standing(self, relation: str, columns: Sequence[Any], rows: int) -> npt.NDArray[np.uint8]:
-        """The flags of each given row; 0 where it is no fact."""
+    def derive(
+        self,
+        strata: Sequence[Stratum],
+        numbers: dict[int, int],
+        listen: Listener,
+        check: Check,
+        modules: bool,
+    ) -> None:
+        """Derive all that follows from the facts that are there."""
 
     def rename(self, relation: str, name: str) -> None:
         """Give a relation another name."""
 
     def relations(self) -> Collection[str]:
         """The relations that are there."""
-
-    @property
-    def closing(self) -> Closing | None:
-        """The engine itself, if it has structures for closures."""
 
 
 class Recompute:
@@ -58,7 +55,7 @@ class Recompute:
 
     def __init__(self, engine: Replacing, listen: Listener, check: Check, modules: bool = True) -> None:
         self.engine = engine
-        self.closing = engine.closing if modules else None
+        self.modules = modules
         self.listen = listen
         self.check = check
         self._rules: tuple[Rule, ...] | None = None
@@ -86,13 +83,10 @@ class Recompute:
         engine = self.engine
         removed, added = update.removed.get(relation, NONE), update.added.get(relation, NONE)
         size = engine.size(relation)
-        columns, count = engine.explicit(relation, removed.columns, removed.count)
-        engine.rename(relation, _aside(relation))
         aside.append(relation)
-        engine.define(relation, len(columns))
-        engine.add(relation, columns, count)
-        if added.count:
-            engine.add(relation, added.columns, added.count)
+        engine.restate(
+            relation, _aside(relation), (removed.columns, removed.count), (added.columns, added.count)
+        )
         self.listen(FactsRemoved(relation, size - engine.size(relation)))
 
     def _derive(self, affected: dict[str, None], after: Program) -> None:
@@ -101,27 +95,22 @@ class Recompute:
             self._rules = after.rules
         touched = [stratum for stratum in self._strata if not affected.keys().isdisjoint(stratum.predicates)]
         numbers = {id(rule): place for place, rule in enumerate(after.rules)}
-        self.engine.begin(self.engine.relations())
-        fixpoint.materialise(touched, numbers, self.engine, self.listen, self.check, self.closing)
+        self.engine.derive(touched, numbers, self.listen, self.check, self.modules)
 
     def _difference(self, affected: Collection[str]) -> NetChange:
         added, removed = {}, {}
         for relation in affected:
-            came = self._absent(relation, _aside(relation))
-            went = self._absent(_aside(relation), relation)
+            came = Rows(*self.engine.absent(relation, _aside(relation)))
+            went = Rows(*self.engine.absent(_aside(relation), relation))
             if came.count:
                 added[relation] = came
             if went.count:
                 removed[relation] = went
         return NetChange(added, removed)
 
-    def _absent(self, relation: str, other: str) -> Rows:
-        """The facts of a relation that another does not have."""
-        columns, count = self.engine.rows(relation)
-        absent = (self.engine.standing(other, columns, count) & Flag.ALIVE) == 0
-        return Rows(tuple(column[absent] for column in columns), int(np.count_nonzero(absent)))
-
     def _put_back(self, relation: str) -> None:
+        if _aside(relation) not in self.engine.relations():
+            return  # it was not set aside yet
         if relation in self.engine.relations():
             self.engine.drop(relation)
         self.engine.rename(_aside(relation), relation)

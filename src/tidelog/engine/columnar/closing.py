@@ -21,8 +21,10 @@ from tidelog.engine.columnar.maintain import MaintainedEngine
 from tidelog.engine.events import Listener
 from tidelog.engine.fixpoint import materialise
 from tidelog.engine.maintaining import Counters, Flag, Outgrown
+from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
+from tidelog.logic.values import ColumnType
 from tidelog.plan.compile import full_plan
 from tidelog.rewrite.aggregates import is_auxiliary
 from tidelog.rewrite.closures import ClosureKind, ClosureModule
@@ -59,6 +61,9 @@ class ClosingEngine(MaintainedEngine):
     def __init__(self, threads: int | None = None, relations: int = 8) -> None:
         super().__init__(threads, relations)
         self.fewest = FEWEST
+        self.max_facts: int | None = (
+            None  # that may be there, for engines whose work is not seen while it lasts
+        )
         self.prepare_closures: Callable[[], None] = _proceed  # called before a structure is used
         self._closed: dict[str, Closed] = {}
         self._transaction = Transaction()
@@ -67,6 +72,11 @@ class ClosingEngine(MaintainedEngine):
     def closing(self) -> ClosingEngine:
         """The engine itself."""
         return self
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether all facts lie in this process, or can: they do."""
+        return True
 
     @property
     def closed(self) -> Collection[str]:
@@ -103,6 +113,23 @@ class ClosingEngine(MaintainedEngine):
             return self.rows(ANSWER)
         finally:
             self.drop(ANSWER)
+
+    def takes(self, data: object) -> bool:
+        """Whether data is in a form that only this engine reads: none is."""
+        return False
+
+    def load_frame(
+        self, relation: str, data: Any, types: tuple[ColumnType, ...], names: tuple[str | None, ...]
+    ) -> int:
+        """Add the rows of such data as explicit facts; returns how many were new."""
+        raise NotImplementedError(relation)
+
+    def frame(
+        self, relation: str, names: Sequence[str], types: Sequence[ColumnType], form: str = "exact"
+    ) -> Any:
+        """The facts of a relation in the engine's own form."""
+        message = f"the engine `{self.name}` has no frames"
+        raise ProgramError(Diagnostic("E620", message, help="use `engine=tl.spark()`, or `reasoner[name]`"))
 
     # ---- relations that are closed, and no longer
 

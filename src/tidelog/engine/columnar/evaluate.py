@@ -258,6 +258,27 @@ class ColumnarEngine:
         self._numbers[name] = self._numbers.pop(relation)
         self.table(name).name = name
 
+    def restate(
+        self,
+        relation: str,
+        aside: str,
+        removed: tuple[Sequence[Ids], int],
+        added: tuple[Sequence[Ids], int],
+    ) -> None:
+        """Set a relation aside by another name, and let a new one hold its explicit facts, changed."""
+        columns, count = self.explicit(relation, *removed)
+        self.rename(relation, aside)
+        self.define(relation, len(columns))
+        self.add(relation, columns, count)
+        if added[1]:
+            self.add(relation, *added)
+
+    def absent(self, relation: str, other: str) -> tuple[tuple[Ids, ...], int]:
+        """The facts of a relation that another does not have."""
+        columns, count = self.rows(relation)
+        absent = (self.standing(other, columns, count) & layout.ALIVE) == 0
+        return tuple(column[absent] for column in columns), int(np.count_nonzero(absent))
+
     # ---- statistics
 
     def size(self, relation: str) -> int:

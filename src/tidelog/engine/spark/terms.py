@@ -36,6 +36,7 @@ from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.spark import hash_kernels as kernels
 from tidelog.errors import Diagnostic, EvaluationError
+from tidelog.logic.values import Kind
 
 Identities = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int32]
@@ -46,7 +47,7 @@ MOST = 10**kernels.MOST_DIGITS - 1  # the largest number that is its own id
 SMALL = 1 << 20  # terms up to which a dictionary is broadcast
 ID, TERM = "id", "term"
 COLLISION = "tidelog: two terms have one id"
-SAME_HASH = "E650"
+SAME_HASH = "E680"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,13 @@ def numbers(ids: Any) -> Any:
     if isinstance(ids, Column):
         return sql.shiftright(sql.shiftleft(ids, 1), 1)
     return (ids << 1) >> 1
+
+
+def are_whole(dictionary: Dictionary, ids: Ids) -> npt.NDArray[np.bool_]:
+    """Which ids of a columnar dictionary are whole numbers of at most 18 digits."""
+    payload = dictionary.payload[ids]
+    is_integer = dictionary.kind[ids] == Kind.INTEGER
+    return np.asarray(is_integer & (payload <= MOST) & (payload >= -MOST))
 
 
 def exact_texts(dictionary: Dictionary, ids: Ids) -> pa.Array:

@@ -1,0 +1,207 @@
+"""The Spark engine: the columnar engine on the driver, relations on Spark, strategies. Mutates itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
+
+from tidelog.engine.columnar.change_runner import ChangeRunner, RowSet
+from tidelog.engine.events import Event, Listener
+from tidelog.engine.maintaining import Counters
+from tidelog.engine.spark.derivation import Derivation
+from tidelog.engine.spark.encode import Decoding, Encoding
+from tidelog.engine.spark.frames import Source
+from tidelog.engine.spark.places import Placed, Places
+from tidelog.engine.spark.store import columns_of, difference, union
+from tidelog.engine.spark.tagging import new_terms
+from tidelog.engine.spark.terms import with_text
+from tidelog.errors import Diagnostic, EvaluationError
+from tidelog.logic.program import Rule
+from tidelog.logic.strata import Stratum
+from tidelog.logic.values import ColumnType
+from tidelog.plan.algebra import ChangePlan, Part
+from tidelog.rewrite.closures import ClosureModule
+
+Ids = npt.NDArray[np.int32]
+
+NOT_RESIDENT = "E684"
+MOST_LAYERS = 8  # changes of explicit facts that a plan may hold, one above the other
+
+# What plain texts of columns with these types become in users' frames.
+TYPES = {
+    ColumnType.INTEGER: "bigint",
+    ColumnType.DOUBLE: "double",
+    ColumnType.BOOLEAN: "boolean",
+    ColumnType.DATE: "date",
+}
+
+
+class SparkEngine(Places):
+    """Facts on the driver and on Spark, and what follows from them."""
+
+    # ---- what reasoners ask for
+
+    def derive(
+        self,
+        strata: Sequence[Stratum],
+        numbers: dict[int, int],
+        listen: Listener,
+        check: Callable[[], None],
+        modules: bool,
+    ) -> None:
+        """Derive all that follows from the facts that are there, each stratum by its strategy."""
+        self.begin(self.relations())
+        Derivation(self, strata, numbers, listen, check, modules).run()
+
+    def answer(self, rule: Rule) -> tuple[tuple[Ids, ...], int]:
+        """The heads of a rule's instances, in columns of ids, and how many they are."""
+        read = {atom.predicate for atom in (*rule.positive, *rule.negated)}
+        if not read & self._placed.keys():
+            return super().answer(rule)
+        arity = len(rule.head.terms)
+        if self.is_idle(rule):
+            return tuple(np.zeros(0, np.int32) for _ in range(arity)), 0
+        derivation = Derivation(self, (), {id(rule): -1}, _ignore, self.check, False)
+        heads = derivation.heads_of(rule)
+        self.store.jobs.rules = {}
+        columns = columns_of(arity)
+        if heads.fresh:
+            kept = heads.frame.persist()
+            texts = [f"t{place}" for place in heads.fresh]
+            self.store.add_terms(new_terms(kept, texts), 0)
+            return self.store.fetched(kept.select(*columns).distinct(), arity, "answering a query")
+        return self.store.fetched(heads.frame.select(*columns).distinct(), arity, "answering a query")
+
+    # ---- facts in and out
+
+    def takes(self, data: object) -> bool:
+        """Whether data is a frame of Spark."""
+        return isinstance(data, DataFrame)
+
+    def load_frame(
+        self, relation: str, data: Any, types: tuple[ColumnType, ...], names: tuple[str | None, ...]
+    ) -> int:
+        """Add the rows of a frame as explicit facts; returns how many were new."""
+        store = self.store
+        encoding = Encoding(types, names, store.hashing)
+        encoded = data.mapInArrow(encoding, encoding.schema).persist()
+        columns = columns_of(len(types))
+        texts = [f"t{place}" for place in range(len(types))]
+        before = self.stated(relation)
+        frames = [*([before.frame] if before else []), encoded.select(*columns)]
+        frame = union(frames).distinct().persist()
+        rows = store.jobs.run(f"reading {relation}", frame.count)
+        was = store.jobs.run(f"reading {relation}", before.frame.count) if before else 0
+        store.add_terms(new_terms(encoded, texts).distinct(), 0)
+        self.keep(relation, frame, rows, Source(frame, rows), held=frame)
+        return rows - was
+
+    def frame(
+        self, relation: str, names: Sequence[str], types: Sequence[ColumnType], form: str = "exact"
+    ) -> DataFrame:
+        """The facts of a relation as a frame of texts; plain ones of a column with a type are typed."""
+        found = self.source(relation, Part.ALL).frame
+        store = self.store
+        lexicon = store.lexicon
+        for place in range(len(names)):
+            if lexicon is None:
+                found = found.withColumn(f"t{place}", sql.lit(None).cast("string"))
+            else:
+                found = with_text(found, f"c{place}", f"t{place}", lexicon, store.terms)
+        places = [f"`{name}` string" for name in names]
+        decoded = found.mapInArrow(Decoding(tuple(names), form), ", ".join(places))
+        if form != "plain":
+            return decoded
+        return decoded.select(
+            *(
+                sql.col(f"`{name}`").try_cast(TYPES[kind]).alias(name)
+                if kind in TYPES
+                else sql.col(f"`{name}`")
+                for name, kind in zip(names, types, strict=True)
+            )
+        )
+
+    # ---- changes
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether all facts lie on the driver, or can."""
+        return not self._placed or sum(map(self.size, self.relations())) <= self.settings.resident_facts
+
+    def come_home(self) -> None:
+        """Let everything lie on the driver, where all algorithms but recomputation work; or raise."""
+        if not self.is_resident:
+            facts = sum(map(self.size, self.relations()))
+            most = self.settings.resident_facts
+            message = f"{facts:,} facts are on Spark, and at most {most:,} are maintained on the driver"
+            help = "use the maintainer `auto` or `recompute`, or raise `tidelog.residentFacts`"
+            raise EvaluationError(Diagnostic(NOT_RESIDENT, message, help=help))
+        self.bring_home(self.relations())
+
+    def begin_transaction(self) -> None:
+        """Begin a journal; whatever lies on Spark comes to the driver."""
+        self.come_home()
+        super().begin_transaction()
+
+    def prepare_change(self, plan: ChangePlan) -> ChangeRunner:
+        """The plan ready to run, any number of times."""
+        self.come_home()
+        return super().prepare_change(plan)
+
+    def recount(self, counters: Counters, strata: Any) -> RowSet:
+        """Count all instances of the strata's rules anew; returns the facts that are true and unfounded."""
+        self.come_home()
+        return super().recount(counters, strata)
+
+    def close_later(self, module: ClosureModule) -> bool:
+        """Whether a structure keeps the relation from now on."""
+        self.come_home()
+        return super().close_later(module)
+
+    def restate(
+        self,
+        relation: str,
+        aside: str,
+        removed: tuple[Sequence[Ids], int],
+        added: tuple[Sequence[Ids], int],
+    ) -> None:
+        """Set a relation aside by another name, and let a new one hold its explicit facts, changed."""
+        if relation not in self._placed:
+            super().restate(relation, aside, removed, added)
+            return
+        arity, stated, layers = self.arity(relation), self.stated(relation), self._placed[relation].layers + 1
+        columns = columns_of(arity)
+        rows = int(stated.rows if stated else 0) - removed[1] + added[1]
+        frames = []
+        if stated is not None:
+            gone = self.store.lifted(*removed) if removed[1] else None
+            is_few = removed[1] <= self.settings.broadcast_rows
+            frames = [stated.frame if gone is None else difference(stated.frame, gone, columns, is_few)]
+        if added[1]:
+            frames.append(self.store.lifted(*added))
+        self.rename(relation, aside)
+        self.define(relation, arity)
+        if frames:
+            frame = union(frames)
+            if layers > MOST_LAYERS:
+                frame, layers = self.store.jobs.run("putting changes together", frame.localCheckpoint), 0
+            self._placed[relation] = Placed(frame, rows, Source(frame, rows), layers=layers)
+
+    def absent(self, relation: str, other: str) -> tuple[tuple[Ids, ...], int]:
+        """The facts of a relation that another does not have."""
+        if relation not in self._placed and other not in self._placed:
+            return super().absent(relation, other)
+        mine, others = self.source(relation, Part.ALL), self.source(other, Part.ALL)
+        arity = self.arity(relation)
+        is_few = others.rows <= self.settings.broadcast_rows
+        frame = difference(mine.frame, others.frame, columns_of(arity), is_few)
+        return self.store.fetched(frame, arity, f"what has changed in {relation}")
+
+
+def _ignore(event: Event) -> None:
+    """What a query does is not told."""

@@ -1,0 +1,6 @@
+"""What executors say in error messages so that the driver understands it."""
+
+from __future__ import annotations
+
+OVERFLOW = "tidelog: overflow in rule"
+TOO_MANY = "tidelog: too many facts"

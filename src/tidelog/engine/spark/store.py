@@ -1,0 +1,240 @@
+"""Between the driver and Spark: frames of ids, the dictionary of their terms. Mutates itself.
+
+The driver's ids are 32 bits, dense, of its columnar dictionary; those on Spark 64 bits, see `terms`. The
+store knows for every id of the driver whether Spark's dictionary has its term.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sql
+
+from tidelog.engine.columnar.arrow import array_of, numbers_of
+from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.engine.spark import terms
+from tidelog.engine.spark.jobs import Jobs
+from tidelog.engine.spark.settings import SparkSettings
+from tidelog.engine.spark.terms import ID, TERM, Hashing, Identities
+from tidelog.logic.values import Kind, Value
+
+Ids = npt.NDArray[np.int32]
+FEW = 20_000  # rows that go to Spark in a message, not in a file
+
+
+def columns_of(arity: int) -> list[str]:
+    """The names of a frame's columns; a relation without arguments has one column that is always 0."""
+    return [f"c{place}" for place in range(max(arity, 1))]
+
+
+class Store:
+    """The border between a columnar dictionary and the frames of one session."""
+
+    def __init__(
+        self,
+        settings: SparkSettings,
+        session: SparkSession,
+        dictionary: Dictionary,
+        check: Callable[[], None],
+    ) -> None:
+        self.settings = settings
+        # A session of its own: what it sets does not concern the session that was given.
+        self.session = session.newSession()
+        self.session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 100_000)
+        context = session.sparkContext
+        self.partitions = settings.partitions or max(2, context.defaultParallelism)
+        self.jobs = Jobs(self.session, check)
+        self.hashing = Hashing(settings.salt)
+        self.dictionary = dictionary
+        self.terms = 0  # about how many terms Spark's dictionary has, at most
+        self._whole: DataFrame | None = None  # Spark's dictionary, but for
+        self._parts: list[DataFrame] = []  # … what has come since
+        self._pending: dict[int, str] = {}  # … and what only the driver knows
+        self._wide = np.zeros(0, np.int64)  # Spark's id of each of the driver's
+        self._is_wide = np.zeros(0, np.bool_)
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+
+    # ---- from the driver to Spark
+
+    def identity(self, value: Value) -> int:
+        """Spark's id of a value."""
+        return int(self.widened(np.array([self.dictionary.encode(value)], np.int32))[0])
+
+    def widened(self, ids: Ids) -> Identities:
+        """Spark's ids of the driver's; terms that are new there go into its dictionary."""
+        self._widen(ids)
+        return self._wide[ids]
+
+    def _make_room(self) -> None:
+        """Let there be a place for Spark's id of each of the driver's."""
+        size, known = len(self.dictionary), len(self._wide)
+        if size > known:
+            self._wide = np.concatenate((self._wide, np.zeros(2 * size - known, np.int64)))
+            self._is_wide = np.concatenate((self._is_wide, np.zeros(2 * size - known, np.bool_)))
+
+    def _widen(self, ids: Ids) -> None:
+        self._make_room()
+        new = np.unique(ids[~self._is_wide[ids]])
+        if not len(new):
+            return
+        is_whole = terms.are_whole(self.dictionary, new)
+        whole, others = new[is_whole], new[~is_whole]
+        self._wide[whole] = terms.number_identities(self.dictionary.payload[whole])
+        if len(others):
+            texts = terms.exact_texts(self.dictionary, others)
+            identities = terms.identities_of(texts, self.hashing)
+            self._wide[others] = identities
+            self._pend(identities, texts)
+        self._is_wide[new] = True
+
+    def _pend(self, identities: Identities, texts: pa.Array) -> None:
+        self.terms += len(identities)
+        if len(identities) > FEW:
+            self._parts.append(self.frame_of([array_of(identities), texts], [ID, TERM]))
+            return
+        for identity, text in zip(identities.tolist(), texts.to_pylist(), strict=True):
+            if self._pending.setdefault(identity, text) != text:
+                message = f"{terms.COLLISION}: {self._pending[identity]} | {text}"
+                raise terms.collision(ValueError(message)) or AssertionError
+
+    def lifted(self, columns: Sequence[Ids], rows: int) -> DataFrame:
+        """Rows of the driver's ids as a frame."""
+        arrays = [array_of(self.widened(column)) for column in columns]
+        return self.frame_of(arrays or [array_of(np.zeros(rows, np.int64))], columns_of(len(columns)))
+
+    def frame_of(self, arrays: Sequence[Any], names: Sequence[str]) -> DataFrame:
+        """Arrow columns as a frame: in a message if they are short, else in a file."""
+        table = pa.Table.from_arrays(list(arrays), names=list(names))
+        if table.num_rows <= FEW or not self._has_files:
+            return self.session.createDataFrame(table)
+        path = Path(self.folder) / f"{uuid4().hex}.parquet"
+        pq.write_table(
+            table, path, compression="none", row_group_size=max(1, -(-len(table) // self.partitions))
+        )
+        return self.session.read.parquet(str(path))
+
+    @property
+    def _has_files(self) -> bool:
+        """Whether executors see the driver's files."""
+        return bool(self.settings.scratch) or str(self.session.sparkContext.master).startswith("local")
+
+    @property
+    def folder(self) -> str:
+        """A folder that goes when the store goes."""
+        if self._folder is None:
+            self._folder = tempfile.TemporaryDirectory(
+                prefix="tidelog-spark-", dir=self.settings.scratch or None, ignore_cleanup_errors=True
+            )
+        return self._folder.name
+
+    def empty(self, arity: int) -> DataFrame:
+        """A frame without rows."""
+        return self.session.createDataFrame([], ", ".join(f"{name} long" for name in columns_of(arity)))
+
+    # ---- the dictionary
+
+    def add_terms(self, frame: DataFrame, count: int) -> None:
+        """Let the dictionary have the terms of a frame of ids and terms, at most so many."""
+        self._parts.append(frame)
+        self.terms += count
+
+    @property
+    def lexicon(self) -> DataFrame | None:
+        """Spark's dictionary, each id once; None if there are no terms. Evaluating it finds collisions."""
+        if self._pending:
+            pending = list(self._pending.items())
+            self._pending = {}
+            arrays = [pa.array([pair[0] for pair in pending]), pa.array([pair[1] for pair in pending])]
+            self._parts.append(self.frame_of(arrays, [ID, TERM]))
+        parts = [*([self._whole] if self._whole is not None else []), *self._parts]
+        if not parts:
+            return None
+        return self._whole if parts == [self._whole] else terms.united(parts)
+
+    def settle_terms(self) -> None:
+        """Check the dictionary for collisions and keep it, if something has come since the last time."""
+        if not self._parts and not self._pending:
+            return
+        lexicon = self.lexicon
+        assert lexicon is not None
+        before = self._whole
+        whole = lexicon.persist()
+        self.terms = self.jobs.run("checking the dictionary", whole.count)
+        self._whole, self._parts = whole, []
+        if before is not None:
+            before.unpersist()
+
+    # ---- from Spark to the driver
+
+    def fetched(self, frame: DataFrame, arity: int, description: str) -> tuple[tuple[Ids, ...], int]:
+        """The rows of a frame in the driver's ids, and how many they are."""
+        table = self.jobs.run(description, lambda: frame.select(*columns_of(arity)).toArrow())
+        if not arity:
+            return (), min(table.num_rows, 1)
+        columns = [
+            numbers_of(column.combine_chunks(), "int64") if column.num_chunks else np.zeros(0, np.int64)
+            for column in table.columns
+        ]
+        return tuple(self.narrowed(columns)), table.num_rows
+
+    def narrowed(self, columns: Sequence[Identities]) -> list[Ids]:
+        """The driver's ids of Spark's; terms that the driver does not know are fetched."""
+        distinct = np.unique(np.concatenate(columns))
+        narrow = np.empty(len(distinct), np.int32)
+        is_whole = distinct < 0
+        whole = terms.numbers(distinct[is_whole])
+        narrow[is_whole] = self.dictionary.encode_numbers(Kind.INTEGER, whole)
+        narrow[~is_whole] = self._narrow_terms(distinct[~is_whole])
+        return [narrow[np.searchsorted(distinct, column)] for column in columns]
+
+    def _narrow_terms(self, identities: Identities) -> Ids:
+        known = np.flatnonzero(self._is_wide)
+        known = known[self._wide[known] >= 0]
+        order = known[np.argsort(self._wide[known], kind="stable")]
+        wide = self._wide[order]
+        places = np.searchsorted(wide, identities)
+        found = places < len(wide)
+        found[found] = wide[places[found]] == identities[found]
+        narrow = np.empty(len(identities), np.int32)
+        narrow[found] = order[places[found]]
+        if not found.all():
+            narrow[~found] = self._fetch_terms(identities[~found])
+        return narrow
+
+    def _fetch_terms(self, identities: Identities) -> Ids:
+        """The driver's ids of terms that it does not know yet."""
+        lexicon = self.lexicon
+        assert lexicon is not None, "an id is that of a term"
+        wanted = self.frame_of([array_of(identities)], ["wanted"])
+        found = lexicon.join(sql.broadcast(wanted), lexicon[ID] == wanted["wanted"], "left_semi")
+        table = self.jobs.run("fetching terms", found.toArrow).sort_by(ID)
+        if table.num_rows != len(identities):
+            raise RuntimeError(f"{len(identities) - table.num_rows} ids on Spark have no term")
+        narrow = self.dictionary.encode_terms(table.column(TERM).combine_chunks())
+        self._make_room()
+        self._wide[narrow] = identities
+        self._is_wide[narrow] = True
+        return narrow
+
+
+def difference(frame: DataFrame, other: DataFrame, columns: Sequence[str], is_small: bool) -> DataFrame:
+    """The rows of a frame that another does not have; the other is sent to all executors if it is small."""
+    taken = other.select(*columns)
+    return frame.join(sql.broadcast(taken) if is_small else taken, list(columns), "left_anti")
+
+
+def union(frames: Iterable[DataFrame]) -> DataFrame:
+    """All rows of frames with the same columns."""
+    first, *others = frames
+    for other in others:
+        first = first.unionAll(other)
+    return first

@@ -1,0 +1,207 @@
+"""The Spark engine: frames in and out, events, errors, limits, programs at random."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+import tidelog as tl
+from tests.corpus import run_engine
+from tests.strategies import Case, Features, cases
+from tidelog.engine.events import Event, RoundEnded, RuleRan, StratumStrategy
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+JOINS, EXECUTORS = "iterated-joins", "executor-fixpoint,iterated-joins"
+EVERYTHING = Features(names=True, arithmetic=True, aggregates=True, local_variables=True)
+REACH = "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) ."
+ENDLESS = "n(?x, 0) :- start(?x) . n(?x, ?m) :- n(?x, ?k), ?m = ?k + 1 . start(a) ."
+
+
+def chain(length: int) -> list[tuple[int, int]]:
+    return [(number, number + 1) for number in range(length)]
+
+
+# ---- programs at random
+
+
+@pytest.mark.parametrize("strategy", [JOINS, EXECUTORS])
+def test_random_programs_give_what_the_columnar_engine_gives(strategy: str, spark: Any) -> None:
+    @settings(max_examples=max(3, settings().max_examples // 25))
+    @given(cases(EVERYTHING))
+    def check(case: Case) -> None:
+        program = tl.parse(case.text)
+        try:
+            expected: Any = run_engine(program, "columnar").facts
+        except tl.EvaluationError as error:
+            expected = error.diagnostics[0].code
+        try:
+            found: Any = run_engine(program, tl.spark(spark, strategy=strategy)).facts
+        except tl.EvaluationError as error:
+            found = error.diagnostics[0].code
+        assert found == expected
+
+    check()
+
+
+# ---- frames in and out
+
+
+def test_a_spark_frame_goes_in_and_comes_out(spark: Any) -> None:
+    program = tl.parse(
+        f"@declare weight(name: string, kilos: integer) . {REACH} heavy(?x) :- weight(?x, ?n), ?n > 2 ."
+    )
+    reasoner = tl.Reasoner(program, engine=tl.spark(spark, strategy=EXECUTORS))
+    edges = spark.createDataFrame([("a", "b"), ("b", "c"), ("a", "b")], "x string, y string")
+    assert reasoner.insert("edge", edges) == 2
+    assert reasoner.insert("edge", [("c", "d"), ("a", "b")]) == 2  # what lies on Spark is not asked
+    weights = [("ant", 1), ("dog", 9)]
+    assert reasoner.insert("weight", spark.createDataFrame(weights, "name string, kilos long")) == 2
+    assert {f"{x}{y}" for x, y in reasoner["reach"]} == {"ab", "ac", "ad", "bc", "bd", "cd"}
+    assert sorted(reasoner["heavy"]) == [("dog",)]
+    exact = reasoner.frame("weight")
+    assert sorted(map(tuple, exact.collect())) == [('"ant"', "1"), ('"dog"', "9")]
+    plain = reasoner.frame("weight", "plain")
+    assert (plain.columns, sorted(map(tuple, plain.collect()))) == (
+        ["name", "kilos"],
+        [("ant", 1), ("dog", 9)],
+    )
+
+
+def test_a_columnar_reasoner_has_no_frames() -> None:
+    with pytest.raises(tl.ProgramError, match="E620"):
+        tl.Reasoner(tl.parse("p(1) .")).frame("p")
+
+
+def test_values_of_every_kind_pass_through_spark(spark: Any) -> None:
+    text = """
+        p(1) . p(-1) . p(1.0) . p(1.0E0) . p("a b") . p("a"@en) . p(<http://example.org/>) . p(true) .
+        p("2020-01-01"^^<http://www.w3.org/2001/XMLSchema#date>) . p(999999999999999999999999) .
+        p(9223372036854775807) . p(1000000000000000000) . p("x\\ny\\"z") . p("1"^^<http://example.org/t>) .
+        q(?x) :- p(?x) . r(?x, ?y) :- q(?x), ?y = STR(?x) . s(?x) :- q(?x), q(?y), ?x < ?y .
+    """
+    expected = run_engine(tl.parse(text), "columnar")
+    assert run_engine(tl.parse(text), tl.spark(spark, strategy=JOINS)).facts == expected.facts
+
+
+def test_another_salt_gives_the_same_facts(spark: Any) -> None:
+    text = f"{REACH} edge(a, b) . edge(b, c) . edge(c, a) ."
+    expected = run_engine(tl.parse(text), "columnar")
+    assert run_engine(tl.parse(text), tl.spark(spark, strategy=EXECUTORS, salt=7)).facts == expected.facts
+
+
+# ---- events
+
+
+@pytest.mark.parametrize("strategy", [JOINS, EXECUTORS])
+def test_events_count_what_the_columnar_engine_counts(strategy: str, spark: Any) -> None:
+    text = f"{REACH} far(?x, #count(?y)) :- reach(?x, ?y) . odd(?x) :- reach(?x, ?y), ?y = ?x + 3 ."
+    counted = []
+    for engine in ("columnar", tl.spark(spark, strategy=strategy)):
+        heard: list[Event] = []
+        reasoner = tl.Reasoner(tl.parse(text), engine=engine, modules=False, listeners=[heard.append])
+        reasoner.insert("edge", chain(6))
+        reasoner.materialise()
+        rules = reasoner.statistics.rules
+        counted.append({number: (rule.matches, rule.new, rule.no_value) for number, rule in rules.items()})
+        assert reasoner.statistics.derived == sum(item.new for item in heard if isinstance(item, RuleRan))
+        assert any(isinstance(item, RoundEnded) for item in heard)
+    assert any(isinstance(item, StratumStrategy) for item in heard)
+    assert counted[0] == counted[1]
+
+
+# ---- errors
+
+
+@pytest.mark.parametrize("strategy", [JOINS, EXECUTORS])
+def test_overflow_names_the_rule(strategy: str, spark: Any) -> None:
+    text = "p(?x, ?n) :- q(?x), ?n = 9223372036854775807 .\np(?x, ?m) :- p(?x, ?n), ?m = ?n + 1 .\nq(a) ."
+    with pytest.raises(tl.EvaluationError) as caught:
+        tl.Reasoner(tl.parse(text), engine=tl.spark(spark, strategy=strategy)).materialise()
+    fault = caught.value.diagnostics[0]
+    assert fault.code == "E603"
+    assert fault.span is not None and fault.span.text.startswith("p(?x, ?m)")
+
+
+def test_a_collision_is_an_error_that_says_what_to_do(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tidelog.engine.spark import store, terms
+
+    monkeypatch.setattr(store, "Hashing", lambda salt: terms.Hashing(salt, bits=4))
+    program = tl.parse("".join(f"p(name{number}) . " for number in range(40)) + "q(?x) :- p(?x) .")
+    with pytest.raises(tl.EvaluationError) as caught:
+        tl.Reasoner(program, engine=tl.spark(spark, strategy=JOINS)).materialise()
+    assert caught.value.diagnostics[0].code == "E680"
+
+
+# ---- limits
+
+
+@pytest.mark.parametrize("strategy", [JOINS, EXECUTORS])
+def test_a_timeout_cancels_the_jobs(strategy: str, spark: Any) -> None:
+    reasoner = tl.Reasoner(tl.parse(ENDLESS), engine=tl.spark(spark, strategy=strategy), timeout=4)
+    start = time.monotonic()
+    with pytest.raises(tl.Stopped) as caught:
+        reasoner.materialise()
+    assert caught.value.diagnostics[0].code == "E610"
+    assert time.monotonic() - start < 60
+    assert not spark.sparkContext.statusTracker().getActiveJobsIds()
+
+
+@pytest.mark.parametrize("strategy", [JOINS, EXECUTORS])
+def test_a_limit_on_facts_stops_endless_recursion(strategy: str, spark: Any) -> None:
+    reasoner = tl.Reasoner(tl.parse(ENDLESS), engine=tl.spark(spark, strategy=strategy), max_facts=3)
+    with pytest.raises(tl.Stopped) as caught:
+        reasoner.materialise()
+    assert caught.value.diagnostics[0].code == "E611"
+
+
+def test_an_interrupt_cancels_the_jobs_and_the_session_goes_on(spark: Any) -> None:
+    reasoner = tl.Reasoner(tl.parse(ENDLESS), engine=tl.spark(spark, strategy=EXECUTORS))
+    timer = threading.Timer(3, signal.raise_signal, [signal.SIGINT])
+    timer.start()
+    with pytest.raises(tl.Stopped) as caught:
+        reasoner.materialise()
+    assert caught.value.diagnostics[0].code == "E612"
+    assert spark.range(5).count() == 5
+
+
+# ---- changes
+
+SCRIPT = [
+    "+ edge(3, 9) . + edge(9, 10) .",
+    "- edge(0, 1) .",
+    "- edge(2, 3) . + edge(0, 1) .",
+    "- edge(9, 10) .",
+]
+RULES = ["+ back(?y, ?x) :- reach(?x, ?y) .", "- reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) ."]
+
+
+@pytest.mark.parametrize("maintainer", ["auto", "recompute", "dred", "fp-update", "rank-counting"])
+@pytest.mark.parametrize("resident", [1_000_000, 0])
+def test_changes_of_facts_and_rules(maintainer: str, resident: int, spark: Any) -> None:
+    if resident == 0 and maintainer not in ("auto", "recompute"):
+        pytest.skip("works on the driver only; see the next test")
+    text = f"{REACH} far(?x, #count(?y)) :- reach(?x, ?y) . leaf(?y) :- edge(_, ?y), ~edge(?y, _) ."
+    deltas = []
+    for engine in ("columnar", tl.spark(spark, strategy=EXECUTORS, resident_facts=resident)):
+        reasoner = tl.Reasoner(tl.parse(text), engine=engine, maintainer=maintainer)
+        reasoner.insert("edge", chain(5))
+        steps = SCRIPT if resident else SCRIPT[:2]
+        found = [sorted(map(str, reasoner.apply(step))) for step in (*steps, *RULES)]
+        deltas.append((found, sorted(reasoner["reach"]), sorted(reasoner["far"]), sorted(reasoner["back"])))
+    assert deltas[0] == deltas[1]
+
+
+def test_more_facts_than_the_driver_is_to_hold_are_not_maintained_there(spark: Any) -> None:
+    engine = tl.spark(spark, strategy=JOINS, resident_facts=3)
+    reasoner = tl.Reasoner(tl.parse(REACH), engine=engine, maintainer="dred")
+    reasoner.insert("edge", chain(5))
+    with pytest.raises(tl.EvaluationError) as caught:
+        reasoner.apply("- edge(0, 1) .")
+    assert caught.value.diagnostics[0].code == "E684"
+    assert len(reasoner["reach"]) == 15
