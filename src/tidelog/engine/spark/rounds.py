@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.engine.spark.derivation import Derivation
 
 MOST_PIECES = 10  # frames that the facts known so far may lie in
+SMALL_ROUND = 100_000  # facts that drive a round for which generating code takes longer than it saves
 FEWER = 10  # what is known changes in each round: fewer facts than usual are worth sending to all executors
 
 
@@ -74,6 +75,7 @@ class Rounds:
             found = self._source(name, Part.ALL)
             self.engine.keep(name, found.frame, int(found.rows), stated[name])
         session.conf.set("spark.sql.adaptive.enabled", "true")
+        session.conf.set("spark.sql.codegen.wholeStage", "true")
         return self.count
 
     def _deltas(self) -> list[tuple[str, int, Heads]]:
@@ -106,6 +108,7 @@ class Rounds:
         """Find what follows in one more step, and let it be what is new."""
         start = perf_counter()
         self.count += 1
+        self._set_compiling()
         if self.new is not None:
             self.old.append(self.new)
             self.new = None
@@ -139,6 +142,11 @@ class Rounds:
         if sum(rows_found):
             self.new = Piece(frame, rows_found)
         self.derivation.check()
+
+    def _set_compiling(self) -> None:
+        """Let Spark generate code for large rounds only: each has a plan of its own."""
+        is_small = self.new is not None and sum(self.new.rows) <= SMALL_ROUND
+        self.store.session.conf.set("spark.sql.codegen.wholeStage", str(not is_small).lower())
 
     def _description(self, rules: list[int]) -> str:
         shown = ", ".join(str(rule + 1) for rule in rules)
