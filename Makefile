@@ -6,12 +6,14 @@ RUN := $(VENV)/bin/python
 PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check
 PYTHON ?=
 WORKERS ?= 2
+ENGINE ?= columnar
 COMPILE_KERNELS := $(RUN) -c 'from tidelog.reasoner import prepare; prepare()'
 
 .PHONY: help install demo test lint types layers pytest test-slow bench docs format clean
 
 help:
 	@echo 'make demo       a company changes: load, derive, changes and their effect, a query'
+	@echo '                ENGINE=spark: the same on Spark, with Java from PyPI if there is none'
 	@echo 'make test       style, types, layers, tests and the commands in the documentation'
 	@echo 'make test-slow  larger suites, more random programs, every address checked'
 	@echo 'make bench      tidelog beside its peers, in under a minute'
@@ -39,11 +41,13 @@ $(VENV)/.created:
 	fi
 	@touch $@
 
-$(VENV)/.installed-demo: EXTRAS := rdf
+$(VENV)/.installed-demo-columnar: EXTRAS := rdf
+$(VENV)/.installed-demo-spark: EXTRAS := rdf,spark
 $(VENV)/.installed-test: EXTRAS := rdf,repl,bench,dev,spark
 $(VENV)/.installed-all: EXTRAS := rdf,repl,bench,dev,spark,web
 
 $(VENV)/.installed-%: $(VENV)/.created pyproject.toml
+	@[ -n '$(EXTRAS)' ] || { echo 'there is no engine $(ENGINE): ENGINE=columnar or ENGINE=spark' >&2; exit 1; }
 	@echo 'installing tidelog[$(EXTRAS)] into $(VENV) …'
 	@$(PIP) --editable '.[$(EXTRAS)]'
 	@touch $@
@@ -52,8 +56,11 @@ install: $(VENV)/.installed-all
 
 # ---- what users see
 
-demo: $(VENV)/.installed-demo
-	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh examples/demo.sh
+DEMO_columnar := examples/demo.sh
+DEMO_spark := examples/spark/demo.sh
+
+demo: $(VENV)/.installed-demo-$(ENGINE)
+	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh $(DEMO_$(ENGINE))
 
 bench: $(VENV)/.installed-test
 	$(RUN) -m benchmarks materialise --quick

@@ -25,6 +25,7 @@ HEADINGS = {
     "materialise": "From files to all consequences",
     "maintain": "Facts and rules that change",
     "stream": "Streams of updates, with marking and without",
+    "spark": "On Spark",
 }
 MEANING = (
     "CPU seconds of one process, start-up and imports apart: from the first file opened to the last fact "

@@ -28,8 +28,9 @@ def tables(records: Sequence[Record]) -> str:
     """All tables that these records fill."""
     maintained = [record for record in records if record.suite == "maintain"]
     streamed = [record for record in records if record.suite == "stream"]
-    parts = [*(sweep_tables(maintained)), *(stream_tables(streamed))]
-    if maintained or streamed:
+    on_spark = [record for record in records if record.suite == "spark"]
+    parts = [*(sweep_tables(maintained)), *(stream_tables(streamed)), *(spark_tables(on_spark))]
+    if maintained or streamed or on_spark:
         parts.append(targets_table(records))
     return "\n\n".join(parts)
 
@@ -70,6 +71,17 @@ def stream_tables(records: Sequence[Record]) -> Iterator[str]:
                     rows.append([f"{workload} {size or ''}".strip(), *stream_cells(old, new)])
             told = "time where each update is marked or not as decided, counts where every one is"
             yield f"`{maintainer}`, `{marking}` marking; without → with; {told}:\n\n{markdown(rows)}"
+
+
+def spark_tables(records: Sequence[Record]) -> Iterator[str]:
+    """One table: CPU seconds of all processes and wall seconds of each job."""
+    rows = [["", "facts", "", "CPU", "wall", "peak MB"]]
+    for record in records:
+        costs = (seconds_text(record.cpu_s), seconds_text(record.wall_s), f"{record.peak_rss_mb:,.0f}")
+        found = costs if record.is_done else (f"> {record.counts['reason']}", "", "")
+        rows.append([record.workload, f"{record.size:,}", f"`{record.variant}`", *found])
+    if records:
+        yield f"Jobs on Spark, in a session that is warm:\n\n{markdown(rows)}"
 
 
 def stream_cells(old: Record, new: Record) -> list[str]:

@@ -1,4 +1,4 @@
-"""What was set out to be reached where facts change, against what records say; as Markdown."""
+"""What was set out to be reached by changes, queries and Spark, against what records say; as Markdown."""
 
 from __future__ import annotations
 
@@ -46,6 +46,9 @@ class Figures:
             if free > 1 and full is not None and auto is not None:
                 yield workload, full, auto
 
+    def spark(self, workload: str, variant: str, size: int) -> Record | None:
+        return self.found.get(("spark", workload, variant, size))
+
     def points(self, workload: str) -> Iterator[tuple[int, dict[str, Record]]]:
         """The sizes of a sweep, and the record of each maintainer there."""
         own = [key for key in self.found if key[:2] == ("maintain", workload)]
@@ -66,6 +69,7 @@ def targets(records: Sequence[Record]) -> list[Target]:
         *(drift(figures, name) for name in ("drift", "drift-W1")),
         *(marking(figures, names, limit) for names, limit in MARKED),
         *asking(figures),
+        *on_spark(figures),
     ]
 
 
@@ -184,6 +188,27 @@ def marking(figures: Figures, workloads: tuple[str, ...], limit: float) -> Targe
                 ratios.append((marking_ratio(old, new), f"{workload} {size or ''}".strip()))
     name = workloads[0] if len(workloads) == 1 else "tracks"
     return worst(f"{name}: linked marking by none", limit, ratios)
+
+
+def on_spark(figures: Figures) -> Iterator[Target]:
+    """Ratios are of CPU seconds of all processes; what is waited for is of wall seconds on two cores."""
+    for workload, size, limit in (("RMAT", 10_000, 0.35), ("chain", 300, 0.05)):
+        own, other = (figures.spark(workload, name, size) for name in ("executor-fixpoint", "iterated-joins"))
+        words = f"Spark, {workload} {size:,}: fixpoint inside executors by iterated joins"
+        yield at_most(words, limit, quotient(own, other), ratio_text)
+    small, large = (figures.spark("W5", "pipeline", size) for size in (1_000_000, 4_000_000))
+    plain = figures.spark("W5", "plain-read-distinct-write", 1_000_000)
+    yield at_most("Spark, W5: pipeline by a plain job", 4, quotient(small, plain), ratio_text)
+    yield at_most("Spark, W5: pipeline over 4 M facts by 1 M", 4.6, quotient(large, small), ratio_text)
+    read, changed = (figures.spark(name, "pipeline", 1_000_000) for name in ("N-Triples", "update"))
+    rows = float(read.counts["rows_per_s"]) if read else None
+    yield at_least("Spark, N-Triples read and encoded, rows a second", 80_000, rows)
+    waited = changed.wall_s if changed else None
+    yield at_most("Spark, 10 facts changed and 1 M published", 3, waited, seconds_text)
+
+
+def quotient(own: Record | None, other: Record | None) -> float | None:
+    return own.cpu_s / other.cpu_s if own and other else None
 
 
 def at_most(what: str, limit: float, measured: float | None, write: Callable[[float], str]) -> Target:

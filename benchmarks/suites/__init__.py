@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.suites import maintain, materialise, query, stream
+from benchmarks.suites import maintain, materialise, query, spark, stream
 from benchmarks.suites.suite import Suite
 
 SUITES: Mapping[str, Suite] = {
@@ -12,4 +12,5 @@ SUITES: Mapping[str, Suite] = {
     "maintain": maintain.SUITE,
     "stream": stream.SUITE,
     "query": query.SUITE,
+    "spark": spark.SUITE,
 }

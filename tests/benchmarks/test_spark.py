@@ -1,0 +1,71 @@
+"""The suite `spark`: targets from records, CPU seconds of all processes, and every job on little."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from benchmarks.clock import tree_peak_megabytes, tree_timed
+from benchmarks.record import Counts, Record, Task
+from benchmarks.suites import spark
+from benchmarks.suites.suite import Options
+from benchmarks.targets import targets
+
+from benchmarks import workloads
+
+LITTLE = {"RMAT": 200, "chain": 5, "W5": 2_000, "N-Triples": 2_000, "update": 2_000}
+
+
+def record(workload: str, variant: str, size: int, cpu_s: float, **counts: float) -> Record:
+    found: Counts = {"status": "done", **counts}
+    return Record("spark", workload, "tidelog", variant, size, cpu_s, cpu_s, None, 1, 1.0, None, None, found)
+
+
+def test_targets_are_read_from_records() -> None:
+    records = [
+        record("RMAT", "executor-fixpoint", 10_000, 1.0),
+        record("RMAT", "iterated-joins", 10_000, 4.0),
+        record("chain", "executor-fixpoint", 300, 5.0),
+        record("chain", "iterated-joins", 300, 50.0),
+        record("W5", "pipeline", 1_000_000, 30.0),
+        record("W5", "plain-read-distinct-write", 1_000_000, 10.0),
+        record("N-Triples", "pipeline", 1_000_000, 10.0, rows_per_s=90_000),
+        record("update", "pipeline", 1_000_000, 2.0),
+    ]
+    found = {target.what: target for target in targets(records) if target.what.startswith("Spark")}
+    reached = [target.is_reached for target in found.values()]
+    assert reached == [True, False, True, None, True, True]
+    assert found["Spark, W5: pipeline by a plain job"].measured == "3.0"
+
+
+def test_quick_questions_ask_all_variants(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workloads, "RESULTS", tmp_path)
+    asked = {task.workload: task.variant for tasks in spark.questions(Options(quick=True)) for task in tasks}
+    assert asked.keys() == spark.VARIANTS.keys()
+
+
+def test_seconds_of_other_processes_count() -> None:
+    def spend() -> int:
+        code = "import time\nwhile time.process_time() < 1.2: pass"
+        return subprocess.run([sys.executable, "-c", code], check=True).returncode
+
+    _, cpu, wall = tree_timed(spend)
+    assert wall > 1.0
+    assert cpu > 0.4  # it is looked at twice a second, and gone in the end
+    assert tree_peak_megabytes() > 10
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("spark")
+@pytest.mark.parametrize("workload", spark.VARIANTS)
+def test_jobs_on_little(workload: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workloads, "RESULTS", tmp_path)
+    monkeypatch.setattr(spark, "QUICK_SIZES", LITTLE)
+    monkeypatch.setattr("benchmarks.spark_jobs.QUICK_SIZES", LITTLE)
+    size = 2 * LITTLE[workload]
+    tasks = [Task("spark", workload, "tidelog", name, size, 1) for name in spark.VARIANTS[workload]]
+    found = [spark.perform(task) for task in tasks]
+    assert len({one.tuples for one in found}) == 1
+    assert all(one.cpu_s > 0 for one in found)

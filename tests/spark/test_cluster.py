@@ -1,0 +1,200 @@
+"""A standalone cluster of two workers: programs, spark-submit, and an executor that is killed."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from tidelog.engine.spark.java import find_java
+from tidelog.engine.spark.shipping import write_archive
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ROOT / "examples"
+MEMORY = ("--conf", "spark.executor.memory=512m", "--conf", "spark.driver.memory=512m")
+PATIENCE = 600.0
+
+
+def cluster_module() -> Any:
+    spec = importlib.util.spec_from_file_location("cluster", EXAMPLES / "spark" / "cluster.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["cluster"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """Two workers of one core each."""
+    with cluster_module().cluster(workers=2) as started:
+        yield started
+
+
+def run(*command: object, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in command],
+        cwd=folder,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+
+
+def tidelog(*arguments: object, folder: Path) -> str:
+    done = run(sys.executable, "-m", "tidelog", *arguments, folder=folder)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+PROGRAM = """
+edge(a, b) . edge(b, c) . edge(c, a) . edge(c, d) . edge(x, y) .
+reach(?x, ?y) :- edge(?x, ?y) .
+reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
+apart(?x, ?y) :- edge(?x, _), edge(_, ?y), ~reach(?x, ?y) .
+far(?x, #count(?y)) :- reach(?x, ?y) .
+@output reach, apart, far .
+"""
+
+
+@pytest.mark.parametrize("strategy", ["executor-fixpoint,iterated-joins", "iterated-joins"])
+def test_a_program_gives_the_same_facts(cluster: Any, strategy: str, tmp_path: Path) -> None:
+    (tmp_path / "program.rls").write_text(PROGRAM)
+    arguments = ("--engine", "spark", "--master", cluster.master, "--conf", f"tidelog.strategy={strategy}")
+    tidelog("run", "program.rls", "--output", "here", folder=tmp_path)
+    tidelog("run", "program.rls", "--output", "there", *arguments, *MEMORY, folder=tmp_path)
+    for path in sorted((tmp_path / "here").iterdir()):
+        there = (tmp_path / "there" / path.name).read_text().splitlines()
+        assert sorted(there) == sorted(path.read_text().splitlines())
+
+
+def test_spark_submit(cluster: Any, tmp_path: Path) -> None:
+    archive = write_archive(tmp_path / "tidelog.zip")
+    spark = Path(pyspark.__file__).parent
+    done = run(
+        *(spark / "bin" / "spark-submit", "--master", cluster.master, *MEMORY, "--py-files", archive),
+        *(EXAMPLES / "spark" / "reach.py", EXAMPLES / "graph" / "flights.csv", tmp_path / "result"),
+        folder=tmp_path,
+        JAVA_HOME=str(find_java(tmp_path)),
+        SPARK_LOCAL_IP="127.0.0.1",
+        PYSPARK_PYTHON=sys.executable,
+    )
+    assert done.returncode == 0, done.stderr
+    query = "reach(?x, ?y)"
+    expected = tidelog("query", EXAMPLES / "graph" / "flights.rls", query, "--format", "csv", folder=tmp_path)
+    assert done.stdout == f"{len(expected.splitlines()) - 1} pairs of cities\n"
+
+
+KILLING = """
+import os, signal, sys, threading, time
+import psutil
+import tidelog as tl
+from tidelog.engine.events import RoundEnded
+
+master, strategy, length, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
+
+def executors():
+    for process in psutil.process_iter():
+        try:
+            words = process.cmdline()
+            if "CoarseGrainedExecutorBackend" in " ".join(words) and process.cwd().startswith(folder):
+                yield process
+        except psutil.Error:
+            pass
+
+killed = []
+def kill():
+    victim = sorted(executors(), key=lambda process: process.pid)[0]
+    victim.send_signal(signal.SIGKILL)
+    killed.append(victim.pid)
+
+rounds = 0
+def listen(event):
+    global rounds
+    if isinstance(event, RoundEnded):
+        rounds += 1
+        if rounds == 3 and strategy == "iterated-joins":
+            kill()
+
+def watch():  # until a task runs in an executor
+    from pyspark import SparkContext
+    while not killed:
+        context = SparkContext._active_spark_context
+        tracker = context and context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()] if tracker else []
+        if any(stage and stage.numActiveTasks and stage.numTasks > 1 for stage in stages):
+            kill()
+        time.sleep(0.01)
+
+if strategy != "iterated-joins":
+    threading.Thread(target=watch, daemon=True).start()
+conf = {"spark.executor.memory": "512m", "spark.driver.memory": "512m"}
+rules = "path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- path(?x, ?y), edge(?y, ?z) ."
+engine = tl.spark(master=master, conf=conf, strategy=strategy)
+reasoner = tl.Reasoner(tl.parse(rules), engine=engine, listeners=[listen], modules=False)
+reasoner.insert("edge", [(number, number + 1) for number in range(length)])
+try:
+    reasoner.materialise()
+    print("facts", len(reasoner["path"]))
+except tl.TidelogError as error:
+    print(error)
+print("killed", len(killed))
+"""
+
+
+@pytest.mark.parametrize(("strategy", "length"), [("executor-fixpoint", 400), ("iterated-joins", 12)])
+def test_an_executor_is_killed(cluster: Any, strategy: str, length: int, tmp_path: Path) -> None:
+    done = run(
+        sys.executable, "-c", KILLING, cluster.master, strategy, length, cluster.folder, folder=tmp_path
+    )
+    told = done.stdout.splitlines()
+    assert told[-1:] == ["killed 1"], done.stdout + done.stderr
+    right = f"facts {length * (length + 1) // 2}"
+    assert told[0] == right or told[0].startswith("error[E683]"), done.stdout + done.stderr
+
+
+def test_a_cluster_ends_with_its_command(tmp_path: Path) -> None:
+    show = "ps -eo args | grep -c '[d]eploy.worker.Worker'; echo $SPARK_MASTER"
+    done = run(
+        *(sys.executable, EXAMPLES / "spark" / "cluster.py", "--", "sh", "-c", f"{show}; exit 3"),
+        folder=tmp_path,
+    )
+    workers, master = done.stdout.split()
+    assert done.returncode == 3
+    assert int(workers) >= 2
+    assert master.startswith("spark://127.0.0.1:")
+    assert_gone(master, tmp_path)
+
+
+def assert_gone(master: str, folder: Path) -> None:
+    """No worker of the master is there any more, soon."""
+    for _ in range(100):
+        still = run("sh", "-c", f"ps -eo args | grep -c '{master[:-1]}[{master[-1]}]'", folder=folder)
+        if still.stdout == "0\n":
+            return
+        time.sleep(0.1)
+    raise AssertionError(f"workers of {master} are still there")
+
+
+def test_a_cluster_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    wait = ("sh", "-c", "echo $SPARK_MASTER; exec sleep 60")
+    command: list[str | Path] = [sys.executable, EXAMPLES / "spark" / "cluster.py", "--", *wait]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert started.stdout is not None
+    master = started.stdout.readline().strip()
+    started.kill()
+    started.wait()
+    assert_gone(master, tmp_path)
