@@ -181,12 +181,23 @@ class Job:
         before = self.store.manifest()
         reasoner = self.reasoner()
         number = self.store.begin()
-        with reasoner.looking_ahead(peek), reasoner.change(missing=missing) as change:
-            fill(change)
-        self.reached("maintained", str(change.delta))
-        told = before.batch if batch is None else batch(change)
-        origin = Origin(reason, before.job, before.inputs, told)
-        return self._publish_change(number, reasoner, reasoner.program, change, origin), change.delta
+        with self._in_step(), reasoner.looking_ahead(peek):
+            with reasoner.change(missing=missing) as change:
+                fill(change)
+            self.reached("maintained", str(change.delta))
+            told = before.batch if batch is None else batch(change)
+            origin = Origin(reason, before.job, before.inputs, told)
+            manifest = self._publish_change(number, reasoner, reasoner.program, change, origin)
+        return manifest, change.delta
+
+    @contextmanager
+    def _in_step(self) -> Iterator[None]:
+        """If the block fails, the reasoner may be ahead of what is published, and is let go."""
+        try:
+            yield
+        except BaseException:
+            self._warm = None
+            raise
 
     def reasoner(self) -> Reasoner:
         """The reasoner that holds the current version, read from there unless it is at hand."""
@@ -220,14 +231,10 @@ class Job:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Nobody else publishes in the block. If it fails, the reasoner may be ahead of what is published."""
-        with self.store.writing():
-            try:
-                self._finish_sinks()
-                yield
-            except BaseException:
-                self._warm = None
-                raise
+        """Nobody else publishes in the block."""
+        with self.store.writing(), self._in_step():
+            self._finish_sinks()
+            yield
 
     # ---- streams and subscribers
 

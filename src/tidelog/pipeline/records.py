@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
+from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
@@ -88,7 +89,14 @@ class Tally:
 class Records:
     """The records of one batch, gathered; `changed` is what they come to. Mutates itself."""
 
-    def __init__(self, shape: Shape, engine: ColumnarEngine, faults: Faults, highest: str | None) -> None:
+    def __init__(
+        self,
+        shape: Shape,
+        engine: ColumnarEngine,
+        faults: Faults,
+        highest: str | None,
+        ignores_missing: bool = False,
+    ) -> None:
         self._shape = shape
         self._engine = engine
         self._faults = faults
@@ -96,6 +104,8 @@ class Records:
         self._rows: list[Rows] = []
         self._signs: list[npt.NDArray[np.bool_]] = []
         self._ranks: list[npt.NDArray[np.int32]] = []
+        self._ignores_missing = ignores_missing
+        self.place = "<stream>"  # of the records that are read, as messages tell it
         self.tally = Tally(order=highest)
 
     # ---- in
@@ -182,14 +192,11 @@ class Records:
     def _reject(
         self, code: str, reason: str, rows: Rows, place: int, sign: str, is_missing: bool = False
     ) -> None:
-        if is_missing and self.ignores_missing:
+        if is_missing and self._ignores_missing:
             return
         values = [self._engine.dictionary.decode(int(column[place])) for column in rows.columns]
         text = self._writing.fact(Fact(self._shape.predicate.name, tuple(values)))
         self._faults.add(BadRow(Diagnostic(code, reason, place=self.place), f"{sign} {text}"))
-
-    ignores_missing = False
-    place = "<stream>"
 
 
 def _last(rows: Rows) -> npt.NDArray[np.bool_]:
@@ -207,8 +214,6 @@ def _last(rows: Rows) -> npt.NDArray[np.bool_]:
 
 def contents(files: Sequence[tuple[str, bytes]], stream: Stream) -> Iterator[Content]:
     """Files of records whose bytes are at hand, as they are to be read."""
-    from pathlib import Path
-
     for name, content in files:
         yield Content(
             Path(name),

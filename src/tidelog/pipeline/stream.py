@@ -237,9 +237,9 @@ class _Taking:
         self._finish(records, change)
 
     def _records(self) -> Records:
-        records = Records(self._following.shape, self._job.reasoner().engine, self._faults, self._highest)
-        records.ignores_missing = self._stream.missing == "ignore"
-        return records
+        ignores_missing = self._stream.missing == "ignore"
+        engine = self._job.reasoner().engine
+        return Records(self._following.shape, engine, self._faults, self._highest, ignores_missing)
 
     def _finish(self, records: Records, change: Change) -> None:
         changed = records.changed()
