@@ -183,3 +183,34 @@ def test_any_text_means_the_same(
                 assert here.feed.get(predicate, None) is None or (
                     here.feed[predicate].added == there.feed[predicate].added
                 )
+
+
+def test_the_spark_engine_publishes_the_same(spark: Any, write: Write) -> None:
+    write("edge.csv", "a,b\nb,c\nc,d\n")
+    rules = """
+        reach(?x, ?y) :- edge(?x, ?y) .
+        reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
+        end(?x) :- reach(_, ?x), ~edge(?x, _) .
+        many(?x, #count(?y)) :- reach(?x, ?y) .
+    """
+    sources = [Source("edge", "edge.csv")]
+    here = Job(tl.parse(rules), publish="here", sources=sources)
+    on_spark = Engine("spark", conf={"tidelog.strategy": "iterated-joins,lazy"})
+    there = Job(tl.parse(rules), publish="there", sources=sources, engine=on_spark, session=spark)
+    for text in (None, "a,b\nb,c\nb,d\nd,e\n", "x,y\n"):
+        if text is not None:
+            write("edge.csv", text)
+        one, other = here.run().version, there.run().version
+        assert (one.rows, one.added, one.removed, one.reason) == (
+            other.rows,
+            other.added,
+            other.removed,
+            other.reason,
+        )
+        assert other.engine == "spark"
+        for name in one.tables:
+            assert read("here")[name] == read("there")[name], name
+    cold = Job(tl.parse(rules), publish="there", sources=sources, engine=on_spark, session=spark)
+    write("edge.csv", "x,y\ny,z\n")
+    here.run()
+    assert cold.run().version.reason == "incremental" and read("here")["reach"] == read("there")["reach"]

@@ -15,7 +15,10 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from tidelog.changes import Delta, PredicateDelta
+from tidelog.engine import registry as engines
 from tidelog.engine.events import Listener
+from tidelog.engine.registry import EngineSettings
+from tidelog.engine.spark.settings import SparkSettings
 from tidelog.errors import DataError, Diagnostic
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import EMPTY
@@ -368,7 +371,7 @@ class Job:
         stream = self.settings.stream
         return Reasoner(
             program,
-            engine=engine.name,
+            engine=self._engine(),
             maintainer=engine.maintainer,
             marking=stream.marking if stream else "none",
             modules=engine.modules,
@@ -377,6 +380,13 @@ class Job:
             max_facts=engine.max_facts,
             listeners=self.reasoning,
         )
+
+    def _engine(self) -> EngineSettings:
+        """What the reasoner runs on."""
+        engine = self.settings.engine
+        if engine.name != "spark":
+            return engines.settings_of(engine.name)
+        return SparkSettings(self._session, engine.master).configured(engine.conf)
 
     def _restored(self, version: Manifest, program: Program) -> Reasoner:
         reasoner = self._new_reasoner(program)
@@ -388,10 +398,8 @@ class Job:
     def session(self) -> Any:
         """The session of Spark, begun when it is first needed."""
         if self._session is None:
-            from tidelog.engine.spark.session import SessionSettings
-
             engine = self.settings.engine
-            self._session = SessionSettings(master=engine.master, conf=engine.conf).start()
+            self._session = SparkSettings(None, engine.master).configured(engine.conf).start()
         return self._session
 
     # ---- sinks
