@@ -11,7 +11,6 @@ from typing import Final
 from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source, TidelogError, suggest
 from tidelog.io.formats import data_files
 from tidelog.io.source import data_file, predicate_of
-from tidelog.io.tables import read
 from tidelog.logic.codes import EMPTY_PREDICATE, UNKNOWN_PREDICATE
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import resolve
@@ -101,6 +100,8 @@ def provided(files: Iterable[Path]) -> dict[str, Predicate]:
     found: dict[str, Predicate] = {}
     for path in files:
         name = predicate_of(path, {})
+        from tidelog.io.tables import read  # with all that reads data, which checking a program does not need
+
         first = next(read(replace(data_file(path, None), limit=1)), None)
         if first is not None:
             arity = len(first.columns)
