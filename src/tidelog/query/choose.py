@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tidelog.logic.program import BOTTOM, Query
+from tidelog.logic.program import BOTTOM, Atom, Query, Variable
 from tidelog.logic.strata import dependency_graph
 from tidelog.query.magic import rewritten
 from tidelog.query.strategy import Place
@@ -42,6 +42,8 @@ def choose(query: Query, place: Place) -> Choice:
     is_all = len(needed) == len(place.program.rules)
     if is_all and _facts(needed, place) <= FEW:
         return Choice("full", f"every rule is needed, and there are no more than {FEW} facts")
+    if is_all and _is_free(query):
+        return Choice("full", "nothing is bound, and every rule is needed")
     made = rewritten(query, place)
     bound = _bound(made)
     if not bound and is_all:
@@ -58,6 +60,14 @@ def choose(query: Query, place: Place) -> Choice:
     return Choice(
         "magic", f"arguments of {', '.join(names[:3]) or 'a closure'} are bound; {count} are needed"
     )
+
+
+def _is_free(query: Query) -> bool:
+    """Whether a query asks for all facts of one predicate."""
+    match query.rule.body:
+        case (Atom(_, terms),):
+            return len(set(terms)) == len(terms) and all(isinstance(term, Variable) for term in terms)
+    return False
 
 
 def _needed(predicates: Collection[str], place: Place) -> list[int]:
