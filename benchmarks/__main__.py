@@ -30,7 +30,8 @@ def main(arguments: Sequence[str]) -> int:
     limits = Limits(parsed.time_limit or SUITES[parsed.suite].time_limit, parsed.memory_limit)
     target = parsed.json or str(RESULTS / f"{parsed.suite}.jsonl")
     try:
-        records = list(measured(SUITES[parsed.suite], options_of(parsed), repetitions, limits, target))
+        suite = SUITES[parsed.suite]
+        records = list(measured(suite, options_of(parsed), repetitions, limits, target, parsed.resume))
     except DisagreementError as error:
         report(f"engines disagree on {error}")
         return 1
@@ -39,27 +40,35 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def measured(
-    suite: Suite, options: Options, repetitions: int, limits: Limits, target: str
+    suite: Suite, options: Options, repetitions: int, limits: Limits, target: str, resume: bool
 ) -> Iterator[Record]:
-    """The records of a suite, each already written when it is given."""
+    """The records of a suite, each already written when it is given; those that were there come first."""
+    known = read_records([Path(target)]) if resume and Path(target).exists() else []
+    yield from known
+    there = {record.key for record in known}
+    hopeless = {
+        (record.suite, record.workload, record.engine, record.variant): record.size
+        for record in known
+        if record.counts["status"] == "stopped" and record.cpu_s
+    }
     for task in suite.warm_up(options):
         report(f"warming up: {task.label}")
-        run(task, limits)
-    with opened(target) as sink:
-        hopeless: dict[tuple[str, ...], int] = {}
+        run((task,), limits)
+    with opened(target, "a" if resume else "w") as sink:
         for tasks in suite.questions(options):
-            for record in measure(tasks, repetitions, limits, hopeless):
+            missing = [task for task in tasks if task.key not in there]
+            for record in measure(missing, repetitions, limits, hopeless):
                 print(record.to_json(), file=sink, flush=True)
                 yield record
 
 
 @contextlib.contextmanager
-def opened(target: str) -> Iterator[TextIO]:
+def opened(target: str, mode: str) -> Iterator[TextIO]:
     if target == "-":
         yield sys.stdout
         return
     Path(target).parent.mkdir(parents=True, exist_ok=True)
-    with Path(target).open("w", encoding="utf-8") as sink:
+    with Path(target).open(mode, encoding="utf-8") as sink:
         yield sink
 
 
@@ -116,11 +125,12 @@ def add_suite(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--repetitions", type=int, help="default: 3, or 1 with --quick")
     parser.add_argument("--quick", action="store_true", help="small sizes, one repetition, few engines")
     parser.add_argument("--threads", type=int, default=1, help="default: %(default)s")
-    parser.add_argument("--time-limit", type=float, help="CPU seconds, default: that of the suite")
+    parser.add_argument("--time-limit", type=float, help="CPU seconds of a size, default: that of the suite")
     parser.add_argument("--memory-limit", type=float, default=12.0, help="GiB, default: %(default)g")
     parser.add_argument(
         "--json", metavar="FILE", help="default: benchmarks/results/SUITE.jsonl; - for stdout"
     )
+    parser.add_argument("--resume", action="store_true", help="keep what FILE has, and measure the rest")
 
 
 if __name__ == "__main__":

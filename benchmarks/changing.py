@@ -1,7 +1,7 @@
 """What a process does to find out what changes cost: facts, rules, and the same after many updates.
 
-Whatever is taken away is put back, so that every operation begins with the same facts. The first operation,
-which makes plans and counts instances, is apart: `first_s`.
+Whatever is taken away is put back, so that every operation begins with the same facts. The first operation of
+a size is apart: `first_s`. That of a process makes plans and counts instances.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ class Loaded:
     prepared: Prepared
     reasoner: tidelog.Reasoner
     load_s: float
+    explicit: Explicit
 
 
 def load(workload: str, task: Task) -> Loaded:
@@ -54,7 +55,7 @@ def load(workload: str, task: Task) -> Loaded:
     prepared = prepare(CHANGING[workload], task.facts)
     begin = cpu_seconds()
     reasoner = reasoner_of(prepared, task.variant, task.threads)
-    return Loaded(prepared, reasoner, cpu_seconds() - begin)
+    return Loaded(prepared, reasoner, cpu_seconds() - begin, explicit_facts(prepared))
 
 
 # ---- facts
@@ -62,14 +63,12 @@ def load(workload: str, task: Task) -> Loaded:
 
 def sweep(loaded: Loaded, task: Task) -> Measurement:
     """Random facts are deleted, and added back."""
-    explicit = explicit_facts(loaded.prepared)
-    return there_and_back(loaded, task, lambda number: explicit.sample(task.size, seed=number))
+    return there_and_back(loaded, task, lambda number: loaded.explicit.sample(task.size, seed=number))
 
 
 def cut(loaded: Loaded, task: Task) -> Measurement:
     """The edge in the middle of a chain is deleted, and added back."""
-    explicit = explicit_facts(loaded.prepared)
-    return there_and_back(loaded, task, lambda _: middle_of(explicit))
+    return there_and_back(loaded, task, lambda _: middle_of(loaded.explicit))
 
 
 def middle_of(explicit: Explicit) -> Batch:
@@ -142,7 +141,7 @@ def adding(text: str) -> Fill:
 
 def drift(loaded: Loaded, task: Task) -> Measurement:
     """The same deletions after many random updates; `drift` is their cost by that before."""
-    reasoner, explicit = loaded.reasoner, explicit_facts(loaded.prepared)
+    reasoner, explicit = loaded.reasoner, loaded.explicit
     batches = [explicit.sample(1, seed=number) for number in range(DRIFT_SAMPLE)]
     Meter().transact(reasoner, deleting(batches[0]))
     Meter().transact(reasoner, inserting(batches[0]))

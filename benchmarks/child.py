@@ -1,4 +1,4 @@
-"""The process that performs one task and writes its measurement: `python -m benchmarks.child TASK FILE`."""
+"""The process that performs tasks and writes what it measured: `python -m benchmarks.child TASKS FILE`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from benchmarks.record import Task
 from benchmarks.suites import SUITES
 
 
-def main(task: str, result: str) -> None:
-    """The measurement of the task is in the file."""
-    asked = Task(**json.loads(task))
-    measurement = SUITES[asked.suite].perform(asked)
-    Path(result).write_text(json.dumps(asdict(measurement)))
+def main(tasks: str, result: str) -> None:
+    """The measurements of the tasks are in the file, a line each, written as soon as it is known."""
+    asked = tuple(Task(**task) for task in json.loads(tasks))
+    with Path(result).open("w", encoding="utf-8") as sink:
+        for measurement in SUITES[asked[0].suite].perform(asked):
+            print(json.dumps(asdict(measurement)), file=sink, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs tasks, each in a process of its own, engines taking turns, and takes the medians.
+"""Runs tasks in processes of their own, engines taking turns, and takes the medians.
 
 The process measures itself; from here it is only watched, and stopped at the limits of time and memory.
 """
@@ -25,12 +25,13 @@ from benchmarks.record import Counts, Measurement, Record, Task
 
 ROOT = Path(__file__).parent.parent
 SECONDS_BETWEEN_LOOKS = 0.1
+PATIENCE = 5  # wall seconds for each CPU second of the limit: others may use the machine too
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "RAYON_NUM_THREADS", "NUMBA_NUM_THREADS", "ARROW_NUM_THREADS")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """When a process is stopped: CPU seconds, twice as many of wall time, gibibytes of memory."""
+    """When a process is stopped: CPU seconds of a task, more of wall time, gibibytes of memory."""
 
     seconds: float = 120.0
     gibibytes: float = 12.0
@@ -77,25 +78,30 @@ def measure(
     tasks: Sequence[Task],
     repetitions: int,
     limits: Limits,
-    hopeless: dict[tuple[str, ...], int] | None = None,
-) -> list[Record]:
-    """One record per task; the tasks ask the same question, and all answers are equal.
+    hopeless: dict[tuple[str, ...], int],
+) -> Iterator[Record]:
+    """One record per task, as soon as it is known; all answers to the same question are equal.
 
-    Who was stopped at a smaller size of the same workload is not tried again: `hopeless` has these sizes.
+    An engine performs all its tasks in one process. Who was stopped at a smaller size of the same workload is
+    not tried again: `hopeless` has these sizes.
     """
-    given_up = {} if hopeless is None else hopeless
-    runs = [Runs(task, not_tried(task, given_up)) for task in tasks]
+    records: list[Record] = []
+    sessions: dict[tuple[str, ...], list[Runs]] = {}
+    for task in tasks:
+        sessions.setdefault(question_of(task), []).append(Runs(task, not_tried(task, hopeless)))
     for repetition in range(1, repetitions + 1):
-        for each in runs:
-            if not each.is_over:
-                each.results.append(run(each.task, limits))
-                report(f"{each.task.label} {repetition}/{repetitions}: {said(each.results[-1])}")
-            elif repetition == 1:
-                report(f"{each.task.label}: {said(each.results[0])}")
-    records = [summarise(each) for each in runs]
-    given_up.update({question_of(each.task): each.task.size for each in runs if each.is_stopped})
+        for runs in sessions.values():
+            waiting = [each for each in runs if not each.is_over]
+            results = run([each.task for each in waiting], limits) if waiting else []
+            for each, result in zip(waiting, results, strict=True):
+                each.results.append(result)
+                report(f"{each.task.label} {repetition}/{repetitions}: {said(result)}")
+            if repetition == repetitions:
+                hopeless.update({question_of(each.task): each.task.size for each in runs if each.is_stopped})
+                found = [summarise(each) for each in runs]
+                yield from found
+                records += found
     check_agreement(records)
-    return records
 
 
 def not_tried(task: Task, given_up: Mapping[tuple[str, ...], int]) -> list[Result]:
@@ -103,7 +109,7 @@ def not_tried(task: Task, given_up: Mapping[tuple[str, ...], int]) -> list[Resul
     size = given_up.get(question_of(task))
     if size is None or size >= task.size:
         return []
-    return [Stopped("stopped", f"not tried, stopped at size {size:,}", 0.0, 0.0, 0.0)]
+    return [unreached(size)]
 
 
 def question_of(task: Task) -> tuple[str, ...]:
@@ -111,26 +117,40 @@ def question_of(task: Task) -> tuple[str, ...]:
     return task.suite, task.workload, task.engine, task.full_variant
 
 
-def run(task: Task, limits: Limits) -> Result:
-    """What the task's own process measured, or why there is no measurement."""
+def run(tasks: Sequence[Task], limits: Limits) -> list[Result]:
+    """What a process of their own measured of each of the tasks, or why there is no measurement."""
     with tempfile.TemporaryDirectory() as folder:
-        result, errors = Path(folder) / "result.json", Path(folder) / "errors.txt"
-        command = [sys.executable, "-m", "benchmarks.child", json.dumps(asdict(task)), str(result)]
-        environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(task.threads))
+        result, errors = Path(folder) / "results.jsonl", Path(folder) / "errors.txt"
+        result.touch()
+        asked = json.dumps([asdict(task) for task in tasks])
+        command = [sys.executable, "-m", "benchmarks.child", asked, str(result)]
+        environment = os.environ | dict.fromkeys(THREAD_VARIABLES, str(tasks[0].threads))
         with errors.open("wb") as sink:
             process = psutil.Popen(command, cwd=ROOT, env=environment, stdout=sink, stderr=sink)
-            stopped = watch(process, limits)
-        if stopped is not None:
-            return stopped
-        if process.returncode != 0 or not result.exists():
-            lines = errors.read_text(errors="replace").strip().splitlines() or ["no message"]
-            return Stopped("failed", f"exit {process.returncode}: {lines[-1]}", 0.0, 0.0, 0.0)
-        return Measurement(**json.loads(result.read_text()))
+            stopped = watch(process, limits, result)
+        lines = result.read_text().splitlines(keepends=True)
+        done: list[Result] = [Measurement(**json.loads(line)) for line in lines if line.endswith("\n")]
+        if len(done) == len(tasks):
+            return done
+        if stopped is None:
+            said = errors.read_text(errors="replace").strip().splitlines() or ["no message"]
+            stopped = Stopped("failed", f"exit {process.returncode}: {said[-1]}", 0.0, 0.0, 0.0)
+        later = unreached(tasks[len(done)].size, stopped.status)
+        return [*done, stopped, *[later] * (len(tasks) - len(done) - 1)]
 
 
-def watch(process: psutil.Popen, limits: Limits) -> Stopped | None:
-    """Nothing once the process has ended by itself; else which limit it was stopped at."""
-    begin, peak, cpu = time.monotonic(), 0, 0.0
+def unreached(size: int, status: str = "stopped") -> Stopped:
+    """Why a larger size is not tried."""
+    return Stopped("stopped", f"not tried, {status} at size {size:,}", 0.0, 0.0, 0.0)
+
+
+def watch(process: psutil.Popen, limits: Limits, result: Path) -> Stopped | None:
+    """Nothing once the process has ended by itself; else which limit it was stopped at.
+
+    Whatever it writes to its results ends a task, and begins another.
+    """
+    begin, before, written = time.monotonic(), 0.0, 0
+    peak, cpu = 0, 0.0
     while True:
         try:
             process.wait(SECONDS_BETWEEN_LOOKS)
@@ -142,18 +162,21 @@ def watch(process: psutil.Popen, limits: Limits) -> Stopped | None:
             peak, cpu = max(peak, process.memory_info().rss), sum(process.cpu_times()[:2])
         except psutil.NoSuchProcess:
             continue
-        reason = limit_reached(cpu, wall, peak, limits)
+        if result.stat().st_size != written:
+            begin, before, written = time.monotonic(), cpu, result.stat().st_size
+            continue
+        reason = limit_reached(cpu - before, wall, peak, limits)
         if reason is not None:
             process.kill()
             process.wait()
-            return Stopped("stopped", reason, cpu, wall, peak / 1e6)
+            return Stopped("stopped", reason, cpu - before, wall, peak / 1e6)
 
 
 def limit_reached(cpu: float, wall: float, memory: int, limits: Limits) -> str | None:
     if cpu > limits.seconds:
         return f"{limits.seconds:g} s CPU"
-    if wall > 2 * limits.seconds:
-        return f"{2 * limits.seconds:g} s wall"
+    if wall > PATIENCE * limits.seconds:
+        return f"{PATIENCE * limits.seconds:g} s wall"
     if memory > limits.gibibytes * 2**30:
         return f"{limits.gibibytes:g} GiB"
     return None
@@ -237,13 +260,14 @@ def cpu_lines() -> Iterator[str]:
 
 def check_agreement(records: Sequence[Record]) -> None:
     """All engines that came to an end counted the same tuples, and where it is known they are the same."""
-    answers = {
-        f"{record.engine} {record.variant}".strip(): (record.tuples, record.counts.get("digest"))
-        for record in records
-        if record.is_done
-    }
-    if len(set(answers.values())) > 1:
-        raise DisagreementError(f"{records[0].workload} of size {records[0].size}: {answers}")
+    for size in {record.size for record in records}:
+        answers = {
+            f"{record.engine} {record.variant}".strip(): (record.tuples, record.counts.get("digest"))
+            for record in records
+            if record.is_done and record.size == size
+        }
+        if len(set(answers.values())) > 1:
+            raise DisagreementError(f"{records[0].workload} of size {size}: {answers}")
 
 
 def said(result: Result) -> str:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 Counts = dict[str, str | int | float]
+Key = tuple[str, str, str, str, int]
 
 
 def threads_variant(threads: int) -> str:
@@ -16,7 +17,7 @@ def threads_variant(threads: int) -> str:
 
 @dataclass(frozen=True)
 class Task:
-    """One thing that one engine does once, in a process of its own.
+    """One thing that one engine does once, in a process of its own or with its other sizes.
 
     `facts` is about how many the workload is given, where the size says how many of them change.
     """
@@ -33,6 +34,10 @@ class Task:
     def full_variant(self) -> str:
         """The variant, and the number of threads unless it is one."""
         return " ".join(filter(None, (self.variant, threads_variant(self.threads))))
+
+    @property
+    def key(self) -> Key:
+        return self.suite, self.workload, self.engine, self.full_variant, self.size
 
     @property
     def label(self) -> str:
@@ -78,6 +83,10 @@ class Record:
     counts: Counts
 
     @property
+    def key(self) -> Key:
+        return self.suite, self.workload, self.engine, self.variant, self.size
+
+    @property
     def is_done(self) -> bool:
         return self.counts["status"] == "done"
 
@@ -89,4 +98,4 @@ def read_records(paths: Iterable[Path]) -> list[Record]:
     """The records of several files; a later record of the same thing replaces an earlier one."""
     lines = (line for path in paths for line in path.read_text(encoding="utf-8").splitlines())
     records = [Record(**json.loads(line)) for line in lines]
-    return list({(r.suite, r.workload, r.engine, r.variant, r.size): r for r in records}.values())
+    return list({record.key: record for record in records}.values())

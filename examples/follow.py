@@ -1,7 +1,7 @@
 """Shows what a maintainer does, step by step: `python examples/follow.py dred '- edge(a, c) .' [PROGRAM]`.
 
 A step is driven by the facts that it is given, and finds others. The last lines tell, for each stratum that
-was worked on, how many facts were taken away and put back at once, the net change, and how many instances of
+was worked on, how many facts were taken away and came back, the net change, and how many instances of
 rules were looked at. Rank counting is followed in its readable form: the compiled one tells nothing.
 """
 

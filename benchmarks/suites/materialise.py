@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from benchmarks.clock import peak_megabytes, timed
 from benchmarks.peers import ENGINES
@@ -36,8 +36,12 @@ def warm_up(options: Options) -> Iterator[Task]:
         yield Task(NAME, workload.name, "tidelog", "", workload.quick_size, options.threads)
 
 
-def perform(task: Task) -> Measurement:
-    """The cost of one materialisation in this process, imports apart."""
+def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
+    """The cost of each materialisation in this process, imports apart."""
+    return map(materialised, tasks)
+
+
+def materialised(task: Task) -> Measurement:
     prepared = prepare(WORKLOADS[task.workload], task.size)
     work = ENGINES[task.engine](prepared, task.variant, task.threads)
     outcome, cpu, wall = timed(work)

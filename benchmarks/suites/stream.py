@@ -5,7 +5,7 @@ A variant is a maintainer and how it marks: `backward-forward/linked`, `dred/non
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from benchmarks.measure import report
 from benchmarks.record import Measurement, Task
@@ -69,11 +69,11 @@ def warm_up(options: Options) -> Iterator[Task]:
         yield Task(NAME, "P_trans", "tidelog", variant, 1, options.threads)
 
 
-def perform(task: Task) -> Measurement:
-    """The cost of a whole stream."""
+def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
+    """The cost of each stream as a whole."""
     from benchmarks.streams import measure_stream
 
-    return measure_stream(task)
+    return map(measure_stream, tasks)
 
 
 SUITE = Suite(questions, warm_up, perform, time_limit=60.0)

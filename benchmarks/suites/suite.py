@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.record import Measurement, Task
@@ -22,12 +22,14 @@ class Options:
 
 @dataclass(frozen=True)
 class Suite:
-    """Questions, as groups of tasks whose answers must be equal, and how a process performs a task.
+    """Questions, as groups of tasks, and how a process performs tasks, one after the other.
+
+    In a group the answers of all engines to one size must be equal; one process has all sizes of an engine.
 
     `warm_up` tasks are run once before the clock starts, so that no measurement holds a compilation.
     """
 
     questions: Callable[[Options], Iterable[tuple[Task, ...]]]
     warm_up: Callable[[Options], Iterable[Task]]
-    perform: Callable[[Task], Measurement]
+    perform: Callable[[Sequence[Task]], Iterable[Measurement]]
     time_limit: float = 120.0

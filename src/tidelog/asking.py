@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.engine.events import Event, StrategyChosen
+from tidelog.engine.events import Audience, StrategyChosen
 from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Source
 from tidelog.live import LiveQuery
@@ -27,6 +27,7 @@ class Asking:
     _program: Program
     _subscriptions: Subscriptions
     _is_told: bool  # whether somebody knows of an inconsistency
+    _tell: Audience
 
     def __init__(self, keeping: Keeping) -> None:
         self._keeping = keeping
@@ -39,10 +40,6 @@ class Asking:
 
     def _limits(self) -> Limits:
         """The limits of what begins now."""
-        raise NotImplementedError
-
-    def _tell(self, event: Event) -> None:
-        """Let listeners know."""
         raise NotImplementedError
 
     # ---- once

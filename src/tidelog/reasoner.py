@@ -13,7 +13,7 @@ from tidelog.asking import Asking
 from tidelog.changes import Delta, find_predicate
 from tidelog.engine import registry as engines
 from tidelog.engine.columnar import warm
-from tidelog.engine.events import Event, FactsLoaded, Listener, Notice, Tally
+from tidelog.engine.events import Audience, FactsLoaded, Listener, Notice, Tally
 from tidelog.engine.limits import Limits
 from tidelog.engine.registry import EngineSettings
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Source
@@ -88,7 +88,7 @@ class Reasoner(Asking):
         self._program = replace(program, facts=())
         self._stated = program.facts  # facts that the program states; once loaded, the engine knows better
         self._shown: Program | None = program  # the program as it is, facts included, if that is known
-        self._listeners: list[Listener] = [self.statistics, *listeners]
+        self._tell = Audience([self.statistics, *listeners])
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = engines.settings_of(engine).make(threads, binary)
         modules = modules and marking == "none"  # marks pass along rules
@@ -565,10 +565,6 @@ class Reasoner(Asking):
         if predicate is not None:
             return predicate
         return next((known for known in self._program.predicates.values() if known.written == name), None)
-
-    def _tell(self, event: Event) -> None:
-        for listener in self._listeners:
-            listener(event)
 
     def __repr__(self) -> str:
         state = "materialised" if self._is_materialised else "not materialised yet"

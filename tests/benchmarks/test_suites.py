@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks.__main__ import main
-from benchmarks.measure import Stopped, not_tried
-from benchmarks.record import Counts, Measurement, Record, Task
+from benchmarks.measure import Limits, Stopped, not_tried, run
+from benchmarks.record import Counts, Measurement, Record, Task, read_records
 from benchmarks.suites import maintain, query, stream
 from benchmarks.targets import targets
 
@@ -31,7 +31,8 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def maintained(workload: str, variant: str, size: int, facts: int) -> Measurement:
-    return maintain.perform(Task("maintain", workload, "tidelog", variant, size, 1, facts))
+    [found] = maintain.perform([Task("maintain", workload, "tidelog", variant, size, 1, facts)])
+    return found
 
 
 @pytest.mark.parametrize("workload", ["W1", "W4", "W5", "W6", "cliques", "cut"])
@@ -60,7 +61,8 @@ def test_counters_and_ranks_are_weighed() -> None:
 
 
 def test_a_copied_stream_counts_what_paper_000_counted() -> None:
-    found = stream.perform(Task("stream", "P_seq", "tidelog", "backward-forward/none", 10, 1)).counts
+    [measured] = stream.perform([Task("stream", "P_seq", "tidelog", "backward-forward/none", 10, 1)])
+    found = measured.counts
     assert (found["deletions"], found["insertions"]) == (1960, 2360)
     assert (found["paper_deletions"], found["paper_insertions"]) == (1960, 2360)
 
@@ -70,7 +72,7 @@ def test_streams_end_alike_whoever_maintains() -> None:
         Task("stream", "P_trans", "tidelog", name, 10, 1)
         for name in ("dred/none", "auto/none", "recompute/none")
     ]
-    assert len({stream.perform(task).counts["digest"] for task in tasks}) == 1
+    assert len({measured.counts["digest"] for measured in stream.perform(tasks)}) == 1
 
 
 def test_a_record_has_the_one_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,6 +84,24 @@ def test_a_record_has_the_one_shape(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert record.keys() == SHAPE
     assert (record["workload"], record["variant"], record["size"]) == ("P_seq", "auto/none", 10)
     assert "P_seq" in capsys.readouterr().err
+
+
+def test_what_was_measured_is_not_measured_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    target = tmp_path / "maintain.jsonl"
+    asked = ["maintain", "--workloads", "W1", "--variants", "auto", "--quick", "--json", str(target)]
+    assert main([*asked, "--sizes", "1"]) == 0
+    first = target.read_text()
+    assert main([*asked, "--sizes", "1,2", "--resume"]) == 0
+    assert target.read_text().startswith(first)
+    assert [record.size for record in read_records([target])] == [1, 2]
+    assert "W1 1 tidelog auto 1/1" not in capsys.readouterr().err.partition("W1 2 tidelog auto 1/1")[2]
+
+
+def test_a_process_that_fails_keeps_what_it_has_measured() -> None:
+    tasks = [Task("maintain", "W1", "tidelog", "dred", size, 1, 300) for size in (1, 2, 10**9)]
+    done, also_done, failed = run(tasks, Limits(60.0))
+    assert isinstance(done, Measurement) and isinstance(also_done, Measurement)
+    assert isinstance(failed, Stopped) and failed.status == "failed"
 
 
 def test_who_was_stopped_is_not_tried_at_a_larger_size() -> None:
@@ -113,7 +133,7 @@ def test_strategies_give_the_same_answers(workload: str) -> None:
         tasks = [
             Task("query", workload, "tidelog", name, free, 1, 1100) for name in ("full", "magic", "auto")
         ]
-        found = [query.perform(task) for task in tasks]
+        found = list(query.perform(tasks))
         assert len({(one.tuples, one.counts["batches_tuples"]) for one in found}) == 1
         assert {one.counts["bound"] for one in found} == {asking.bound(asking.QUERIES[workload][free])}
 
@@ -121,4 +141,4 @@ def test_strategies_give_the_same_answers(workload: str) -> None:
 def test_peers_are_asked_what_one_node_reaches() -> None:
     names = ("tidelog", "duckdb", "clingo")
     tasks = [Task("query", "W7L", name, "magic" * (name == "tidelog"), 1, 1, 1100) for name in names]
-    assert len({query.perform(task).tuples for task in tasks}) == 1
+    assert len({found.tuples for found in query.perform(tasks)}) == 1

@@ -124,6 +124,18 @@ def test_data_and_statistics(tidelog: Tidelog, write: Write) -> None:
     assert "in the median" in done.error
 
 
+def test_statistics_tell_of_strata(tidelog: Tidelog, write: Write) -> None:
+    write("some.changes.rls", "+ parent(carol, dave) .\n@commit .\n- parent(carol, dave) .")
+    arguments = ("stream", "family.rls", "some.changes.rls", "--no-modules")
+    [line] = [line for line in tidelog(*arguments, "--stats").error.splitlines() if "ancestor  " in line]
+    assert line.split()[:-1] == ["ancestor", "rank-counting", "2", "3", "0", "3", "3", "6"]
+    tidelog(*arguments, "--stats", "stats.json")
+    [found] = json.loads(Path("stats.json").read_text())["commits"]["strata"]
+    assert found["predicates"] == ["ancestor"]
+    assert (found["maintainer"], found["times"]) == ("rank-counting", 2)
+    assert (found["taken_away"], found["put_back"], found["went"], found["came"]) == (3, 0, 3, 3)
+
+
 def test_statistics_follow_rules_that_come_and_go(tidelog: Tidelog, write: Write) -> None:
     write(
         "some.changes.rls", "- ancestor(?x, ?y) :- parent(?x, ?y) .\n@commit .\n+ c(?y) :- parent(_, ?y) .\n"

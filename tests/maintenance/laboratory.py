@@ -151,6 +151,7 @@ class Laboratory:
         program: Program,
         start: Change,
         modules: bool = False,
+        followed: bool = False,
     ) -> None:
         self.program = replace(program, facts=(), rules=start.rules)
         self.explicit = start.explicit
@@ -158,7 +159,11 @@ class Laboratory:
         self.events: list[Event] = []
         self.on_event: Callable[[Event], None] = self.events.append
         self.modules = modules
+        self.wants_strata = followed  # of compiled loops too
         self._drivers: dict[tuple[str, bool, bool], Driver] = {}
+
+    def __call__(self, event: Event) -> None:
+        self.on_event(event)
 
     def driver(self, algorithm: Algorithm) -> Driver:
         """The driver of an algorithm, one for all transactions."""
@@ -167,7 +172,7 @@ class Laboratory:
             self._drivers[key] = Driver(
                 algorithm,
                 self.bench.engine,
-                lambda event: self.on_event(event),
+                self,
                 lambda: None,
                 modules=self.modules,
             )

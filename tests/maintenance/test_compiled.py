@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+import tidelog as tl
 from tests.maintenance.columnar import ColumnarBench
 from tests.maintenance.laboratory import Laboratory
-from tests.maintenance.scripts import Script, graph_scripts, program_scripts
+from tests.maintenance.scripts import Change, Script, graph_scripts, program_scripts
 from tidelog.engine.columnar import layout, maintain, ranked_update
+from tidelog.engine.events import StratumMaintained
+from tidelog.logic.values import iri
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.rank_counting import RankCounting
 
@@ -44,6 +47,60 @@ def test_the_compiled_loop_keeps_what_the_readable_one_keeps(scripts: str) -> No
             assert kept(compiled) == kept(readable)
 
     check()
+
+
+def net_changes(laboratory: Laboratory) -> dict[tuple[str, ...], tuple[int, int]]:
+    """How many facts went and came in each stratum of the last transaction in which something changed."""
+    told = [event for event in laboratory.events if isinstance(event, StratumMaintained)]
+    laboratory.events.clear()
+    assert all(event.overdeleted - event.rederived == event.went for event in told if event.overdeleted)
+    return {event.predicates: (event.went, event.came) for event in told if event.went or event.came}
+
+
+@pytest.mark.parametrize("scripts", ["graphs", "programs"])
+def test_the_compiled_loop_tells_of_every_stratum_when_asked(scripts: str) -> None:
+    @given(script=graph_scripts() if scripts == "graphs" else program_scripts())
+    def check(script: Script) -> None:
+        compiled, readable = (
+            Laboratory(ColumnarBench, script.program, script.start, followed=True) for _ in range(2)
+        )
+        for change in script.changes:
+            compiled.apply(COMPILED, change)
+            readable.apply(READABLE, change)
+            assert net_changes(compiled) == net_changes(readable)
+
+    check()
+
+
+@settings(max_examples=25)
+@given(script=program_scripts())
+def test_whoever_is_told_of_a_stratum_may_stop_the_update(script: Script) -> None:
+    laboratory = Laboratory(ColumnarBench, script.program, script.start, followed=True)
+    for change in script.changes:
+        at = 1
+        while laboratory.interrupt(COMPILED, change, at):
+            at += 1
+        laboratory.compare()
+
+
+def test_instances_are_counted_before_a_stratum_by_hand_too() -> None:
+    program = tl.parse(
+        """
+        @declare edge(x: any, y: any) .
+        reach(?x, ?y) :- edge(?x, ?y) .
+        reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
+        number(?x, #count(?y)) :- reach(?x, ?y) .
+        far(?x) :- number(?x, ?n), ?n > 2 .
+        """
+    )
+    told = []
+    for algorithm in (COMPILED, READABLE):
+        start = Change({"edge": frozenset({(iri(a), iri(b)) for a, b in ("ab", "bc", "cd")})}, program.rules)
+        laboratory = Laboratory(ColumnarBench, program, start, followed=True)
+        laboratory.apply(algorithm, Change({"edge": frozenset()}, program.rules))
+        strata = [event for event in laboratory.events if isinstance(event, StratumMaintained)]
+        told.append({event.predicates: event.instances for event in strata})
+    assert told[0] == told[1]
 
 
 @given(script=graph_scripts())

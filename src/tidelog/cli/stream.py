@@ -14,8 +14,9 @@ from tidelog.cli.reasoning import Work
 from tidelog.cli.results import Form, check_statements
 from tidelog.cli.run import check_options, exports_of, outputs_of, report_files, write_files
 from tidelog.cli.statistics import print_statistics, write_statistics
+from tidelog.cli.strata import strata_json, strata_lines
 from tidelog.cli.updates import STANDARD_INPUT, Updates
-from tidelog.engine.events import Tally
+from tidelog.engine.events import Listener, StrataTally, Tally
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Rule
 from tidelog.maintenance.prepared import Step
@@ -36,7 +37,7 @@ def stream(options: Namespace) -> int:
     _check(options, names, form)
     updates = Updates(names, options.follow)
     commits = Commits(options, form)
-    work = Work(options, [commits.tally])
+    work = Work(options, commits.listeners)
     work.reasoner.started = None  # the timeout is for each transaction, not for the stream
     work.warn()
     exports = exports_of(work)
@@ -95,6 +96,9 @@ class Commits:
 
     def __init__(self, options: Namespace, form: Form) -> None:
         self.tally = Tally()  # over all transactions, where the reasoner's own is for the last
+        self.strata = StrataTally()
+        # To be told of every stratum costs a compiled loop a pause at each.
+        self.listeners: list[Listener] = [self.tally, *([] if options.stats is None else [self.strata])]
         self.added = self.removed = 0
         self.seconds: list[float] = []
         self._form = form
@@ -150,6 +154,8 @@ class Commits:
         work.reasoning = (work.reasoning or 0.0) + sum(self.seconds)
         if work.options.stats == ON_SCREEN:
             print_statistics(work)
+            for line in strata_lines(self.strata, work):
+                work.messages.say(line)
             work.messages.say(_applied(self.tally))
             if work.options.marking != "none":
                 work.messages.say(_marked(self.tally))
@@ -157,14 +163,15 @@ class Commits:
                 middle, longest = duration(median(self.seconds)), duration(max(self.seconds))
                 work.messages.say(f"a commit took {middle} in the median, {longest} at most")
         else:
-            write_statistics(work, Path(work.options.stats), {"commits": self._to_json()})
+            write_statistics(work, Path(work.options.stats), {"commits": self._to_json(work)})
 
-    def _to_json(self) -> dict[str, object]:
+    def _to_json(self, work: Work) -> dict[str, object]:
         return {
             "count": len(self.seconds),
             "added": self.added,
             "removed": self.removed,
             "seconds": [round(seconds, 6) for seconds in self.seconds],
+            "strata": strata_json(self.strata, work),
             "applications": {name: _total(self.tally, name) for name in APPLICATIONS},
             "marks": {
                 "explicit": self.tally.explicit_marks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 
@@ -151,7 +151,7 @@ class StratumMaintained:
     predicates: tuple[str, ...]
     maintainer: str
     overdeleted: int  # facts taken away, of which
-    rederived: int  # … so many came back at once, since something else supports them
+    rederived: int  # … so many came back, since something else supports them
     went: int
     came: int
     instances: int  # of rules that were looked at
@@ -189,6 +189,27 @@ Event = (
     | MaintenanceEnded
 )
 Listener = Callable[[Event], None]
+
+
+def wants_strata(listener: Listener) -> bool:
+    """Whether a listener has an attribute of this name that is true.
+
+    Then it is told of every stratum by every maintainer. Others need not be: a compiled loop would have to
+    pause at each.
+    """
+    return bool(getattr(listener, "wants_strata", False))
+
+
+class Audience:
+    """Several listeners as one, that wants what any of them wants."""
+
+    def __init__(self, listeners: Iterable[Listener]) -> None:
+        self.listeners = list(listeners)
+        self.wants_strata = any(map(wants_strata, self.listeners))
+
+    def __call__(self, event: Event) -> None:
+        for listener in self.listeners:
+            listener(event)
 
 
 @dataclass(slots=True)
@@ -303,3 +324,37 @@ class Tally:
     def rounds(self) -> int:
         """All rounds of all strata that have ended."""
         return sum(stratum.rounds for stratum in self.strata.values())
+
+
+@dataclass(slots=True)
+class StratumStatistics:
+    """What one maintainer did in one stratum, in all transactions so far."""
+
+    times: int = 0
+    overdeleted: int = 0
+    rederived: int = 0
+    went: int = 0
+    came: int = 0
+    instances: int = 0
+    seconds: float = 0.0
+
+
+class StrataTally:
+    """A listener that is told of every stratum, and sums up what transactions did in each."""
+
+    wants_strata = True
+
+    def __init__(self) -> None:
+        self.strata: dict[tuple[tuple[str, ...], str], StratumStatistics] = {}  # by predicates and maintainer
+
+    def __call__(self, event: Event) -> None:
+        if not isinstance(event, StratumMaintained):
+            return
+        statistics = self.strata.setdefault((event.predicates, event.maintainer), StratumStatistics())
+        statistics.times += 1
+        statistics.overdeleted += event.overdeleted
+        statistics.rederived += event.rederived
+        statistics.went += event.went
+        statistics.came += event.came
+        statistics.instances += event.instances
+        statistics.seconds += event.seconds

@@ -160,6 +160,22 @@ class LoopSection:
     reached_from: frozenset[str] = frozenset()
 
 
+@dataclass(frozen=True, slots=True)
+class LoopOutcome:
+    """What was done in a section."""
+
+    overdeleted: int
+    went: int
+    came: int
+    instances: int
+    seconds: float
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether there was anything to do."""
+        return bool(self.overdeleted or self.went or self.came or self.instances)
+
+
 class CompiledRanks(Protocol):
     """The loop of rank counting over all strata of a program in one call."""
 
@@ -167,8 +183,13 @@ class CompiledRanks(Protocol):
     def is_valid(self) -> bool:
         """Whether the relations are still those that it was made for."""
 
-    def run(self, removed: Any, added: Any) -> tuple[int, int]:
-        """Work in the removal and addition of explicit facts; returns how many facts went and came."""
+    def run(
+        self, removed: Any, added: Any, tell: Callable[[int, LoopOutcome], None] | None = None
+    ) -> tuple[int, int]:
+        """Work in the removal and addition of explicit facts; returns how many facts went and came.
+
+        `tell` is called after each section, with its place among all; the loop pauses for it.
+        """
 
 
 class Outgrown(Exception):  # noqa: N818 – no error: the update is worked in by rules

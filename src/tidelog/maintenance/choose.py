@@ -1,8 +1,9 @@
 """Choosing for each update how it is worked in, from what it is expected to touch.
 
-Rank counting looks at the instances that change, recomputation at all of them, but faster at each: beyond a
+Rank counting looks at the instances that change, recomputation at all that may, but faster at each: beyond a
 share of the instances it is cheaper to begin anew. The share is predicted stratum by stratum, from the
-numbers of instances that were counted, and the part of each relation that changes.
+numbers of instances that were counted, and the part of each relation that changes. A stratum that a structure
+keeps has no instances: its pairs are counted in their place.
 
 Invariant: either way the result is the same; only the time differs.
 """
@@ -22,6 +23,7 @@ from tidelog.maintenance.maintainer import Check, NetChange, Update
 from tidelog.maintenance.recompute import Recompute
 from tidelog.maintenance.schedule import Schedule
 from tidelog.maintenance.task import Section
+from tidelog.rewrite.aggregates import SEPARATOR
 
 SMALL = 16  # so few facts are worked in without thinking about it
 DEARER = 1.6  # what an instance costs in rank counting, measured by what it costs in recomputation
@@ -33,15 +35,29 @@ RANKS = "rank-counting"
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """How many instances of rules an update is expected to touch, of how many in all."""
+    """How many instances an update is expected to touch, of how many in the strata that it may change.
+
+    `counted` are those of them that would have to be counted if none were.
+    """
 
     touched: float
     total: int
+    counted: int
+    most: str = ""  # a predicate of the stratum in which most are touched
 
     @property
     def share(self) -> float:
-        """The part of all instances that is touched."""
+        """The part of the instances that is touched."""
         return self.touched / self.total if self.total else 0.0
+
+    def is_dear(self, is_counted: bool) -> bool:
+        """Whether rank counting would cost more than recomputation."""
+        counting = 0.0 if is_counted else COUNTING * self.counted
+        return DEARER * self.touched + counting > self.total
+
+    def __str__(self) -> str:
+        where = f", most of {self.most}" if self.most else ""
+        return f"about {self.share:.1%} of the instances concerned are touched{where}"
 
 
 class Auto:
@@ -54,7 +70,7 @@ class Auto:
         self.listen = listen
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
         self._recompute = Recompute(engine, listen, check, modules)
-        self._weighed: tuple[Schedule, int, tuple[Weight, ...]] | None = None
+        self._weighed: tuple[tuple[Rule, ...], int, tuple[Weight, ...]] | None = None
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
         """Carry out an update; on any exception the engine is as before."""
@@ -79,15 +95,17 @@ class Auto:
             name = "recompute" if share > NEVER_COUNTED else RANKS
             return MaintainerChosen(name, f"nothing is counted yet, and {share:.1%} of a relation changes")
         predicted = predict(update, self._weights(before), self.engine)
-        cost = predicted.share * DEARER + (0 if is_counted else COUNTING)
-        name = "recompute" if cost > 1 else RANKS
-        return MaintainerChosen(name, f"about {predicted.share:.1%} of all instances are touched")
+        name = "recompute" if predicted.is_dear(is_counted) else RANKS
+        return MaintainerChosen(name, str(predicted))
 
     def _weights(self, program: Program) -> tuple[Weight, ...]:
-        """What the strata would cost, weighed anew when rules have changed or instances were counted."""
-        schedule, counted = self._ranks.schedule(program), self.engine.counts
-        if self._weighed is None or self._weighed[0] is not schedule or self._weighed[1] != counted:
-            self._weighed = schedule, counted, weigh(schedule, self.engine)
+        """What the strata would cost, weighed anew when rules have changed or instances were counted.
+
+        After a recomputation what was counted before is good enough; a schedule would have to be made.
+        """
+        rules, counts = program.rules, self.engine.counts
+        if self._weighed is None or self._weighed[0] is not rules or self._weighed[1] != counts:
+            self._weighed = rules, counts, weigh(self._ranks.schedule(program), self.engine)
         return self._weighed[2]
 
 
@@ -97,13 +115,21 @@ FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What a stratum would cost: its instances by the predicates that they read, and its rounds."""
+    """What a stratum would cost: its instances by the predicates that they read, and its rounds.
+
+    Where instances are not counted, by structures and aggregates, the facts of `measured` stand for them.
+    """
 
     predicates: tuple[str, ...]
     instances: tuple[tuple[tuple[str, ...], int], ...]
     read: frozenset[str]
-    total: int
+    counted: int
     rounds: int
+    measured: tuple[str, ...] = ()
+
+    def total(self, engine: Maintainable) -> int:
+        """How many instances there are, or what stands for them."""
+        return self.counted or max(map(engine.size, self.measured), default=0)
 
 
 def weigh(schedule: Schedule, engine: Maintainable) -> tuple[Weight, ...]:
@@ -112,10 +138,15 @@ def weigh(schedule: Schedule, engine: Maintainable) -> tuple[Weight, ...]:
 
 
 def _weight(section: Section, engine: Maintainable) -> Weight:
+    if section.closure is not None:
+        read = (section.closure.source, *section.predicates)
+        return Weight(section.predicates, ((read, 0),), frozenset(read), 0, 1, section.predicates)
     instances = tuple((_read(rule), engine.instances_of(rule)) for rule in section.before)
     total = sum(count for _, count in instances)
-    read = frozenset(name for names, _ in instances for name in names)
-    return Weight(section.predicates, instances, read, total, engine.rounds_of(section.predicates))
+    names = frozenset(name for names, _ in instances for name in names)
+    return Weight(
+        section.predicates, instances, names, total, engine.rounds_of(section.predicates), tuple(names)
+    )
 
 
 def _read(rule: Rule) -> tuple[str, ...]:
@@ -125,17 +156,20 @@ def _read(rule: Rule) -> tuple[str, ...]:
 def predict(update: Update, weights: tuple[Weight, ...], engine: Maintainable) -> Prediction:
     """How many instances the update touches, if facts change evenly all over each relation."""
     kept = {name: 1 - share for name, share in _shares(update, engine).items()}
-    touched, total = 0.0, 0
+    touched, total, counted = 0.0, 0, 0
+    most, where = 0.0, ""
     for weight in weights:
-        total += weight.total
+        counted += weight.counted
         if kept.keys().isdisjoint(weight.read):
             continue
-        share = _share(weight, kept)
-        if share:
-            touched += share * weight.total
-            for predicate in weight.predicates:
-                kept[predicate] = min(1 - share, kept.get(predicate, 1.0))
-    return Prediction(touched, total)
+        share, own = _share(weight, kept), weight.total(engine)
+        touched += share * own
+        total += own
+        if share * own > most:
+            most, where = share * own, weight.predicates[0].partition(SEPARATOR)[0]
+        for predicate in weight.predicates:
+            kept[predicate] = min(1 - share, kept.get(predicate, 1.0))
+    return Prediction(touched, total, counted, where)
 
 
 def _share(weight: Weight, kept: Mapping[str, float]) -> float:
@@ -147,8 +181,7 @@ def _share(weight: Weight, kept: Mapping[str, float]) -> float:
             unchanged *= kept.get(predicate, 1.0)
         changed += (1 - unchanged) * count
         most = max(most, 1 - unchanged)
-    # The instances of an auxiliary relation are not counted.
-    share = changed / weight.total if weight.total else most
+    share = changed / weight.counted if weight.counted else most
     return float(1 - (1 - share) ** weight.rounds)
 
 

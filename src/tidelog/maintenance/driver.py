@@ -10,17 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from time import perf_counter
 
-from tidelog.engine.events import Listener, MaintenanceEnded, MaintenanceStarted, StratumMaintained
+from tidelog.engine.events import (
+    Listener,
+    MaintenanceEnded,
+    MaintenanceStarted,
+    StratumMaintained,
+    wants_strata,
+)
 from tidelog.engine.maintaining import (
     CompiledRanks,
     Counters,
     Facts,
     Family,
     Flag,
+    LoopOutcome,
     LoopSection,
     Maintainable,
     Outgrown,
@@ -69,6 +77,7 @@ class Driver:
         self._library = Library(engine)
         self._loop: tuple[Schedule, CompiledRanks] | None = None
         self._updates = 0
+        self._is_followed = wants_strata(listen)
         self._closures = Closures(engine, modules)
         self._stated: tuple[Mapping[str, Facts], Mapping[str, Facts]] = {}, {}  # removed and added
         self._rules: Rules | None = None  # those that the schedule is of
@@ -266,7 +275,8 @@ class Driver:
         added = self._facts(act.added, create=True)
         self._stated = removed, added
         if not schedule.revised and (loop := self._compiled(schedule)) is not None:
-            return loop.run(self.engine.unite(removed.values()), self.engine.unite(added.values()))
+            tell = partial(self._tell, schedule) if self._is_followed else None
+            return loop.run(self.engine.unite(removed.values()), self.engine.unite(added.values()), tell)
         went, came = self._exchange(schedule, removed, added)
         self._look_ahead(went)
         waiting = _touched(schedule, (*removed, *added), (*went.relations, *came.relations))
@@ -373,20 +383,15 @@ class Driver:
         else:
             _maintain_by_hand(task)
         went, came = self.engine.settle(section.predicates)
-        self.listen(
-            StratumMaintained(
-                section.number,
-                section.predicates,
-                _method(section) or self.name,
-                task.overdeleted,
-                task.rederived,
-                len(went),
-                len(came),
-                self.engine.instances - instances,
-                perf_counter() - started,
-            )
-        )
+        counted, seconds = self.engine.instances - instances, perf_counter() - started
+        outcome = LoopOutcome(task.overdeleted, len(went), len(came), counted, seconds)
+        self.listen(_maintained(section, self.name, outcome))
         return went, came
+
+    def _tell(self, schedule: Schedule, place: int, outcome: LoopOutcome) -> None:
+        """Say what a compiled loop did in a stratum, if anything."""
+        if outcome.is_touched:
+            self.listen(_maintained(schedule.sections[place], self.name, outcome))
 
     def _state(self, task: Task) -> None:
         """Let facts be explicit or not, as the update says, and be counted so."""
@@ -406,9 +411,20 @@ def _maintain_by_hand(task: Task) -> None:
         closures.maintain(task)
 
 
-def _method(section: Section) -> str:
-    """What maintains a stratum in place of the algorithm."""
-    return "aggregates" if section.is_aggregate else "closure" if section.closure else ""
+def _maintained(section: Section, algorithm: str, outcome: LoopOutcome) -> StratumMaintained:
+    """What is said of a stratum; whatever went in it was taken away before."""
+    by_hand = "aggregates" if section.is_aggregate else "closure" if section.closure else ""
+    return StratumMaintained(
+        section.number,
+        section.predicates,
+        by_hand or algorithm,
+        outcome.overdeleted,
+        max(0, outcome.overdeleted - outcome.went),
+        outcome.went,
+        outcome.came,
+        outcome.instances,
+        outcome.seconds,
+    )
 
 
 def _stages(before: Rules, after: Rules) -> Sequence[Rules]:

@@ -21,7 +21,6 @@ def insert(task: Task, again: Facts) -> None:
     """
     engine = task.engine
     effect = FOUND if engine.counters is Counters.NONE else COUNTED
-    task.rederived = len(again)
     fresh = again | task.stated()
     fresh |= task.gained(effect)
     if not task.section.shelf[Step.INSERT] and engine.counters is not Counters.RANK:

@@ -72,7 +72,6 @@ class Task:
         self.went = went
         self.came = came
         self.overdeleted = 0
-        self.rederived = 0
         self._listen = listen
         self._check = check
 

@@ -95,6 +95,10 @@ class Store(AssemblerStore, RunnerStore, Protocol):
     def row_set(self, codes: Rows) -> RowSet:
         """The facts with these codes."""
 
+    @property
+    def instances(self) -> int:
+        """How many instances of rules plans have found so far."""
+
     def add_instances(self, number: int) -> None:
         """Note that plans have found so many instances."""
 

@@ -5,7 +5,8 @@ The engine offers this to `maintenance.rank_counting`, which does the same in re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from time import perf_counter
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ import numpy.typing as npt
 from tidelog.engine.columnar import layout, memory, rank_loop
 from tidelog.engine.columnar.change_runner import COUNTED, ChangeRunner, RowSet, Store, codes_of
 from tidelog.engine.columnar.runner import BATCH, BUDGET, Workspace
-from tidelog.engine.maintaining import Family, LoopSection
+from tidelog.engine.maintaining import Family, LoopOutcome, LoopSection
 
 Rows = npt.NDArray[np.int64]
 
@@ -39,6 +40,7 @@ BEGIN = np.array(
         layout.Z_SETTLED,
     )
 )
+NET = np.array((layout.Z_WENT_COUNT, layout.Z_CAME_COUNT))
 PUBLISHED = np.array(
     (
         layout.Z_BATCH,
@@ -72,11 +74,7 @@ class RankedUpdate:
         self.lists: list[Rows] = []
         self._addresses: list[int] = []  # of the lists: asking an array for its own takes a while
         self._grow_lists()
-        self._by_hand = [
-            (number, section.reached_from, section.by_hand)
-            for number, section in enumerate(sections, 1)
-            if section.by_hand is not None
-        ]
+        self._by_hand = [number for number, section in enumerate(sections, 1) if section.by_hand is not None]
 
     def _list_entries(self) -> None:
         """The plans of all sections, family by family, none of them assembled yet."""
@@ -107,22 +105,53 @@ class RankedUpdate:
         """Whether the relations are still those that it was made for."""
         return self.generation == self.store.generation and self.counters is self.store.counters
 
-    def run(self, removed: RowSet, added: RowSet) -> tuple[int, int]:
-        """Work in the removal and addition of explicit facts; returns how many facts went and came."""
+    def run(
+        self, removed: RowSet, added: RowSet, tell: Callable[[int, LoopOutcome], None] | None = None
+    ) -> tuple[int, int]:
+        """Work in the removal and addition of explicit facts; returns how many facts went and came.
+
+        `tell` is called after each section, with its place among all; the loop pauses for it.
+        """
         gone, new = codes_of(removed, self.store), codes_of(added, self.store)
         stated = (*removed.relations, *added.relations)
         state = self._begin()
         try:
-            for number, reached_from, by_hand in self._by_hand:
-                if not reached_from.isdisjoint(stated):
-                    self._reach(number, gone, new)
-                    by_hand(self._changed(0), self._changed(1))
-                    state[layout.Z_PHASE] = rank_loop.SETTLE
+            if tell is None:
+                for number in self._by_hand:
+                    self._act_by_hand(number, stated, gone, new)
+            else:
+                self._reach(1, gone, new)  # what no rule derives
+                for number in range(1, len(self.sections) + 1):
+                    tell(number - 1, self._outcome(number, stated, gone, new))
             self._reach(len(self.sections) + 1, gone, new)
         finally:
             rank_loop.forget_counts(self.went_counts, self.came_counts, state)
-        self.store.add_instances(int(state[layout.Z_MATCHES]))
         return int(state[layout.Z_WENT_COUNT]), int(state[layout.Z_CAME_COUNT])
+
+    def _act_by_hand(self, number: int, stated: Collection[str], removed: Rows, added: Rows) -> bool:
+        """Maintain a section without plans, if that is how it is done and the update may touch it."""
+        section = self.sections[number - 1]
+        if section.by_hand is None or section.reached_from.isdisjoint(stated):
+            return False
+        self._reach(number, removed, added)
+        section.by_hand(self._changed(0), self._changed(1))
+        self.store.workspaces[0].state[layout.Z_PHASE] = rank_loop.SETTLE
+        return True
+
+    def _outcome(self, number: int, stated: Collection[str], removed: Rows, added: Rows) -> LoopOutcome:
+        """What is done in a section; all before it are done."""
+        state = self.store.workspaces[0].state
+        started, instances = perf_counter(), self.store.instances
+        went, came = state[NET].tolist()
+        is_by_hand = self._act_by_hand(number, stated, removed, added)
+        self._reach(number + 1, removed, added)
+        return LoopOutcome(
+            overdeleted=0 if is_by_hand else int(state[layout.Z_DELETED]),
+            went=int(state[layout.Z_WENT_COUNT]) - went,
+            came=int(state[layout.Z_CAME_COUNT]) - came,
+            instances=self.store.instances - instances,
+            seconds=perf_counter() - started,
+        )
 
     def _begin(self) -> Rows:
         """The state at the beginning of an update."""
@@ -159,6 +188,8 @@ class RankedUpdate:
                 )
             )
             if wish == layout.DONE:
+                store.add_instances(int(state[layout.Z_MATCHES]))
+                state[layout.Z_MATCHES] = 0
                 return
             self._grant(wish, workspace)
             store.check()
