@@ -2,7 +2,7 @@
 
 A step is driven by the facts that it is given, and finds others. The last lines tell, for each stratum that
 was worked on, how many facts were taken away and came back, the net change, and how many instances of
-rules were looked at. Rank counting is followed in its readable form: the compiled one tells nothing.
+rules were looked at. Rank counting is followed in its readable form: the compiled one tells of no steps.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ A variant is a strategy of the Spark engine (`iterated-joins`, `executor-fixpoin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from benchmarks.record import Measurement, Task
 from benchmarks.suites.suite import Options, Suite
@@ -58,11 +58,11 @@ def warm_up(options: Options) -> Iterator[Task]:
         yield Task(NAME, "chain", "tidelog", variant, QUICK_SIZES["chain"], options.threads)
 
 
-def perform(task: Task) -> Measurement:
-    """The cost of one job in a session that has run such jobs before."""
+def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
+    """The cost of each job in a session that has run such jobs before."""
     from benchmarks.spark_jobs import measure_job
 
-    return measure_job(task)
+    return map(measure_job, tasks)
 
 
 SUITE = Suite(questions, warm_up, perform, time_limit=600.0)

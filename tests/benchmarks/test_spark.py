@@ -66,6 +66,6 @@ def test_jobs_on_little(workload: str, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("benchmarks.spark_jobs.QUICK_SIZES", LITTLE)
     size = 2 * LITTLE[workload]
     tasks = [Task("spark", workload, "tidelog", name, size, 1) for name in spark.VARIANTS[workload]]
-    found = [spark.perform(task) for task in tasks]
+    found = list(spark.perform(tasks))
     assert len({one.tuples for one in found}) == 1
     assert all(one.cpu_s > 0 for one in found)

@@ -134,6 +134,10 @@ def test_statistics_tell_of_strata(tidelog: Tidelog, write: Write) -> None:
     assert found["predicates"] == ["ancestor"]
     assert (found["maintainer"], found["times"]) == ("rank-counting", 2)
     assert (found["taken_away"], found["put_back"], found["went"], found["came"]) == (3, 0, 3, 3)
+    tidelog(*arguments, "--stats", "stats.json", "--maintainer", "recompute")
+    [found] = json.loads(Path("stats.json").read_text())["commits"]["strata"]
+    assert (found["maintainer"], found["times"], found["went"], found["came"]) == ("recompute", 2, 3, 3)
+    assert found["taken_away"] - found["put_back"] == 3
 
 
 def test_statistics_follow_rules_that_come_and_go(tidelog: Tidelog, write: Write) -> None:

@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from tidelog.engine.events import FactsRemoved, Listener
+from tidelog.engine.events import (
+    Event,
+    FactsRemoved,
+    Listener,
+    RuleRan,
+    StratumEnded,
+    StratumMaintained,
+    StratumStarted,
+    wants_strata,
+)
 from tidelog.engine.protocol import Engine
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import Stratum, strata
@@ -48,6 +57,25 @@ class Replacing(Engine, Protocol):
         """The relations that are there."""
 
 
+class Work:
+    """Passes events on, and notes the instances of each stratum and its seconds. Mutates itself."""
+
+    def __init__(self, listen: Listener) -> None:
+        self.listen = listen
+        self.done: dict[tuple[str, ...], tuple[int, float]] = {}
+        self._predicates: tuple[str, ...] = ()
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, StratumStarted):
+            self._predicates = event.predicates
+        instances, seconds = self.done.get(self._predicates, (0, 0.0))
+        if isinstance(event, RuleRan):
+            self.done[self._predicates] = instances + event.matches, seconds
+        elif isinstance(event, StratumEnded):
+            self.done[self._predicates] = instances, event.seconds
+        self.listen(event)
+
+
 class Recompute:
     """Derives anew whatever depends on a change."""
 
@@ -58,6 +86,7 @@ class Recompute:
         self.modules = modules
         self.listen = listen
         self.check = check
+        self._is_followed = wants_strata(listen)
         self._rules: tuple[Rule, ...] | None = None
         self._strata: tuple[Stratum, ...] = ()
 
@@ -68,8 +97,12 @@ class Recompute:
         try:
             for relation in affected:
                 self._begin_anew(relation, update, aside)
-            self._derive(affected, after)
+            work = Work(self.listen)
+            touched = self._derive(affected, after, work if self._is_followed else self.listen)
             change = self._difference(affected)
+            if self._is_followed:
+                for place, stratum in touched.items():
+                    self.listen(self._maintained(place, stratum, work, change))
         except BaseException:
             for relation in aside:
                 self._put_back(relation)
@@ -89,13 +122,30 @@ class Recompute:
         )
         self.listen(FactsRemoved(relation, size - engine.size(relation)))
 
-    def _derive(self, affected: dict[str, None], after: Program) -> None:
+    def _derive(self, affected: dict[str, None], after: Program, listen: Listener) -> dict[int, Stratum]:
+        """Derive the affected predicates; returns their strata, by number."""
         if after.rules is not self._rules:
             self._strata = strata(after.rules, after.predicates)
             self._rules = after.rules
-        touched = [stratum for stratum in self._strata if not affected.keys().isdisjoint(stratum.predicates)]
+        touched = {
+            place: stratum
+            for place, stratum in enumerate(self._strata)
+            if not affected.keys().isdisjoint(stratum.predicates)
+        }
         numbers = {id(rule): place for place, rule in enumerate(after.rules)}
-        self.engine.derive(touched, numbers, self.listen, self.check, self.modules)
+        self.engine.derive(tuple(touched.values()), numbers, listen, self.check, self.modules)
+        return touched
+
+    def _maintained(self, place: int, stratum: Stratum, work: Work, change: NetChange) -> StratumMaintained:
+        """What is said of a stratum: all that was there was set aside."""
+        names = stratum.predicates
+        went, came = (
+            sum(side[name].count for name in names if name in side) for side in (change.removed, change.added)
+        )
+        overdeleted = sum(self.engine.size(name) for name in names) + went - came
+        instances, seconds = work.done.get(names, (0, 0.0))
+        again = overdeleted - went
+        return StratumMaintained(place, names, self.name, overdeleted, again, went, came, instances, seconds)
 
     def _difference(self, affected: Collection[str]) -> NetChange:
         added, removed = {}, {}
