@@ -76,8 +76,13 @@ def test_what_a_structure_keeps_is_weighed_by_its_pairs() -> None:
     assert few.maintainer == "rank-counting"
     assert few.reason.endswith("most of reach")
     assert not few.reason.startswith("about 0.0%")
-    assert watched.delete(len(reasoner["edge"])).maintainer == "recompute"
+    before, edges_before = set(reasoner["reach"]), sorted(reasoner["edge"])
+    assert watched.delete(len(edges_before)).maintainer == "recompute"
     assert len(reasoner["reach"]) == 0
+    with reasoner.change() as change:
+        change.insert("edge", edges_before)
+    assert watched.chosen[-1].maintainer == "recompute"  # although there is nothing to weigh
+    assert set(reasoner["reach"]) == before
 
 
 def test_only_what_an_update_may_change_is_weighed() -> None:

@@ -156,13 +156,14 @@ def _read(rule: Rule) -> tuple[str, ...]:
 def predict(update: Update, weights: tuple[Weight, ...], engine: Maintainable) -> Prediction:
     """How many instances the update touches, if facts change evenly all over each relation."""
     kept = {name: 1 - share for name, share in _shares(update, engine).items()}
-    touched, total, counted = 0.0, 0, 0
+    touched, total, counted, added = 0.0, 0, 0, _count(update.added)
     most, where = 0.0, ""
     for weight in weights:
         counted += weight.counted
         if kept.keys().isdisjoint(weight.read):
             continue
-        share, own = _share(weight, kept), weight.total(engine)
+        # Where there is nothing yet, there will be as much as comes.
+        share, own = _share(weight, kept), weight.total(engine) or added
         touched += share * own
         total += own
         if share * own > most:
