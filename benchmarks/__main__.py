@@ -7,7 +7,7 @@ import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TextIO
+from typing import Literal, TextIO
 
 from benchmarks.measure import DisagreementError, Limits, measure, report, run
 from benchmarks.record import Record, read_records
@@ -46,7 +46,7 @@ def measured(
     known = read_records([Path(target)]) if resume and Path(target).exists() else []
     yield from known
     there = {record.key for record in known}
-    hopeless = {
+    hopeless: dict[tuple[str, ...], int] = {
         (record.suite, record.workload, record.engine, record.variant): record.size
         for record in known
         if record.counts["status"] == "stopped" and record.cpu_s
@@ -63,7 +63,7 @@ def measured(
 
 
 @contextlib.contextmanager
-def opened(target: str, mode: str) -> Iterator[TextIO]:
+def opened(target: str, mode: Literal["a", "w"]) -> Iterator[TextIO]:
     if target == "-":
         yield sys.stdout
         return

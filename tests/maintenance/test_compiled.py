@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 
 import tidelog as tl
 from tests.maintenance.columnar import ColumnarBench
-from tests.maintenance.laboratory import Laboratory
-from tests.maintenance.scripts import Change, Script, graph_scripts, program_scripts
+from tests.maintenance.laboratory import Change, Laboratory
+from tests.maintenance.scripts import Script, graph_scripts, program_scripts
 from tidelog.engine.columnar import layout, maintain, ranked_update
 from tidelog.engine.events import StratumMaintained
 from tidelog.logic.values import iri
