@@ -400,6 +400,8 @@ class Job:
         if self._session is None:
             engine = self.settings.engine
             self._session = SparkSettings(None, engine.master).configured(engine.conf).start()
+            if self._session.sparkContext.uiWebUrl:
+                self.reached("Spark UI", self._session.sparkContext.uiWebUrl)
         return self._session
 
     # ---- sinks

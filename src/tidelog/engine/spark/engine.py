@@ -55,6 +55,7 @@ class SparkEngine(Places):
         modules: bool,
     ) -> None:
         """Derive all that follows from the facts that are there, each stratum by its strategy."""
+        self.tell = listen
         self.begin(self.relations())
         Derivation(self, strata, numbers, listen, check, modules).run()
 

@@ -17,6 +17,7 @@ from pyspark.sql import functions as sql
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.arrow import numbers_of
 from tidelog.engine.columnar.closing import ClosingEngine
+from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.spark.frames import Source
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.engine.spark.store import Store, columns_of, difference
@@ -48,6 +49,7 @@ class Places(ClosingEngine):
     def __init__(self, settings: SparkSettings, threads: int | None = None, relations: int = 8) -> None:
         super().__init__(threads, relations)
         self.settings = settings
+        self.tell: Listener = _ignore  # who learns where the Spark UI is
         self._store: Store | None = None
         self._placed: dict[str, Placed] = {}
         self._lifted: dict[str, tuple[tuple[int, int, int], Source]] = {}
@@ -62,6 +64,8 @@ class Places(ClosingEngine):
         """The border to Spark; the session starts when it is first crossed."""
         if self._store is None:
             session = self.settings.start()
+            if session.sparkContext.uiWebUrl:
+                self.tell(Notice(f"the Spark UI is at {session.sparkContext.uiWebUrl}"))
             self._store = Store(self.settings, session, self.dictionary, lambda: self.check())
         return self._store
 
@@ -295,3 +299,7 @@ def _places(columns: Sequence[Ids], found: Sequence[Ids], rows: int, count: int)
 
 def _frame(source: Source | None) -> DataFrame | None:
     return None if source is None else source.frame
+
+
+def _ignore(event: Event) -> None:
+    """Nobody listens yet."""

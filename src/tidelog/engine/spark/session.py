@@ -72,7 +72,7 @@ class SessionSettings:
 
 def _running(settings: SessionSettings) -> SparkSession | None:
     """The session that runs in this process, if it can be as the settings want it; else an error."""
-    sessions = _pyspark_session()
+    sessions = load_pyspark()
     from pyspark import SparkContext
 
     if SparkContext._active_spark_context is None:
@@ -94,7 +94,7 @@ def _running(settings: SessionSettings) -> SparkSession | None:
 
 def _start(settings: SessionSettings) -> SparkSession:
     """A new session."""
-    builder = _pyspark_session().builder
+    builder = load_pyspark().builder
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # by spark-submit: Java runs, and knows the master
     chosen = dict(settings.conf)
     if settings.master is not None:
@@ -193,7 +193,7 @@ def _environment(is_here: bool, submitted: bool) -> Iterator[None]:
                 os.environ[key] = value
 
 
-def _pyspark_session() -> type[SparkSession]:
+def load_pyspark() -> type[SparkSession]:
     """The class of sessions; raises `TidelogError` if pyspark is not installed."""
     # Arrow, not pandas, is at our border.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)

@@ -85,6 +85,9 @@ class SparkSettings:
 
     def make(self, threads: int | None, relations: int) -> ClosingEngine:
         """The engine, empty; no session is started yet."""
+        from tidelog.engine.spark.session import load_pyspark
+
+        load_pyspark()  # or say what is missing
         from tidelog.engine.spark.engine import SparkEngine
 
         return SparkEngine(self, threads, relations)
