@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing
+from typing import Any
+
 from tidelog.engine.events import Audience, StrategyChosen
 from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Source
@@ -13,7 +17,7 @@ from tidelog.query import registry as strategies
 from tidelog.query.keeping import Keeping
 from tidelog.query.magic import DERIVED
 from tidelog.query.prepared import Prepared, resolve_prepared
-from tidelog.query.strategy import Place, Strategy
+from tidelog.query.strategy import Answers, Place, Strategy, parts_of, together
 from tidelog.relation import Relation
 from tidelog.rewrite.magic_sets import Rewritten
 from tidelog.rewrite.readable import readable
@@ -44,27 +48,60 @@ class Asking:
 
     # ---- once
 
-    def query(self, text: str, strategy: str = strategies.AUTO) -> Relation:
+    def query(self, text: str, strategy: str = strategies.AUTO, *, limit: int | None = None) -> Relation:
         """The answers to a query such as `ancestor(alice, ?x)`: one column per variable.
 
         Unless everything is derived already, `auto` derives what the query asks for only, if something in it
-        is bound or not all rules are needed; `lookup`, `magic` and `full` say how it is to be done.
+        is bound or not all rules are needed; `lookup`, `magic`, `tabling` and `full` say how it is done. With
+        a limit, no more answers than that: `tabling` then stops when it has found them.
         """
         query = self._resolved(text)
+        found: list[Answers] = []
+        with closing(self._found(query, strategy)) as parts:
+            for part in parts:
+                found.append(part)
+                if limit is not None and sum(rows for _, rows in found) >= limit:
+                    break
+        answers = self._related(query, together(found, len(query.rule.head.terms)))
+        return answers if limit is None else answers.head(limit)
+
+    def answers(self, text: str, strategy: str = strategies.STREAMED) -> Iterator[Relation]:
+        """The answers to a query in parts, as they are found; no row is in two of them.
+
+        `tabling` gives its first answers early; others give all of them at once. To stop early saves what is
+        left to do. Facts that change in the meantime do not matter to these answers any more.
+        """
+        query = self._resolved(text)
+        with closing(self._found(query, strategy)) as parts:
+            for part in parts:
+                yield self._related(query, part)
+
+    def _found(self, query: Query, strategy: str) -> Generator[Answers]:
+        """The answers in parts, as the strategy finds them."""
         place = self._place()
         choice = strategies.chosen(strategy, query, place)
         self._tell(StrategyChosen(choice.strategy, choice.reason))
+        self._derived = None
+        yield from parts_of(
+            self._strategy(choice.strategy), query, place, lambda find: self._guarded(query, find)
+        )
+        made = place.notes.get(DERIVED)
+        self._derived = None if made is None else (self._program, made)
+
+    def _guarded(self, query: Query, find: Callable[[], Any]) -> Any:
+        """What is found within the limits."""
         try:
             with self._limits().guarding():
-                columns, rows = self._strategy(choice.strategy).answer(query, place)
+                return find()
         except Overflow as overflow:
-            raise EvaluationError(Diagnostic("E603", str(overflow), help=f"in the query {text}")) from None
+            help = f"in the query {query.text}"
+            raise EvaluationError(Diagnostic("E603", str(overflow), help=help)) from None
         except Inconsistent:
             self._is_told = True
             raise
-        made = place.notes.get(DERIVED)
-        self._derived = None if made is None else (self._program, made)
-        return Relation(text.strip(), query.variables, columns, rows, self._keeping.engine.dictionary)
+
+    def _related(self, query: Query, answers: Answers) -> Relation:
+        return Relation(query.text.strip(), query.variables, *answers, self._keeping.engine.dictionary)
 
     @property
     def rewritten(self) -> Program | None:

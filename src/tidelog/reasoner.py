@@ -30,9 +30,10 @@ from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import NetChange, Rows, Update
 from tidelog.plan.join_order import Statistics
+from tidelog.query import registry as strategies
 from tidelog.query.demands import Asked, Demands, Step
 from tidelog.query.keeping import Keeping
-from tidelog.query.strategy import Place
+from tidelog.query.strategy import TABLE_MEMORY, Place
 from tidelog.relation import Relation, column_names
 from tidelog.streaming import Changes, Stream, stream_async
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
@@ -75,6 +76,7 @@ class Reasoner(Asking):
         threads: int | None = None,
         timeout: float | None = None,
         max_facts: int | None = None,
+        table_memory: int = TABLE_MEMORY,
         on_error: OnError | str = OnError.FAIL,
         rejects: Path | str = "rejects.csv",
         listeners: Iterable[Listener] = (),
@@ -83,6 +85,7 @@ class Reasoner(Asking):
         self.faults = Faults(OnError(on_error), Path(rejects))
         self.timeout = timeout
         self.max_facts = max_facts
+        self.table_memory = table_memory  # bytes of tables that are kept between queries
         self.started: float | None = None  # monotonic time that the timeout counts from, else each call's own
         self.commits = 0  # transactions carried out
         self._program = replace(program, facts=())
@@ -201,6 +204,7 @@ class Reasoner(Asking):
             with self.change() as change:
                 change.add(text, name=name, folder=folder)
             return
+        strategies.settle(self._strategies.values())
         program = extend(parse(Source(name, text)), self._program, folder=folder)
         self._stated += program.facts
         self._program = replace(program, facts=())
@@ -217,6 +221,7 @@ class Reasoner(Asking):
 
     def _load(self, name: str, batches: Iterable[Batch]) -> int:
         """Load batches of explicit facts."""
+        strategies.settle(self._strategies.values())
         new = 0
         limits = self._limits()
         with limits.guarding():
@@ -272,8 +277,8 @@ class Reasoner(Asking):
     def change(self, *, missing: str = "error") -> Change:
         """A transaction, to be used in a `with` block: it is carried out when the block ends well.
 
-        Everything is derived before the first one, unless queries are watched or prepared: then these are
-        kept right, and nothing else is derived.
+        Everything is derived before the first one, unless queries are watched or prepared, or there are
+        tables: then these are kept right, and nothing else is derived.
         Taking away what is not there is an error; with `missing="ignore"` it is passed over, with a notice.
         """
         self._settle()
@@ -332,6 +337,7 @@ class Reasoner(Asking):
     def _commit(self, change: Change) -> Delta:
         """Carry a transaction out: all of it, or none of it and an error."""
         start = perf_counter()
+        strategies.settle(self._strategies.values())
         if change.before is not self._program:
             message = "the program was changed while this transaction was put together"
             raise ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction anew"))
@@ -419,14 +425,17 @@ class Reasoner(Asking):
         """Derive everything that follows, an inconsistency included, if that has not been done."""
         if self._is_materialised:
             return
+        strategies.settle(self._strategies.values())
         self.statistics.clear()
         limits = self._limits()
         with limits.guarding():
             self._compile_once()
             if self._demands.are_there:
                 self._demands.withdraw()
-            if self._was_materialised:
-                self._engine.forget_derived(self._program.derived)
+            self._engine.forget_counters()
+            derived = self._program.derived
+            if self._was_materialised or any(map(self._engine.has_dead, derived)):
+                self._engine.forget_derived(derived)
             self._load_program()
             self._engine.check = limits.check  # loading has had limits of its own
             self._was_materialised = True
@@ -446,9 +455,14 @@ class Reasoner(Asking):
         return self._is_materialised or self._demands.are_there
 
     def _settle(self) -> None:
-        """Let there be something that transactions keep right: kept queries, else everything."""
-        if not self._demands.are_there:
+        """Let there be something that transactions keep right: kept queries, tables, else everything."""
+        if not self._demands.are_there and not self._has_tables:
             self._complete()
+
+    @property
+    def _has_tables(self) -> bool:
+        """Whether there are tables; where all must be consistent, that is seen only if all is derived."""
+        return BOTTOM not in self._program.predicates and strategies.are_following(self._strategies.values())
 
     def _keep(self, step: Step) -> None:
         """Carry out what kept queries want."""
@@ -534,6 +548,7 @@ class Reasoner(Asking):
 
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
+        strategies.settle(self._strategies.values())
         if self._is_materialised:
             self._derive_to_ask()
         else:
@@ -550,6 +565,7 @@ class Reasoner(Asking):
             self._check_limits,
             self._modules,
             is_checked=not self._is_told,
+            table_memory=self.table_memory,
         )
 
     def predicates(self) -> Mapping[str, Predicate]:

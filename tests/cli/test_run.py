@@ -267,6 +267,14 @@ def test_query_asks_for_data_that_the_program_does_not_know(tidelog: Tidelog, wr
     assert done.json == [{"x": "alice", "n": 30}]
 
 
+def test_query_by_tabling(tidelog: Tidelog) -> None:
+    given = ("query", "family.rls", "ancestor(alice, ?x)", "--strategy", "tabling", "--format", "csv")
+    assert tidelog(*given, "--table-memory", "0").output == "x\nbob\ncarol\n"
+    done = tidelog(*given, "--limit", "1", "--explain-strategy")
+    assert done.output == "x\nbob\n"
+    assert done.error == "tabling: as asked\ntabling: asks for ancestor bf; nothing in tables so far\n"
+
+
 def test_query_for_an_unknown_predicate_is_an_error(tidelog: Tidelog) -> None:
     done = tidelog("query", "family.rls", "ancestr(?x, ?y)")
     assert (done.code, done.output) == (1, "")

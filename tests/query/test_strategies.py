@@ -177,15 +177,8 @@ def test_no_data() -> None:
 # ---- names
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("tabling", "the strategy `tabling` is not there yet"),
-        ("magick", "there is no strategy `magick`"),
-    ],
-)
-def test_strategies_that_are_not_there(name: str, message: str) -> None:
+def test_strategies_that_are_not_there() -> None:
     with pytest.raises(ProgramError) as caught:
-        graph().query("path(1, ?y)", name)
+        graph().query("path(1, ?y)", "magick")
     assert caught.value.diagnostics[0].code == "E650"
-    assert caught.value.diagnostics[0].message == message
+    assert caught.value.diagnostics[0].message == "there is no strategy `magick`"

@@ -163,6 +163,7 @@ def _add_query(commands: Commands) -> None:
     answered.add_argument(
         "--explain-strategy", action="store_true", help="say how the query is answered, and why"
     )
+    _add_tables(answered)
     written = query.add_argument_group("output")
     _add_form(written, "how (default table)")
     written.add_argument("--limit", metavar="N", type=_rows, help="put out N answers at most")
@@ -230,7 +231,9 @@ def _add_repl(commands: Commands) -> None:
     repl.add_argument("program", metavar="PROGRAM", nargs="?", help="the program to begin with")
     _add_data(repl)
     repl.add_argument("--rows", metavar="N", type=_rows, help=_ROWS_HELP)
-    _add_maintainer(_add_limits(repl))
+    running = _add_limits(repl)
+    _add_tables(running)
+    _add_maintainer(running)
 
 
 def _add_stream(commands: Commands) -> None:
@@ -381,6 +384,15 @@ def _add_limits(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group.add_argument("--max-facts", metavar="N", type=_positive, help="stop at more than so many facts")
     group.add_argument("-q", "--quiet", action="store_true", help="report errors only")
     return group
+
+
+def _add_tables(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--table-memory",
+        metavar="MB",
+        type=_rows,
+        help="megabytes of tables that `tabling` keeps for later queries (default 1024)",
+    )
 
 
 def _add_statistics(group: argparse._ArgumentGroup) -> None:

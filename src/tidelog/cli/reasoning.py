@@ -21,6 +21,7 @@ from tidelog.io.faults import OnError
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import EMPTY
 from tidelog.maintenance import registry
+from tidelog.query.strategy import TABLE_MEMORY
 from tidelog.reasoner import Reasoner
 
 REJECTS: Final = Path("rejects.csv")
@@ -49,6 +50,7 @@ class Work:
         """A reasoner as the options want it."""
         options = self.options
         on_error, rejects = self.rejects
+        megabytes: int | None = getattr(options, "table_memory", None)
         return Reasoner(
             program,
             engine=engine_of(options),
@@ -58,6 +60,7 @@ class Work:
             threads=options.threads,
             timeout=options.timeout,
             max_facts=options.max_facts,
+            table_memory=TABLE_MEMORY if megabytes is None else megabytes << 20,
             on_error=on_error,
             rejects=rejects,
             listeners=[self._listen, *self.listeners],

@@ -94,12 +94,10 @@ def query(options: Namespace) -> int:
     with work.showing_progress(), work.keeping_rejects():
         work.read()
         explained = work.reasoner.explain(options.query, options.strategy) if options.explain_strategy else ""
-        answers = work.reasoner.query(options.query, options.strategy)
+        answers = work.reasoner.query(options.query, options.strategy, limit=options.limit)
     work.report_rejects()
     for line in explained.splitlines():
         work.messages.say(line)
-    if options.limit is not None:
-        answers = answers.head(options.limit)
     print_result(
         Result(" ".join(options.query.split()), len(answers.columns), lambda: answers, "query"), form
     )

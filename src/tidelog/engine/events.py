@@ -106,6 +106,13 @@ class StrategyChosen:
 
 
 @dataclass(frozen=True, slots=True)
+class TablesGrew:
+    """A round of tabling has ended, with so many rows that are new in tables."""
+
+    new: int
+
+
+@dataclass(frozen=True, slots=True)
 class MaintenanceStarted:
     """A transaction begins to be worked in: so many explicit facts and rules go and come."""
 
@@ -181,6 +188,7 @@ Event = (
     | StratumEnded
     | MaintainerChosen
     | StrategyChosen
+    | TablesGrew
     | MaintenanceStarted
     | ChangePassed
     | MarksUsed
@@ -270,6 +278,8 @@ class Tally:
                 self.load_seconds += event.seconds
             case FactsRemoved():
                 self.derived -= event.count
+            case TablesGrew():
+                self.derived += event.new
             case MaintenanceStarted():
                 self._derived_before = self.derived
             case ChangePassed():

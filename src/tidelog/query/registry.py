@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import Query
 from tidelog.query.choose import Choice, choose
 from tidelog.query.magic import Magic
-from tidelog.query.strategy import Place, Strategy
+from tidelog.query.strategy import Place, Strategy, Streaming
+from tidelog.query.tabling import Tabling
 from tidelog.query.whole import Full, Lookup
 
 AUTO = "auto"
-TABLING = "tabling"
-STRATEGIES: Mapping[str, Callable[[], Strategy]] = {"lookup": Lookup, "magic": Magic, "full": Full}
-NAMES = (AUTO, "lookup", "magic", TABLING, "full")
+STREAMED = Tabling.name  # gives its first answers early
+STRATEGIES: Mapping[str, Callable[[], Strategy]] = {
+    "lookup": Lookup,
+    "magic": Magic,
+    "tabling": Tabling,
+    "full": Full,
+}
+NAMES = (AUTO, *STRATEGIES)
 UNKNOWN_STRATEGY = "E650"
 
 
@@ -24,12 +30,21 @@ def chosen(name: str, query: Query, place: Place) -> Choice:
     return choose(query, place) if name == AUTO else Choice(name, "as asked")
 
 
+def settle(used: Iterable[Strategy]) -> None:
+    """Let all answers be found that someone is still waiting for: facts or rules are about to change."""
+    for strategy in used:
+        if isinstance(strategy, Streaming):
+            strategy.settle()
+
+
+def are_following(used: Iterable[Strategy]) -> bool:
+    """Whether a strategy keeps something that follows the facts as they come and go."""
+    return any(isinstance(strategy, Streaming) and strategy.is_following for strategy in used)
+
+
 def check_name(name: str) -> None:
     """Nothing, if there is such a strategy; else raises ProgramError."""
     if name == AUTO or name in STRATEGIES:
         return
-    if name == TABLING:
-        message = "the strategy `tabling` is not there yet"
-        raise ProgramError(Diagnostic(UNKNOWN_STRATEGY, message, help="use `magic`"))
     help = suggest(name, NAMES) or f"there are {', '.join(NAMES)}"
     raise ProgramError(Diagnostic(UNKNOWN_STRATEGY, f"there is no strategy `{name}`", help=help))

@@ -10,16 +10,18 @@ A reasoner makes one strategy of each kind, so that it may keep what it has foun
 it must notice by itself when `Place.program`, or what is in the engine, has changed. It is registered by
 one line in `registry.py`. It reads the program, its explicit facts and their sizes through `Place`, and
 works over sets of facts: whatever relations it needs for itself have a space in their names, and are
-dropped in the end, also if it is stopped. `magic.py` is the one to read first.
+dropped in the end, also if it is stopped, unless they are kept for queries to come. `magic.py` is the one to
+read first.
 
 Invariant: whatever strategy answers, the answers are those that the whole program gives.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +34,10 @@ from tidelog.plan.join_order import Statistics
 
 Ids = npt.NDArray[np.int32]
 Answers = tuple[tuple[Ids, ...], int]  # columns of ids, and how many rows
+Guarded = Callable[[Callable[[], Any]], Any]  # does something within limits
+
+
+TABLE_MEMORY = 1 << 30  # bytes of tables that are kept between queries
 
 
 class QueryEngine(Statistics, Protocol):
@@ -84,6 +90,7 @@ class Place:
     check: Callable[[], None]  # raises when a limit is reached
     modules: bool = True  # whether structures may close predicates
     is_checked: bool = True  # whether an inconsistency must be noticed: nobody knows of it yet
+    table_memory: int = TABLE_MEMORY
     notes: dict[Any, Any] = field(default_factory=dict)  # what was found out here, to be used again
 
     @property
@@ -109,6 +116,40 @@ class Strategy(Protocol):
 
     def explain(self, query: Query, place: Place) -> str:
         """What it would do, in one line."""
+
+
+@runtime_checkable
+class Streaming(Strategy, Protocol):
+    """A strategy that gives answers as it finds them."""
+
+    def stream(self, query: Query, place: Place) -> Generator[Answers]:
+        """The rows of the query's head, in parts; to close it early saves what is left to do."""
+
+    @property
+    def is_following(self) -> bool:
+        """Whether it keeps something that follows the facts as they come and go."""
+
+    def settle(self) -> None:
+        """Let streams that are not at their end find all answers now: facts or rules are about to change."""
+
+
+def parts_of(strategy: Strategy, query: Query, place: Place, guarded: Guarded) -> Generator[Answers]:
+    """The answers to a query in parts, as they are found; each is looked for by `guarded`."""
+    if not isinstance(strategy, Streaming):
+        yield guarded(lambda: strategy.answer(query, place))
+        return
+    with closing(strategy.stream(query, place)) as stream:
+        while (part := guarded(lambda: next(stream, None))) is not None:
+            yield part
+
+
+def together(parts: Sequence[Answers], arity: int) -> Answers:
+    """Answers that were found in parts."""
+    if len(parts) == 1:
+        return parts[0]
+    none = np.zeros(0, np.int32)
+    columns = (np.concatenate([none, *(part[0][place] for part in parts)]) for place in range(arity))
+    return tuple(columns), sum(rows for _, rows in parts)
 
 
 def inconsistency(program: Program) -> Inconsistent:

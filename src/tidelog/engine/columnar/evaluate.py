@@ -30,6 +30,7 @@ from tidelog.logic.values import ColumnType, Kind, Value, decimal
 from tidelog.plan.algebra import Aggregate, Project, RulePlan
 
 Ids = npt.NDArray[np.int32]
+NO_ROWS = np.zeros(0, np.int64)
 
 DENSE_BYTES = 64 << 20  # a set of rows is a direct array up to this size
 DENSE_BYTES_ALL = 512 << 20  # … and all of them together stay below this
@@ -62,19 +63,21 @@ class ColumnarEngine:
         self._indexes_of: dict[int, list[Index]] = {}
         self._free: list[int] = []
         self.epoch = 0  # the number of transactions so far
+        self.is_followed = False  # somebody wants to know what comes and goes
         self.generation = 0  # changes when plans that are kept must be assembled anew
         self._distinct: dict[tuple[str, int], tuple[int, float]] = {}
         self._matching: dict[tuple[str, int, int], tuple[int, int]] = {}
 
     # ---- relations
 
-    def define(self, relation: str, arity: int) -> None:
-        """Make an empty relation, unless it is there."""
+    def define(self, relation: str, arity: int, dense_bytes: int | None = None) -> None:
+        """Make an empty relation, unless it is there; its set is a direct array up to `dense_bytes`."""
         if relation in self._numbers:
             return
         number = self._free.pop() if self._free else len(self.tables)
         self._widen(number + 1, arity)
-        table = Table(self.descriptors, number, relation, arity, len(self.dictionary), self.dense_bytes)
+        dense_bytes = self.dense_bytes if dense_bytes is None else min(dense_bytes, self.dense_bytes)
+        table = Table(self.descriptors, number, relation, arity, len(self.dictionary), dense_bytes)
         if number == len(self.tables):
             self.tables.append(table)
         else:
@@ -163,7 +166,10 @@ class ColumnarEngine:
         table = self.table(relation)
         if table.dead:
             self.compact(table)
-        return table.insert(columns, rows, layout.EXPLICIT, len(self.dictionary))
+        before = len(table)
+        new = table.insert(columns, rows, layout.EXPLICIT, len(self.dictionary))
+        table.note(NO_ROWS, np.arange(before, before + new))
+        return new
 
     def restore(self, derived: Mapping[str, tuple[Sequence[Ids], int]]) -> None:
         """Add rows of ids, none of them there, as facts that were derived before; all facts are visible."""

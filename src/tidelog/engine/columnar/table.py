@@ -7,6 +7,7 @@ of ids where that is small, hash slots elsewhere. Row numbers never move.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,18 @@ LOAD = 0.75
 WIDE_LOAD = 0.5  # of three columns and more: at three quarters, late rows cost twice as much to find
 SEGMENTED_FROM = 1 << 16  # sets of at least so many slots are divided into segments
 SEGMENTS = 16
+LOGGED = 1 << 16  # rows that a log may hold in any case
+PAGE = 4096  # bytes of memory that come at once
+
+
+@dataclass
+class Log:
+    """What has come to a relation, and gone from it, since it had so many facts. Mutable."""
+
+    size: int  # that it must have now, if nothing else has changed it
+    rows: int = 0  # in the log
+    came: list[tuple[list[Ids], int]] = field(default_factory=list)
+    went: list[tuple[list[Ids], int]] = field(default_factory=list)
 
 
 class Table:
@@ -47,6 +60,7 @@ class Table:
         self.rounds: list[int] = []  # how many rows there were after each round of materialisation …
         self.rounds_of: tuple[int, frozenset[str]] = 0, frozenset()  # … in this epoch, of these relations
         self.is_planned = False  # plans that are kept refer to this table
+        self.log: Log | None = None
         self.constants = constants  # when rows were last appended
         self.descriptors[number] = 0
         self.descriptors[number, layout.ARITY] = arity
@@ -99,11 +113,15 @@ class Table:
         words[layout.SLOT_COUNT] = len(self.slots)
         words[layout.SEGMENT] = 0
         words[layout.SLOT_LIMIT] = 1 << 60
+        self.slots[self._positions()] = np.arange(1, len(self) + 1, dtype=np.int32)
+        return True
+
+    def _positions(self) -> Words:
+        """The places of the rows in a direct set."""
         position = np.zeros(len(self), np.int64)
         for column in self.columns:
-            position = position * side + column[: len(self)]
-        self.slots[position] = np.arange(1, len(self) + 1, dtype=np.int32)
-        return True
+            position = position * self.words[layout.SIDE] + column[: len(self)]
+        return position
 
     def _make_hashed(self, rows: int) -> None:
         size = 16
@@ -205,10 +223,26 @@ class Table:
         self._publish_columns()
         self._make_set(constants, len(living) + len(living) // 4 + FIRST_CAPACITY, self.dense_bytes)
 
+    def note(self, went: npt.NDArray[np.int64], came: npt.NDArray[np.int64]) -> None:
+        """Keep in the log that the facts of these rows went and came."""
+        if self.log is None:
+            return
+        self.log.rows += len(went) + len(came)
+        if self.log.rows > max(LOGGED, len(self)):
+            self.log = None  # whoever wants to know had better look at the whole relation
+            return
+        for rows, noted in ((went, self.log.went), (came, self.log.came)):
+            if len(rows):
+                noted.append(([column[rows] for column in self.columns], len(rows)))
+        self.log.size += len(came) - len(went)
+
     def clear(self) -> None:
         """Forget all rows."""
+        if self.words[layout.DENSE]:
+            self.slots[self._positions()] = 0  # most of it may never have been touched
+        else:
+            self.slots[:] = 0
         self.words[[layout.ROWS, layout.OLD_END, layout.CURRENT_END, layout.DEAD]] = 0
-        self.slots[:] = 0
 
     # ---- counters
 
@@ -329,6 +363,13 @@ class Table:
     def column(self, place: int) -> Ids:
         """A view of the ids in one column."""
         return self.columns[place][: len(self)]
+
+    @property
+    def touched_bytes(self) -> int:
+        """The memory of the rows that are there, and of what they can have touched of a direct set."""
+        untouched = max(0, len(self.slots) * 4 - len(self) * PAGE) if self.words[layout.DENSE] else 0
+        rows = [*self.columns, *self.counters.values(), *self.notes.values(), self.flags]
+        return self.slots.nbytes - untouched + sum(array.itemsize for array in rows) * len(self)
 
     @property
     def bytes(self) -> int:

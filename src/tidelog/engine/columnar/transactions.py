@@ -17,7 +17,7 @@ import numpy.typing as npt
 from tidelog.engine.columnar import batch_kernels, layout
 from tidelog.engine.columnar import change_kernels as kernels
 from tidelog.engine.columnar.change_runner import EMPTY, Lists, RowSet
-from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.columnar.followed import FollowedEngine
 from tidelog.engine.columnar.table import Table
 from tidelog.engine.maintaining import Flag, Where
 
@@ -28,6 +28,7 @@ Columns = tuple[Sequence[Ids], int]  # of the rows of one relation, and how many
 
 ROW = 0xFFFFFFFF  # of a code, the part that is the row's number
 FEW = 4  # relations that are better looked at one by one
+NONE = np.zeros(0, np.int64)
 COMPACT_FROM = 4096  # dead rows that are worth letting go of
 
 
@@ -55,7 +56,7 @@ class Batch:
         return (rows[first:end] for first, end in pairwise((0, *self.ends)))
 
 
-class TransactionEngine(ColumnarEngine):
+class TransactionEngine(FollowedEngine):
     """All facts in this process; they change in transactions, which can be taken back."""
 
     def __init__(self, threads: int | None = None, relations: int = 8) -> None:
@@ -83,7 +84,10 @@ class TransactionEngine(ColumnarEngine):
         went, came = kernels.close_journal(self.descriptors, state, gone, come)
         self.lists.pause()
         self.epoch += 1
-        return self.row_set(gone[:went]), self.row_set(come[:came])
+        removed, added = self.row_set(gone[:went]), self.row_set(come[:came])
+        for relation in {**removed.rows, **added.rows} if self.is_followed else ():
+            self.table(relation).note(removed.rows.get(relation, NONE), added.rows.get(relation, NONE))
+        return removed, added
 
     def rebase(self) -> None:
         """Let BEFORE be ALIVE for a second act; `commit` and `roll_back` still look back to the beginning."""

@@ -1,0 +1,86 @@
+"""The columnar engine for those who follow what comes and goes, and keep relations. Mutates itself."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.evaluate import ColumnarEngine, Ids
+from tidelog.engine.columnar.table import Log
+
+Rows = tuple[tuple[Ids, ...], int]  # columns, and how many rows
+NOTHING_CAME: tuple[Rows, Rows] = ((), 0), ((), 0)
+
+
+class FollowedEngine(ColumnarEngine):
+    """All facts in this process, and what has come and gone since somebody last looked."""
+
+    # ---- what comes and goes
+
+    def come_home(self) -> None:
+        """Let all facts lie in this process: they do."""
+
+    def follow(self, relation: str) -> tuple[Rows, Rows] | None:
+        """What has gone from a relation, and what has come to it, since this was last asked.
+
+        None where that is not known, as at first. Facts that came and went, or went and came, may be there.
+        """
+        table, size = self.table(relation), self.size(relation)
+        log = table.log
+        if log is not None and log.size == size and not log.rows:
+            return NOTHING_CAME
+        self.is_followed = True
+        table.log = Log(size)
+        if log is None or log.size != size:
+            return None
+        went, came = (_joined(noted, table.arity) for noted in (log.went, log.came))
+        gone, there = (self.standing(relation, *some) & layout.ALIVE != 0 for some in (went, came))
+        return _chosen(went, ~gone), _chosen(came, there)
+
+    def appended(self, relation: str, first: int) -> tuple[tuple[Ids, ...], int]:
+        """The facts of a relation from a row on."""
+        table = self.table(relation)
+        living = np.flatnonzero(table.flags[first : len(table)] & layout.ALIVE) + first
+        return tuple(table.column(place)[living] for place in range(table.arity)), len(living)
+
+    # ---- relations of one's own
+
+    def remove(self, relation: str, columns: Sequence[Ids], rows: int) -> None:
+        """Let rows of ids be no facts any more; other rows get new numbers."""
+        table = self.table(relation)
+        found = table.find(columns, rows)
+        found = found[found >= 0]
+        table.flags[found] = 0
+        table.words[layout.DEAD] += len(found)
+        self.compact(table)
+
+    def show(self, relations: Collection[str]) -> None:
+        """Let all facts of the relations be visible, none of them as NEW; their rounds are not begun anew."""
+        for relation in relations:
+            words = self.descriptors[self._numbers[relation]]
+            words[layout.OLD_END] = words[layout.CURRENT_END] = words[layout.ROWS]
+
+    def plan_to_keep(self, relations: Collection[str]) -> None:
+        """Let `generation` change when one of the relations is dropped."""
+        for relation in relations:
+            self.table(relation).is_planned = True
+
+    def bytes_of(self, relation: str) -> int:
+        """The memory that a relation and its indexes hold, as far as it has been touched."""
+        table = self.table(relation)
+        return table.touched_bytes + sum(index.bytes for index in self._indexes_of.get(table.number, ()))
+
+
+def _joined(noted: Sequence[tuple[Sequence[Ids], int]], arity: int) -> Rows:
+    """Rows that were noted one after the other."""
+    columns = ([some[place] for some, _ in noted] for place in range(arity))
+    none = np.zeros(0, np.int32)
+    return tuple(np.concatenate([none, *column]) for column in columns), sum(count for _, count in noted)
+
+
+def _chosen(rows: Rows, chosen: npt.NDArray[np.bool_]) -> Rows:
+    columns, _ = rows
+    return tuple(column[chosen] for column in columns), int(np.count_nonzero(chosen))

@@ -1,0 +1,368 @@
+"""The rules of tables: what a subgoal asks for, and what answers it.
+
+Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
+Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011.
+
+A *pattern* is a predicate with its arguments bound or free: `tc bf` is asked for whatever stands in its bound
+arguments. Of each pattern there is a relation of what is *asked*, and one of what is *called*, which is
+evaluated; of each predicate one relation of answers, which all its patterns share: a fact is a fact, whoever
+asked for it.
+
+The rules of a pattern begin with its calls. Two literals let a call rest: `~call` of a more general pattern,
+which answers it, and `~answer` of a subgoal without variables, which is true. Neither loses anything: the
+facts that the rule would find are there, or are found by others.
+
+Invariant: whatever is asked of predicates below is asked by `demands`, from the same literals that precede it
+in the `steps`: once that is complete, steps read it as if it were stated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tidelog.logic.program import (
+    Atom,
+    Constant,
+    Literal,
+    Negation,
+    Rule,
+    Term,
+    Variable,
+    literal_variables,
+)
+from tidelog.logic.strata import components, dependency_graph
+from tidelog.plan.compile import collected_variables
+from tidelog.rewrite.aggregates import SEPARATOR, split_rules
+from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
+from tidelog.rewrite.magic_sets import STATED, substituted
+from tidelog.rewrite.sideways import Cost, Passing, unknown_sizes
+
+FEWEST_JOINED = 2  # atoms whose join is worth a relation of its own, rather than to be made twice
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """A predicate, and for each argument `b` if it is bound, `f` if it is free."""
+
+    predicate: str
+    adornment: str
+
+    @property
+    def asked(self) -> str:
+        """The relation of the bound arguments that are asked for."""
+        return f"ask {_plain(self.predicate)} {self.adornment}"
+
+    @property
+    def called(self) -> str:
+        """The relation of those among them that are evaluated."""
+        return f"call {_plain(self.predicate)} {self.adornment}"
+
+    @property
+    def context(self) -> str:
+        """The relation of what is asked on behalf of what."""
+        return f"context {_plain(self.predicate)} {self.adornment}"
+
+    @property
+    def binding(self) -> Binding:
+        """The places that are bound, and those that are free."""
+        return Binding.of(self.adornment)
+
+    @property
+    def is_ground(self) -> bool:
+        """Whether nothing is free: such a subgoal is true or not."""
+        return "f" not in self.adornment
+
+    def subsumes(self, other: Pattern) -> bool:
+        """Whether the pattern is more general: it binds some of the other's bound arguments, and no others.
+
+        >>> Pattern("tc", "bf").subsumes(Pattern("tc", "bb"))
+        True
+        >>> Pattern("tc", "bf").subsumes(Pattern("tc", "fb"))
+        False
+        """
+        if self.predicate != other.predicate or self == other:
+            return False
+        marks = zip(self.adornment, other.adornment, strict=True)
+        return all(mine == "f" or mark == "b" for mine, mark in marks)
+
+    def among(self, other: Pattern, terms: Sequence[Term]) -> tuple[Term, ...]:
+        """Of the bound terms of a more special pattern, those that this one binds too."""
+        at = dict(zip(other.binding.bound, terms, strict=True))
+        return tuple(at[place] for place in self.binding.bound)
+
+
+def answers_of(predicate: str) -> str:
+    """The relation of a predicate's answers."""
+    return f"answer {_plain(predicate)}"
+
+
+def _plain(predicate: str) -> str:
+    return predicate.replace(SEPARATOR, " ~")  # those that maintenance makes are not to be mistaken for it
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """What a rule aggregates is collected first, then grouped."""
+
+    collected: str
+    rule: Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """The rules of one pattern."""
+
+    demands: tuple[Rule, ...]
+    steps: tuple[Rule, ...]
+    asked: tuple[Pattern, ...]  # by demands and steps
+    groupings: tuple[Grouping, ...]
+
+
+@dataclass(frozen=True)
+class Definitions:
+    """A program as it is tabled: closures linear, aggregates apart, explicit facts read by rules."""
+
+    rules_of: Mapping[str, tuple[Rule, ...]]
+    components: tuple[tuple[str, ...], ...]  # each after those that it depends on
+    component_of: Mapping[str, int]
+    bindable: Mapping[str, frozenset[int]]  # the arguments of a predicate that no rule aggregates
+
+    @staticmethod
+    def of(rules: Iterable[Rule], stated: Collection[str]) -> Definitions:
+        """The definitions that rules give; of the derived predicates, those `stated` have facts too."""
+        rules = tuple(rules)
+        arities = {rule.head.predicate: len(rule.head.terms) for rule in rules}
+        given = (_stating(name, arities[name]) for name in sorted(arities.keys() & stated))
+        whole = linearise(split_rules(map(substituted, (*rules, *given))))
+        rules_of: dict[str, tuple[Rule, ...]] = {}
+        for rule in whole:
+            rules_of[rule.head.predicate] = (*rules_of.get(rule.head.predicate, ()), rule)
+        found = tuple(components(dependency_graph(whole)))
+        return Definitions(
+            rules_of,
+            found,
+            {name: number for number, names in enumerate(found) for name in names},
+            {name: _bindable(some) for name, some in rules_of.items()},
+        )
+
+    def read_by(self, component: int) -> set[str]:
+        """The predicates that a component's rules read, stated ones by their own names."""
+        rules = (rule for name in self.components[component] for rule in self.rules_of[name])
+        return {
+            atom.predicate.removesuffix(STATED) for rule in rules for atom in (*rule.positive, *rule.negated)
+        }
+
+    def adornment(self, atom: Atom, ages: Mapping[Variable, int]) -> str:
+        """The pattern in which an atom asks for its predicate; `ages` tell when each variable was bound."""
+        predicate = atom.predicate
+        bindable = self.bindable[predicate]
+        marks = (
+            "b" if place in bindable and (isinstance(term, Constant) or term in ages) else "f"
+            for place, term in enumerate(atom.terms)
+        )
+        adornment = "".join(marks)
+        if self.is_alone(predicate):
+            known = [ages[term] if isinstance(term, Variable) and term in ages else 0 for term in atom.terms]
+            return relaxed(predicate, self.rules_of[predicate], adornment, known)
+        return adornment
+
+    def is_alone(self, predicate: str) -> bool:
+        """Whether a predicate takes part in no recursion but its own."""
+        return len(self.components[self.component_of[predicate]]) == 1
+
+
+def variant(
+    pattern: Pattern,
+    definitions: Definitions,
+    cost: Cost = unknown_sizes,
+    rules: Sequence[Rule] | None = None,
+    own: Collection[str] | None = None,
+) -> Variant:
+    """The rules that answer the calls of a pattern.
+
+    By default those of the predicate in the definitions, together with the others of its component; else
+    the `rules` given, which are evaluated together with the predicates `own`.
+    """
+    if own is None:
+        own = definitions.components[definitions.component_of[pattern.predicate]]
+    writer = _Writer(pattern, definitions, cost, own)
+    for number, made in enumerate(_guarded(pattern, definitions, rules)):
+        writer.write(made, number)
+    return Variant(tuple(writer.demands), tuple(writer.steps), tuple(writer.asked), tuple(writer.groupings))
+
+
+def _guarded(pattern: Pattern, definitions: Definitions, rules: Sequence[Rule] | None) -> Sequence[Guarded]:
+    """The rules of a pattern, each with the guard that lets calls in; linear recursion is factored."""
+    answers = answers_of(pattern.predicate)
+    if rules is None:
+        rules = definitions.rules_of[pattern.predicate]
+        if definitions.is_alone(pattern.predicate):
+            factored = factor(
+                pattern.predicate, rules, pattern.adornment, answers, pattern.called, pattern.context
+            )
+            if factored is not None:
+                return factored
+    return [
+        Guarded(
+            Atom(answers, rule.head.terms),
+            Atom(pattern.called, pattern.binding.bound_terms(rule.head)),
+            rule.body,
+            rule,
+        )
+        for rule in rules
+    ]
+
+
+@dataclass
+class _Writer:
+    """Gathers the rules of a pattern. Mutable."""
+
+    pattern: Pattern
+    definitions: Definitions
+    cost: Cost
+    own: Collection[str]
+    demands: dict[Rule, None] = field(default_factory=dict)
+    steps: dict[Rule, None] = field(default_factory=dict)
+    asked: dict[Pattern, None] = field(default_factory=dict)
+    groupings: list[Grouping] = field(default_factory=list)
+
+    def write(self, made: Guarded, number: int) -> None:
+        """Take a rule: what it asks for, and what it answers."""
+        begin = self._beginning(made)
+        given = {variable for literal in begin for variable in literal_variables(literal)}
+        passing = Passing(self.definitions.rules_of.keys(), self.own, self._cost)
+        ordered = passing.order(made.body, given)
+        ages = dict.fromkeys(given, 1)
+        done, joined = begin, 0
+        for place, literal in enumerate(ordered):
+            atom = literal.atom if isinstance(literal, Negation) else literal
+            if isinstance(atom, Atom) and atom.predicate in self.definitions.rules_of:
+                is_own = atom.predicate in self.own
+                if joined >= (FEWEST_JOINED if is_own else 1):
+                    name = f"join {_plain(self.pattern.predicate)} {self.pattern.adornment} {number} {place}"
+                    done, joined = [self._cut(name, done, ordered[place:], made)], 0
+                self._ask(atom, ages, done, is_own)
+                atom = Atom(answers_of(atom.predicate), atom.terms)
+                done = [*done, Negation(atom) if isinstance(literal, Negation) else atom]
+            else:
+                done = [*done, _stated(literal)]
+            joined += isinstance(literal, Atom)
+            if not isinstance(literal, Negation):
+                ages.update({each: place + 2 for each in literal_variables(literal) if each not in ages})
+        self._answer(made, done, number)
+
+    def _beginning(self, made: Guarded) -> list[Literal]:
+        """The guard, and what lets calls rest that have no variables."""
+        guard, pattern = made.guard, self.pattern
+        assert guard is not None
+        bound = _called_terms(pattern, guard)
+        begin: list[Literal] = [guard]
+        if guard.predicate == answers_of(pattern.predicate):
+            begin.append(Atom(pattern.called, bound))  # others may have asked for it
+        if pattern.is_ground:
+            begin.append(Negation(Atom(answers_of(pattern.predicate), bound)))
+        return begin
+
+    def _cost(self, atom: Atom, bound: Collection[Variable]) -> float:
+        read = _stated(atom)
+        assert isinstance(read, Atom)
+        return self.cost(read, bound)
+
+    def _cut(self, name: str, done: Sequence[Literal], following: Sequence[Literal], made: Guarded) -> Atom:
+        """What is done so far in a relation of its own, with the variables that are needed later."""
+        rule = made.rule
+        needed = {variable for literal in (made.head, *following) for variable in literal_variables(literal)}
+        if rule.aggregations:
+            needed |= set(collected_variables(rule))
+        known = dict.fromkeys(
+            variable
+            for literal in done
+            if not isinstance(literal, Negation)
+            for variable in literal_variables(literal)
+        )
+        joined = Atom(name, tuple(variable for variable in known if variable in needed))
+        self.steps[Rule(joined, tuple(done))] = None
+        return joined
+
+    def _ask(self, atom: Atom, ages: Mapping[Variable, int], done: Sequence[Literal], is_own: bool) -> None:
+        pattern = Pattern(atom.predicate, self.definitions.adornment(atom, ages))
+        self.asked[pattern] = None
+        terms = pattern.binding.bound_terms(atom)
+        if Atom(pattern.called, terms) not in done:
+            rules = self.steps if is_own else self.demands
+            rules[Rule(Atom(pattern.asked, terms), tuple(done))] = None
+
+    def _answer(self, made: Guarded, done: Sequence[Literal], number: int) -> None:
+        rule = made.rule
+        if not rule.aggregations:
+            self.steps[replace(rule, head=made.head, body=tuple(done))] = None
+            return
+        collected = f"collect {_plain(self.pattern.predicate)} {self.pattern.adornment} {number}"
+        self.steps[Rule(Atom(collected, collected_variables(rule)), tuple(done))] = None
+        self.groupings.append(Grouping(collected, replace(rule, head=made.head)))
+
+
+def resting(rule: Rule, pattern: Pattern, general: Sequence[Pattern]) -> Rule:
+    """A rule of a pattern that lets those calls rest which calls of the general patterns answer."""
+    guard = rule.body[0]
+    assert isinstance(guard, Atom)
+    if not general or guard.predicate not in (pattern.called, pattern.context, answers_of(pattern.predicate)):
+        return rule  # it goes on from a join, whose rows were found for calls that did not rest
+    terms = _called_terms(pattern, guard)
+    answered = (Negation(Atom(each.called, each.among(pattern, terms))) for each in general)
+    return replace(rule, body=(guard, *answered, *rule.body[1:]))
+
+
+def _called_terms(pattern: Pattern, guard: Atom) -> tuple[Term, ...]:
+    """The bound arguments of the call that a guard lets in."""
+    if guard.predicate == pattern.called:
+        return guard.terms
+    if guard.predicate == pattern.context:
+        return guard.terms[: len(pattern.binding.bound)]
+    return pattern.binding.bound_terms(guard)
+
+
+def accepting(pattern: Pattern, general: Sequence[Pattern]) -> Rule:
+    """The rule that lets what is asked be called, unless a more general call answers it, or it is true."""
+    places = pattern.binding.bound
+    terms = tuple(Variable(f"x{place}") for place in places)
+    body: list[Literal] = [Atom(pattern.asked, terms)]
+    body += [Negation(Atom(each.called, each.among(pattern, terms))) for each in general]
+    if pattern.is_ground:
+        body.append(Negation(Atom(answers_of(pattern.predicate), terms)))
+    return Rule(Atom(pattern.called, terms), tuple(body))
+
+
+def relations_of(rules: Iterable[Rule]) -> Iterator[tuple[str, int]]:
+    """The relations that rules name, and their arities."""
+    for rule in rules:
+        for atom in (rule.head, *rule.positive, *rule.negated):
+            yield atom.predicate, len(atom.terms)
+
+
+def _stating(predicate: str, arity: int) -> Rule:
+    """The rule that takes the explicit facts of a derived predicate."""
+    terms = tuple(Variable(f"x{place}") for place in range(1, arity + 1))
+    return Rule(Atom(predicate, terms), (Atom(predicate + STATED, terms),))
+
+
+def _stated(literal: Literal) -> Literal:
+    """The literal, by the name of the relation that has the explicit facts."""
+    match literal:
+        case Atom(predicate, terms):
+            return Atom(predicate.removesuffix(STATED), terms)
+        case Negation(Atom(predicate, terms)):
+            return Negation(Atom(predicate.removesuffix(STATED), terms))
+        case _:
+            return literal
+
+
+def _bindable(rules: Sequence[Rule]) -> frozenset[int]:
+    """The places that can be bound before the rules aggregate."""
+    places = range(len(rules[0].head.terms))
+    return frozenset(
+        place
+        for place in places
+        if all(not rule.aggregations or rule.head.terms[place] in rule.group for rule in rules)
+    )

@@ -1,0 +1,395 @@
+"""Subsumptive tabling: queries answered from the top down, a set of subgoals at a time. Mutates itself.
+
+Kasesalu: Revisiting Query Magic, Tartu 2025, sections 2.6.4 and 3.1.2. Tekle, Liu: More Efficient Datalog
+Queries: Subsumptive Tabling Beats Magic Sets, SIGMOD 2011.
+
+A query is a rule whose constants are bound arguments: it asks, as any rule does, and its answers are read
+from its table. Components are completed in turns: what a component asks of lower ones is complete before it
+reads them, so that negation and aggregates need nothing special. What is asked later, and was asked before or
+is less general, costs a look. Facts that come are worked in before the next query; facts that go, and rules
+that change, undo the tables that depend on them.
+
+Invariant: between queries every component is complete, or has no tables.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from tidelog.engine.events import Listener, TablesGrew
+from tidelog.logic.program import Rule, Variable
+from tidelog.plan.join_order import expected_growth
+from tidelog.query.asking import GIVEN, Asked, Stream
+from tidelog.query.retraction import Retraction
+from tidelog.query.rounds import Component, TabledEngine
+from tidelog.query.strategy import TABLE_MEMORY, Answers
+from tidelog.query.subgoals import Definitions, Pattern, Variant, answers_of, variant
+
+LOOKED_OVER = 4  # rounds after which plans are looked over
+SHAPES = 64  # of queries, whose rules are kept ready
+
+
+@dataclass
+class Shape:
+    """A kind of query that has been asked: its pattern, its component, and the one evaluated with it."""
+
+    pattern: Pattern
+    component: Component
+    merged: Component | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What tables there are."""
+
+    tables: int  # patterns with calls
+    asked: int  # subgoals
+    called: int  # of these, evaluated
+    answers: int
+    bytes: int
+
+
+class Tables:
+    """The tables of a program."""
+
+    def __init__(
+        self,
+        engine: TabledEngine,
+        rules: Sequence[Rule],
+        *,
+        memory: int = TABLE_MEMORY,
+        check: Callable[[], None] = lambda: None,
+        listen: Listener = lambda event: None,
+    ) -> None:
+        self.memory = memory
+        self.evicted = 0  # components whose tables were let go for want of memory
+        self._engine = engine
+        self.check = check
+        self.listen = listen
+        self._rules = tuple(rules)
+        self._components: dict[tuple[str, ...], Component] = {}
+        self._asked: dict[str, Component] = {}  # by the relations in which something is asked of them
+        self._shapes: dict[Rule, Shape] = {}
+        self._clock = 0
+        self._losses = 0  # how often tables were let go
+        self._current: Stream | None = None
+        self._define()
+
+    # ---- what is defined
+
+    def _define(self) -> None:
+        """Read the rules anew, and see which derived predicates have explicit facts."""
+        derived = {rule.head.predicate for rule in self._rules}
+        self._stated = frozenset(name for name in derived if self._engine.size(name))
+        self._definitions = Definitions.of(self._rules, self._stated)
+        read = {atom.predicate for rule in self._rules for atom in (*rule.positive, *rule.negated)}
+        self._explicit = sorted((read - derived) | self._stated)  # relations of explicit facts that are read
+
+    def _component(self, predicate: str) -> Component:
+        """The component of a derived predicate."""
+        names = self._definitions.components[self._definitions.component_of[predicate]]
+        known = self._components.get(names)
+        if known is None:
+            known = self._components[names] = Component(names, self._engine, self._write)
+        return known
+
+    def _write(self, pattern: Pattern) -> Variant:
+        """The rules of a pattern; there are tables for all that they ask."""
+        return self._with_tables(variant(pattern, self._definitions, expected_growth(self._engine)))
+
+    def _with_tables(self, made: Variant) -> Variant:
+        for asked in made.asked:
+            component = self._asked[asked.asked] = self._component(asked.predicate)
+            component.table(asked)
+        return made
+
+    # ---- queries
+
+    def answers(self, query: Rule) -> Stream:
+        """The answers to a query, those of each round as soon as they are found; none comes twice.
+
+        Whoever closes the stream early lets go of the tables that are not complete.
+        """
+        self.settle()
+        self._current = Stream(self._answers(Asked.of(query)))
+        return self._current
+
+    def settle(self) -> None:
+        """Let the query that is being answered find all its answers: what it reads is about to change."""
+        if self._current is not None:
+            self._current.settle()
+            self._current = None
+
+    def _answers(self, asked: Asked) -> Generator[Answers]:
+        engine = self._engine
+        self._clock += 1
+        self._catch_up()
+        shape = self._shape(asked.rule)
+        engine.show([name for name in _read(asked.rule) if name not in self._definitions.rules_of])
+        ids = [np.array([engine.identity(value)], np.int32) for value in asked.values]
+        engine.add(shape.pattern.asked, ids, 1)
+        members = [shape.component, *([shape.merged] if shape.merged is not None else [])]
+        relation = answers_of(shape.pattern.predicate)
+        read = 0
+        with closing(self._complete(members)) as rounds:
+            for _ in rounds:
+                columns, rows = engine.rows(relation)
+                if rows > read:
+                    yield tuple(column[read:].copy() for column in columns[len(ids) :]), rows - read
+                    read = rows
+        shape.component.clear()
+        self._evict()
+
+    def _shape(self, rule: Rule) -> Shape:
+        known = self._shapes.pop(rule, None)
+        if known is None:
+            while len(self._shapes) >= SHAPES:
+                self._shapes.pop(next(iter(self._shapes))).component.drop()
+            known = self._made_shape(rule)
+        self._shapes[rule] = known  # last used, last dropped
+        return known
+
+    def _made_shape(self, rule: Rule) -> Shape:
+        """A query as a rule of a predicate of its own, together with the component that is read first."""
+        definitions = self._definitions
+        name = f"?{len(self._shapes)} {self._clock}"
+        bound = sum(term.name.startswith(GIVEN) for term in rule.head.terms if isinstance(term, Variable))
+        pattern = Pattern(name, "b" * bound + "f" * (len(rule.head.terms) - bound))
+        merged = self._merged(rule)
+        beside = () if merged is None else merged.predicates
+
+        def write(_: Pattern) -> Variant:
+            made = variant(pattern, definitions, expected_growth(self._engine), (rule,), (name, *beside))
+            return self._with_tables(made)
+
+        component = Component((name,), self._engine, write, beside)
+        component.table(pattern)
+        return Shape(pattern, component, merged)
+
+    def _merged(self, rule: Rule) -> Component | None:
+        """The component whose rounds the query follows, so that its first answers come early.
+
+        It is the highest of those that are read; none, if the query negates something that may depend on it.
+        """
+        component_of = self._definitions.component_of
+        read = [component_of[atom.predicate] for atom in rule.positive if atom.predicate in component_of]
+        denied = [component_of[atom.predicate] for atom in rule.negated if atom.predicate in component_of]
+        if not read or max(denied, default=-1) >= max(read):
+            return None
+        return self._component(self._definitions.components[max(read)][0])
+
+    def patterns(self, query: Rule) -> list[Pattern]:
+        """The patterns that a query may ask, itself or through others; nothing is evaluated."""
+        asked = Asked.of(query)
+        bound = len(asked.values)
+        pattern = Pattern("?", "b" * bound + "f" * (len(asked.rule.head.terms) - bound))
+        first = variant(pattern, self._definitions, expected_growth(self._engine), (asked.rule,), ("?",))
+        found = dict.fromkeys(first.asked)
+        waiting = list(found)
+        while waiting:
+            for each in variant(waiting.pop(), self._definitions, expected_growth(self._engine)).asked:
+                if each not in found:
+                    found[each] = None
+                    waiting.append(each)
+        return list(found)
+
+    # ---- completing
+
+    def _complete(self, members: Sequence[Component]) -> Generator[None]:
+        """Complete components, after whatever they ask of lower ones; yields after each round of theirs."""
+        running = [members]
+        rounds = [self._rounds(members)]
+        try:
+            while rounds:
+                for lower in rounds[-1]:
+                    if lower is not None:
+                        running.append([lower])
+                        rounds.append(self._rounds([lower]))
+                        break
+                    if len(rounds) == 1:
+                        yield
+                else:
+                    rounds.pop()
+                    running.pop()
+        except BaseException:
+            for component in (each for some in running for each in some):
+                self._drop(component)
+            self._shapes = {rule: shape for rule, shape in self._shapes.items() if shape.component.tables}
+            raise
+
+    def _rounds(self, members: Sequence[Component]) -> Iterator[Component | None]:
+        """Rounds until nothing is new; yields each component to be completed, and None after each round."""
+        self._secure(members)
+        for number in count():
+            if number % LOOKED_OVER == 0:
+                for component in members:
+                    component.look_over()
+            fresh = set().union(*(component.advance() for component in members))
+            if not fresh:
+                if sum(component.group() for component in members):
+                    continue
+                break
+            tables = [table for component in members for table in component.tables.values()]
+            demands = [demand for table in tables for demand in table.demands]
+            asked = [demand.rule.head.predicate for demand in demands if demand.run(fresh, self.check)]
+            yield from self._demanded(asked)
+            new = sum(step.run(fresh, self.check) for table in tables for step in table.steps)
+            self.listen(TablesGrew(new))
+            yield None
+
+    def _secure(self, members: Sequence[Component]) -> None:
+        """Let there be tables for all that the members ask: some may have been let go."""
+        for component in members:
+            component.last_used = self._clock
+            if component.secured != self._losses:
+                for table in list(component.tables.values()):
+                    if table.variant is not None:
+                        self._with_tables(table.variant)
+                component.secured = self._losses
+
+    def _demanded(self, relations: Iterable[str]) -> list[Component]:
+        """The components of which something new is asked."""
+        return list(dict.fromkeys(self._asked[relation] for relation in relations))
+
+    # ---- memory
+
+    @property
+    def tally(self) -> Tally:
+        """What tables there are, those of queries apart."""
+        size = self._engine.size
+        components = self._components.values()
+        patterns = [table.pattern for each in components for table in each.tables.values() if table.variant]
+        predicates = {pattern.predicate for pattern in patterns}
+        return Tally(
+            len(patterns),
+            sum(size(pattern.asked) for each in components for pattern in each.tables),
+            sum(size(pattern.called) for pattern in patterns),
+            sum(size(answers_of(predicate)) for predicate in predicates),
+            sum(each.bytes for each in components),
+        )
+
+    def _evict(self) -> None:
+        """Let go of the tables that were not used for longest, until the others fit into the memory."""
+        held = {component: component.bytes for component in self._components.values() if component.tables}
+        for component in sorted(held, key=lambda each: each.last_used):
+            if sum(held.values()) <= self.memory:
+                return
+            del held[component]
+            self._drop(component)
+            self.evicted += 1
+
+    # ---- changes
+
+    def _catch_up(self) -> None:
+        """Work in how explicit facts have changed since the last query."""
+        engine = self._engine
+        engine.come_home()
+        derived = {rule.head.predicate for rule in self._rules}
+        if {name for name in derived if engine.size(name)} != self._stated:
+            self._redefine()
+        followed = {name: engine.follow(name) for name in self._explicit}
+        engine.show(self._explicit)
+        disturbed = {name for name, changes in followed.items() if changes is None}
+        gone = {name: changes[0] for name, changes in followed.items() if changes and changes[0][1]}
+        came = {name: changes[1] for name, changes in followed.items() if changes and changes[1][1]}
+        if disturbed or gone or came:
+            try:
+                self._pass_on(disturbed, gone, came)
+            except BaseException:
+                for component in self._components.values():
+                    self._drop(component)
+                raise
+
+    def _pass_on(self, disturbed: set[str], went: dict[str, Answers], came: dict[str, Answers]) -> None:
+        """Go through the components from the lowest on, and let their tables follow.
+
+        Those that cannot begin anew when they are next asked.
+        """
+        gone = {name: self._deliver("gone", name, facts) for name, facts in went.items()}
+        grown = {name: self._deliver("came", name, facts) for name, facts in came.items()}
+        for number, names in enumerate(self._definitions.components):
+            component = self._components.get(names)
+            changed = {*gone, *grown}
+            if component is None or not component.tables:
+                read = self._definitions.read_by(number)
+                if not {*read, *map(answers_of, read)}.isdisjoint((*disturbed, *changed)):
+                    disturbed.update(map(answers_of, names))
+                continue
+            retraction = Retraction(component, gone, self.check)
+            if component.reads(disturbed) or not (component.can_follow(changed) and retraction.is_feasible):
+                disturbed.update(map(answers_of, names))
+                self._drop(component)
+            elif component.reads(changed):
+                self._follow(component, retraction, grown)
+
+    def _follow(self, component: Component, retraction: Retraction, grown: dict[str, str]) -> None:
+        """Complete a component anew after facts went and came that it reads; note how its answers changed."""
+        self._secure([component])
+        if component.reads(retraction.gone):
+            retraction.take()
+        relations = [name for name in map(answers_of, component.predicates) if component.has(name)]
+        marks = {name: self._engine.size(name) for name in relations}
+        retraction.put_back()
+        again = component.call_anew(retraction.taken)
+        for lower in self._demanded(component.follow({**grown, **again}, True, self.check)):
+            deque(self._complete([lower]), maxlen=0)
+        deque(component.follow({**grown, **again}, False, self.check), maxlen=0)
+        deque(self._complete([component]), maxlen=0)
+        for name, mark in marks.items():
+            if self._engine.size(name) > mark:
+                grown[name] = self._deliver("came", name, self._engine.appended(name, mark))
+        for name, facts in retraction.answers():
+            retraction.gone[name] = self._deliver("gone", name, facts)
+
+    def _deliver(self, how: str, relation: str, facts: Answers) -> str:
+        """A relation that holds what has gone from another, or come to it, all of it as new."""
+        columns, rows = facts
+        name = f"{how} {relation}"
+        self._engine.define(name, len(columns))
+        self._engine.clear(name)
+        self._engine.add(name, columns, rows)
+        self._engine.advance([name])
+        return name
+
+    def _drop(self, component: Component) -> None:
+        """Let go of a component's tables; others that read them cannot follow changes any more."""
+        answers = {answers_of(name) for name in component.predicates}
+        component.drop()
+        self._losses += 1
+        for other in self._components.values():
+            if other.tables and other.reads(answers):
+                other.is_detached = True
+
+    def redefine(self, rules: Sequence[Rule]) -> None:
+        """Let the rules be these; tables that do not depend on a difference are kept."""
+        if rules is not self._rules:
+            self.settle()
+            self._rules = tuple(rules)
+            self._redefine()
+
+    def _redefine(self) -> None:
+        former = self._definitions
+        self._define()
+        for shape in self._shapes.values():
+            shape.component.drop()
+        self._shapes = {}
+        kept: set[str] = set()
+        for number, names in enumerate(self._definitions.components):
+            below = self._definitions.read_by(number) & self._definitions.rules_of.keys() - set(names)
+            if below <= kept and all(
+                self._definitions.rules_of[name] == former.rules_of.get(name) for name in names
+            ):
+                kept.update(names)
+        for names in [names for names in self._components if not kept.issuperset(names)]:
+            self._drop(self._components.pop(names))
+
+
+def _read(rule: Rule) -> set[str]:
+    """The predicates that a rule reads."""
+    return {atom.predicate for atom in (*rule.positive, *rule.negated)}
