@@ -94,13 +94,18 @@ class SparkReading:
 
     @contextmanager
     def _describing(self, description: str) -> Iterator[None]:
-        """What Spark does in the block has this description in its user interface."""
+        """What Spark does in the block is described so in its pages, and ends with the block."""
         context = self._session.sparkContext
-        context.setJobDescription(description)
+        group = f"tidelog {id(self)}"
+        context.setJobGroup(group, description, interruptOnCancel=True)
         try:
             yield
+        except BaseException:  # Ctrl-C, most likely
+            context.cancelJobGroup(group)
+            raise
         finally:
-            context.setJobDescription(None)
+            for name in ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel"):
+                context.setLocalProperty(name, None)
 
     # ---- what only Spark has
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -64,6 +65,7 @@ class Following:
         self._told = told
         self._is_frame = frame is not None
         self._fault: BaseException | None = None
+        self._working = Lock()  # held while a batch is worked on: Spark does that in a thread of its own
         named = settings.checkpoint or f"{job.settings.publish}/{CHECKPOINT}"
         self.checkpoint = job.settings.resolve(named).resolve()  # Spark may be somewhere else
         self._predicate: Predicate | None = None
@@ -128,11 +130,12 @@ class Following:
         return DataError(Diagnostic(codes.NO_STREAM, f"the stream has ended: {reason}"))
 
     def stop(self) -> None:
-        """End the stream: a batch that is being worked on comes again when it is followed next."""
+        """End the stream, when the batch that is being worked on has been published."""
         try:
             self._query.stop()
         finally:
-            self._held.close()
+            with self._working:  # nobody else publishes before the batch is done
+                self._held.close()
 
     def __enter__(self) -> Following:
         return self
@@ -144,11 +147,12 @@ class Following:
 
     def _handle(self, frame: Any, number: int) -> None:
         """Publish what a batch changes, unless that has been done."""
-        try:
-            self._take(frame, number)
-        except BaseException as fault:
-            self._fault = fault
-            raise
+        with self._working:
+            try:
+                self._take(frame, number)
+            except BaseException as fault:
+                self._fault = fault
+                raise
 
     def _take(self, frame: Any, number: int) -> None:
         current = self._job.store.manifest()
