@@ -26,7 +26,7 @@ import pyspark
 
 from tidelog.engine.spark.java import find_java
 
-PATIENCE = 120.0  # seconds
+PATIENCE = 600.0  # seconds, on a machine that does much else
 PR_SET_PDEATHSIG = 1
 PLACE = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
 LOGGING = """\

@@ -172,8 +172,8 @@ def test_a_cluster_ends_with_its_command(tmp_path: Path) -> None:
         *(sys.executable, EXAMPLES / "spark" / "cluster.py", "--", "sh", "-c", f"{show}; exit 3"),
         folder=tmp_path,
     )
+    assert done.returncode == 3, done.stderr
     workers, master = done.stdout.split()
-    assert done.returncode == 3
     assert int(workers) >= 2
     assert master.startswith("spark://127.0.0.1:")
     assert_gone(master, tmp_path)
@@ -192,9 +192,9 @@ def assert_gone(master: str, folder: Path) -> None:
 def test_a_cluster_ends_with_whoever_started_it(tmp_path: Path) -> None:
     wait = ("sh", "-c", "echo $SPARK_MASTER; exec sleep 60")
     command: list[str | Path] = [sys.executable, EXAMPLES / "spark" / "cluster.py", "--", *wait]
-    started = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path)
-    assert started.stdout is not None
-    master = started.stdout.readline().strip()
-    started.kill()
-    started.wait()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as started:
+        assert started.stdout is not None
+        master = started.stdout.readline().strip()
+        started.kill()
+    assert master
     assert_gone(master, tmp_path)
