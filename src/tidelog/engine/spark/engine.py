@@ -185,13 +185,14 @@ class SparkEngine(Places):
             frames = [stated.frame if gone is None else difference(stated.frame, gone, columns, is_few)]
         if added[1]:
             frames.append(self.store.lifted(*added))
+        held = self.release(relation, stated)
         self.rename(relation, aside)
         self.define(relation, arity)
         if frames:
             frame = union(frames)
             if layers > MOST_LAYERS:
                 frame, layers = self.store.jobs.run("putting changes together", frame.localCheckpoint), 0
-            self._placed[relation] = Placed(frame, rows, Source(frame, rows), layers=layers)
+            self._placed[relation] = Placed(frame, rows, Source(frame, rows), held=held, layers=layers)
 
     def absent(self, relation: str, other: str) -> tuple[tuple[Ids, ...], int]:
         """The facts of a relation that another does not have."""

@@ -98,6 +98,14 @@ class Places(ClosingEngine):
             before.held.unpersist()
         self._placed[relation] = Placed(frame, rows, stated, is_known, held)
 
+    def release(self, relation: str, stated: Source | None) -> DataFrame | None:
+        """What is kept in memory for the explicit facts of a relation, which no longer goes with it."""
+        placed = self._placed[relation]
+        if placed.layers == 0 and placed.held is not _frame(stated):
+            return None
+        self._placed[relation] = replace(placed, held=None)
+        return placed.held
+
     def settle_size(self, relation: str, rows: int) -> None:
         """Let it be known how many facts a relation on Spark has."""
         self._placed[relation] = replace(self._placed[relation], rows=rows, is_known=True)
