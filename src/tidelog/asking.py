@@ -81,12 +81,12 @@ class Asking:
         place = self._place()
         choice = strategies.chosen(strategy, query, place)
         self._tell(StrategyChosen(choice.strategy, choice.reason))
-        self._derived = None
-        yield from parts_of(
-            self._strategy(choice.strategy), query, place, lambda find: self._guarded(query, find)
-        )
-        made = place.notes.get(DERIVED)
-        self._derived = None if made is None else (self._program, made)
+        chosen = self._strategy(choice.strategy)
+        try:
+            yield from parts_of(chosen, query, place, lambda find: self._guarded(query, find))
+        finally:
+            made = place.notes.get(DERIVED)
+            self._derived = None if made is None else (self._program, made)
 
     def _guarded(self, query: Query, find: Callable[[], Any]) -> Any:
         """What is found within the limits."""

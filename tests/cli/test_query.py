@@ -7,7 +7,7 @@ import pytest
 from tests.cli.conftest import Tidelog, Write
 
 
-@pytest.mark.parametrize("strategy", ["auto", "magic", "full"])
+@pytest.mark.parametrize("strategy", ["auto", "magic", "tabling", "full"])
 def test_strategies_answer_alike(strategy: str, tidelog: Tidelog) -> None:
     done = tidelog(
         "query", "family.rls", "ancestor(alice, ?x), ~parent(alice, ?x)", "--strategy", strategy, "-f", "csv"
