@@ -2,8 +2,9 @@
 
     python examples/spark/cluster.py --workers 2 -- COMMAND …
 
-The command finds the master's address in SPARK_MASTER. Master and workers come from the installed pyspark,
-listen on 127.0.0.1 only, on free ports, and are gone when the command ends, however it ends.
+The command finds the master's address in SPARK_MASTER, and Java in JAVA_HOME. Master and workers come from
+the installed pyspark, listen on 127.0.0.1 only, on free ports, and are gone when the command ends, however it
+ends.
 """
 
 from __future__ import annotations
@@ -81,13 +82,10 @@ def cluster(workers: int = 2, cores: int = 1, memory: str = "1g") -> Iterator[Cl
 def start(folder: Path, role: str, *arguments: str, log: str = "") -> subprocess.Popen[bytes]:
     """A process of the cluster, in a session of its own: the executors that it starts belong to it."""
     spark = Path(pyspark.__file__).parent
-    environment = os.environ | {
-        "JAVA_HOME": str(find_java(folder)),
+    environment = environment_of(folder) | {
         "SPARK_HOME": str(spark),
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": f"-Dlog4j2.configurationFile=file:{folder}/log4j2.properties",
-        "PYSPARK_PYTHON": sys.executable,
     }
     program = f"org.apache.spark.deploy.{role.lower()}.{role}"
     with (folder / f"{log or role}.log").open("wb") as sink:
@@ -110,6 +108,15 @@ def die_with_parent() -> None:
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def environment_of(folder: Path) -> dict[str, str]:
+    """The environment in which Spark finds Java and this Python, and keeps to this machine."""
+    return os.environ | {
+        "JAVA_HOME": str(find_java(folder)),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
 
 
 def found(pattern: str, log: Path, process: subprocess.Popen[bytes]) -> str:
@@ -151,7 +158,7 @@ def main(arguments: Sequence[str]) -> int:
     parsed = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the cluster ends as well
     with cluster(parsed.workers, parsed.cores, parsed.memory) as started:
-        environment = os.environ | {"SPARK_MASTER": started.master}
+        environment = environment_of(started.folder) | {"SPARK_MASTER": started.master}
         return subprocess.run(parsed.command, env=environment, check=False).returncode
 
 
