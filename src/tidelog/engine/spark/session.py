@@ -64,10 +64,26 @@ class SessionSettings:
 
     def start(self) -> SparkSession:
         """The session; started now if none runs in this process. Its executors can import tidelog."""
+        global _shared
         with _starting:
-            session = self.session or _running(self) or _start(self)
+            if self.session is None:
+                # The active session of a thread that streams is a copy of its own: the first one is shared.
+                _shared = session = _running(self) or _start(self)
+            else:
+                session = self.session
             ship(session, scratch_folder())
         return session
+
+
+_shared: SparkSession | None = None  # the session that all get who bring none
+
+
+def _still_shared() -> SparkSession | None:
+    """The shared session, unless it has been stopped."""
+    from pyspark import SparkContext
+
+    is_alive = _shared is not None and _shared.sparkContext is SparkContext._active_spark_context
+    return _shared if is_alive else None
 
 
 def _running(settings: SessionSettings) -> SparkSession | None:
@@ -77,7 +93,7 @@ def _running(settings: SessionSettings) -> SparkSession | None:
 
     if SparkContext._active_spark_context is None:
         return None
-    session = sessions.active()
+    session = _still_shared() or sessions.active()
     master = session.conf.get("spark.master", None)
     if settings.master not in (None, master):
         message = f"a Spark session on {master} runs already, so none can be had on {settings.master}"
