@@ -16,7 +16,7 @@ spark='--engine spark --conf tidelog.strategy=executor-fixpoint,iterated-joins'
 mkdir -p output
 rm -rf output/spark output/columnar output/flights
 step 'How each stratum is derived on Spark' \
-    "tidelog plan $program $spark | grep -B1 -A3 '^stratum' | head -40"
+    "tidelog plan $program $spark | sed -n '/^on Spark/,\$p'"
 step 'Everything derived, by executors, and what each rule did' \
     "tidelog run $program $spark --output output/spark --format csv --stats"
 step 'The same in one process' \
