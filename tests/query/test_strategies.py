@@ -168,6 +168,20 @@ def test_cycles_and_unknown_constants(query: str, count: int) -> None:
         assert len(reasoner.query(query, strategy)) == count
 
 
+@pytest.mark.parametrize(
+    ("query", "answers"),
+    [
+        ("path(?x, ?y), ?x = 1, ?y = 3", {(1, 3)}),
+        ("path(?x, ?y), ?x = 1, ?x = 2", set()),
+        ("edge(?x, ?y), far(?y), 2 = ?x", {(2, 3)}),
+        ("path(?x, ?y), ?n = ?x + ?y, ~edge(?x, ?y), ?x = 1", {(1, 3, 4), (1, 1, 2)}),
+    ],
+)
+def test_variables_that_equal_a_constant_are_put_out(query: str, answers: set[tuple[int, ...]]) -> None:
+    for strategy in DERIVING:
+        assert set(graph([(1, 2), (2, 3), (3, 1)]).query(query, strategy)) == answers
+
+
 def test_no_data() -> None:
     reasoner = tl.Reasoner(tl.parse(GRAPH))
     for strategy in (AUTO, *DERIVING):

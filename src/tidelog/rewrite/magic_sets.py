@@ -174,12 +174,12 @@ class _Rewriting:
     def answer(self, queries: Sequence[Rule]) -> None:
         """Gather all that the queries need."""
         for query in queries:
-            body = substituted(query).body
+            asked = substituted(query)  # its head too: what it puts out may be a constant now
             given = self.options.given
-            guards = (each for each in body if isinstance(each, Atom) and each.predicate in given)
+            guards = (each for each in asked.body if isinstance(each, Atom) and each.predicate in given)
             guard = next(guards, None)
-            rest = tuple(literal for literal in body if literal is not guard)
-            self._emit(Guarded(query.head, guard, rest, query), frozenset())
+            rest = tuple(literal for literal in asked.body if literal is not guard)
+            self._emit(Guarded(asked.head, guard, rest, query), frozenset())
         while self._waiting:
             predicate, adornment = self._waiting.pop(0)
             for made in self._guarded(predicate, adornment):
