@@ -213,7 +213,7 @@ class Reasoner(Asking):
 
     def load(self, predicate: str, batches: Iterable[Batch]) -> int:
         """Add explicit facts that come as batches of columns; returns how many were new."""
-        if self._is_materialised:
+        if self._is_maintained:
             with self.change() as change:
                 change.load(predicate, batches)
             return change.inserted

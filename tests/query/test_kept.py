@@ -15,6 +15,8 @@ from tests.changes.oracle import fact_text
 from tests.rewrite.test_magic_sets import EVERYTHING, queries
 from tests.strategies import Case, cases
 from tidelog.errors import Inconsistent, ProgramError, TidelogError
+from tidelog.io.columns import Batch, column_of_values
+from tidelog.logic.terms import read_exact
 from tidelog.maintenance.registry import MAINTAINERS
 
 REACH = """
@@ -343,3 +345,11 @@ def test_closures_prepared(name: str, query: str, data: st.DataObject) -> None:
         lines = [f"{data.draw(st.sampled_from('+-'))} edge({x}, {y}) ." for x, y in data.draw(EDGES)]
         lines += [f"+ reach({x}, {y}) ." for x, y in data.draw(EDGES)[: data.draw(st.integers(0, 1))]]
         reasoner.apply("\n".join(lines), missing="ignore")
+
+
+def test_batches_of_facts_change_kept_answers() -> None:
+    reasoner = tl.Reasoner(tl.parse("p(1, 2) . q(?x, ?z) :- p(?x, ?y), p(?y, ?z) ."))
+    live = reasoner.watch("q(1, ?z)")
+    two, three = (column_of_values([read_exact(text)]) for text in ("2", "3"))
+    reasoner.load("p", [Batch((two, three), 1)])
+    assert list(live.answers) == [(3,)]
