@@ -29,7 +29,7 @@ def arguments(stage: str, suffix: str) -> list[str]:
 
 @pytest.fixture
 def golden(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of golden files, as the working folder."""
+    """The folder of golden files, as the working folder; tests run side by side, so none writes here."""
     monkeypatch.chdir(FOLDER)
     return FOLDER
 
@@ -42,23 +42,16 @@ def test_stages_are_as_written(stage: str, suffix: str, golden: Path, tidelog: T
     assert done.error == ""
 
 
-def test_resolved_programs_read_back(golden: Path, tidelog: Tidelog) -> None:
-    resolved = tidelog("plan", "graph.rls", "--stage", "resolved").output
-    (again := golden / "again.rls").write_text(resolved)
-    try:
-        facts = [tidelog("run", name, "--format", "json").json for name in ("graph.rls", "again.rls")]
-    finally:
-        again.unlink()
+def test_resolved_programs_read_back(golden: Path, tidelog: Tidelog, write: Write) -> None:
+    again = write("again.rls", tidelog("plan", "graph.rls", "--stage", "resolved").output)
+    facts = [tidelog("run", str(name), "--format", "json").json for name in ("graph.rls", again)]
     first, second = ([rows for _, rows in sorted(item.items()) if rows] for item in facts)
     assert [len(rows) for rows in first] == [len(rows) for rows in second]
 
 
-def test_rewritten_programs_read_back_and_answer(golden: Path, tidelog: Tidelog) -> None:
-    (again := golden / "again.rls").write_text(tidelog(*arguments("rewritten", "txt")).output)
-    try:
-        derived = tidelog("run", "again.rls", "--format", "json").json
-    finally:
-        again.unlink()
+def test_rewritten_programs_read_back_and_answer(golden: Path, tidelog: Tidelog, write: Write) -> None:
+    again = write("again.rls", tidelog(*arguments("rewritten", "txt")).output)
+    derived = tidelog("run", str(again), "--format", "json").json
     answers = tidelog("query", "graph.rls", QUERY, "--format", "json").json
     assert [row["x"] for row in derived["answer_1"]] == [row["x"] for row in answers]
 
