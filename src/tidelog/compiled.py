@@ -72,15 +72,13 @@ KERNEL_FILES = (
 def _cache_folder() -> Path:
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {DEBUG}".encode())
     for name in KERNEL_FILES:
-        path = Path(__file__).parent / name
-        digest.update(path.read_bytes())
-        # Numba knows a file by its place and time: elsewhere, or written anew, it would compile in silence.
-        digest.update(f"{path} {path.stat().st_mtime_ns}".encode())
+        digest.update((Path(__file__).parent / name).read_bytes())
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "tidelog" / f"kernels-{digest.hexdigest()[:16]}"
 
 
 CACHE_FOLDER = _cache_folder()
+LOCATOR = "tidelog.compiled.KernelLocator"
 
 
 def is_warm(group: str) -> bool:
@@ -94,14 +92,46 @@ def mark_warm(group: str) -> None:
     (CACHE_FOLDER / f"compiled-{group}").touch()
 
 
+class KernelLocator:
+    """Where Numba keeps a kernel: in our folder, whose name says what all kernels read like.
+
+    Numba's own locators name a folder after the place of the source: each clone and each new environment
+    would compile the same kernels again.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._line = function.__code__.co_firstlineno
+
+    @classmethod
+    def from_function(cls, function: Callable[..., Any], _file: str) -> KernelLocator:
+        """The locator of a function."""
+        return cls(function)
+
+    def ensure_cache_path(self) -> None:
+        """Let the folder be there."""
+        CACHE_FOLDER.mkdir(parents=True, exist_ok=True)
+
+    def get_cache_path(self) -> str:
+        """The folder."""
+        return str(CACHE_FOLDER)
+
+    def get_source_stamp(self) -> str:
+        """What a kernel in the folder must have been compiled from."""
+        return CACHE_FOLDER.name
+
+    def get_disambiguator(self) -> str:
+        """What tells functions of one name apart."""
+        return str(self._line)
+
+
 def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function compiled without the interpreter lock, kept in the cache folder."""
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(CACHE_FOLDER)  # read when a function is decorated
+    before = numba.config.CACHE_LOCATOR_CLASSES
+    numba.config.CACHE_LOCATOR_CLASSES = LOCATOR  # read when a function is decorated
     try:
         return njit(cache=True, nogil=True, boundscheck=DEBUG)(function)  # type: ignore[no-any-return]
     finally:
-        numba.config.CACHE_DIR = before
+        numba.config.CACHE_LOCATOR_CLASSES = before
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
