@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from typing import Any
 
-from tidelog.engine.events import Audience, StrategyChosen
-from tidelog.engine.limits import Limits
+from tidelog.engine.events import StrategyChosen
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Source
 from tidelog.live import LiveQuery
 from tidelog.logic.builtins import Overflow
@@ -21,30 +21,27 @@ from tidelog.query.strategy import Answers, Place, Strategy, parts_of, together
 from tidelog.relation import Relation
 from tidelog.rewrite.magic_sets import Rewritten
 from tidelog.rewrite.readable import readable
+from tidelog.runtime import Runtime
 from tidelog.subscription import Callback, Subscriptions
 from tidelog.syntax.parser import parse_literals
 
 
-class Asking:
+class Asking(ABC):
     """The part of a reasoner that answers queries; the other part says where they are asked."""
 
     _program: Program
     _subscriptions: Subscriptions
     _is_told: bool  # whether somebody knows of an inconsistency
-    _tell: Audience
+    runtime: Runtime
 
     def __init__(self, keeping: Keeping) -> None:
         self._keeping = keeping
         self._strategies: dict[str, Strategy] = {}
         self._derived: tuple[Program, Rewritten] | None = None  # what the last query was answered by
 
+    @abstractmethod
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
-        raise NotImplementedError
-
-    def _limits(self) -> Limits:
-        """The limits of what begins now."""
-        raise NotImplementedError
 
     # ---- once
 
@@ -80,7 +77,7 @@ class Asking:
         """The answers in parts, as the strategy finds them."""
         place = self._place()
         choice = strategies.chosen(strategy, query, place)
-        self._tell(StrategyChosen(choice.strategy, choice.reason))
+        self.runtime.tell(StrategyChosen(choice.strategy, choice.reason))
         chosen = self._strategy(choice.strategy)
         try:
             yield from parts_of(chosen, query, place, lambda find: self._guarded(query, find))
@@ -91,7 +88,7 @@ class Asking:
     def _guarded(self, query: Query, find: Callable[[], Any]) -> Any:
         """What is found within the limits."""
         try:
-            with self._limits().guarding():
+            with self.runtime.limits().guarding():
                 return find()
         except Overflow as overflow:
             help = f"in the query {query.text}"

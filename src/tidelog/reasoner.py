@@ -11,34 +11,36 @@ from typing import Any
 
 from tidelog.asking import Asking
 from tidelog.changes import Delta, find_predicate
+from tidelog.committing import Committing, total
 from tidelog.engine import registry as engines
 from tidelog.engine.columnar import warm
-from tidelog.engine.events import Audience, FactsLoaded, Listener, Notice, Tally
-from tidelog.engine.limits import Limits
+from tidelog.engine.events import FactsLoaded, Listener, Notice
 from tidelog.engine.registry import EngineSettings
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Source
-from tidelog.io.columns import Batch, column_of_values
+from tidelog.io.columns import Batch
 from tidelog.io.faults import Faults, OnError
 from tidelog.io.formats import data_files
 from tidelog.io.objects import from_python
 from tidelog.io.source import data_file, predicate_of
-from tidelog.io.tables import read, read_import
-from tidelog.logic.program import BOTTOM, Fact, Predicate, Program, Rule
+from tidelog.io.tables import read
+from tidelog.logic.program import BOTTOM, Predicate, Program, Rule
 from tidelog.logic.resolve import EMPTY, extend
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
-from tidelog.maintenance.maintainer import NetChange, Rows, Update
+from tidelog.maintenance.maintainer import Rows, Update
 from tidelog.plan.join_order import Statistics
+from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
 from tidelog.query.demands import Asked, Demands, Step
 from tidelog.query.keeping import Keeping
-from tidelog.query.strategy import TABLE_MEMORY, Place
+from tidelog.query.strategy import TABLE_MEMORY, Place, inconsistency
 from tidelog.relation import Relation, column_names
+from tidelog.runtime import Runtime
 from tidelog.streaming import Changes, Stream, stream_async
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
 from tidelog.syntax.parser import parse
-from tidelog.transaction import EXPLICIT, Change, with_arity
+from tidelog.transaction import Change, with_arity
 
 PROGRAM_CHANGED = "E634"
 
@@ -81,32 +83,26 @@ class Reasoner(Asking):
         rejects: Path | str = "rejects.csv",
         listeners: Iterable[Listener] = (),
     ) -> None:
-        self.statistics = Tally()
         self.faults = Faults(OnError(on_error), Path(rejects))
-        self.timeout = timeout
-        self.max_facts = max_facts
         self.table_memory = table_memory  # bytes of tables that are kept between queries
-        self.started: float | None = None  # monotonic time that the timeout counts from, else each call's own
         self.commits = 0  # transactions carried out
         self._program = replace(program, facts=())
-        self._stated = program.facts  # facts that the program states; once loaded, the engine knows better
+        self._own = ProgramFacts(program.facts)
         self._shown: Program | None = program  # the program as it is, facts included, if that is known
-        self._tell = Audience([self.statistics, *listeners])
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = engines.settings_of(engine).make(threads, binary)
-        modules = modules and marking == "none"  # marks pass along rules
-        self._modules = modules  # closures are kept by structures, else by rules
-        self._engine.prepare_closures = lambda: self._compile_once("closures")
-        self._check: Callable[[], None] = _proceed
-        self._warm: set[str] = set()
+        self.runtime = runtime = Runtime(self._engine, listeners, timeout, max_facts)
+        self.statistics = runtime.statistics
+        self._modules = (
+            modules and marking == "none"
+        )  # closures are kept by structures; marks pass along rules
         self._maintainer = registry.make(
-            maintainer, marking, self._engine, self._tell, self._check_limits, modules
+            maintainer, marking, self._engine, runtime.tell, runtime.check, self._modules
         )
         self._subscriptions = Subscriptions()
         self._demands = Demands(self._engine)
+        self._committing = Committing(runtime, self._maintainer, self._demands)
         super().__init__(Keeping(self._engine, self._demands, self._keep, lambda: self._program))
-        self._loaded_facts = 0
-        self._loaded_imports = 0
         self._is_materialised = False
         self._was_materialised = False
         self._inconsistency: tuple[Diagnostic, ...] | None = None
@@ -122,18 +118,8 @@ class Reasoner(Asking):
         in transactions, are not among them.
         """
         if self._shown is None:
-            self._shown = replace(self._program, facts=tuple(self._still_stated()))
+            self._shown = replace(self._program, facts=tuple(self._own.remaining(self._engine)))
         return self._shown
-
-    def _still_stated(self) -> Iterator[Fact]:
-        """The facts that the program stated and that are explicit still."""
-        for name, facts, batch in _fact_batches(self._stated[: self._loaded_facts]):
-            columns = [self._engine.encode_column(column) for column in batch.columns]
-            standing = self._engine.standing(name, columns, len(facts))
-            yield from (
-                fact for fact, flags in zip(facts, standing.tolist(), strict=True) if flags & EXPLICIT
-            )
-        yield from self._stated[self._loaded_facts :]
 
     # ---- facts and rules in
 
@@ -150,7 +136,7 @@ class Reasoner(Asking):
             with self.change() as change:
                 change.insert(predicate, data)
             return change.inserted
-        known = self._find(predicate)
+        known = self._program.find(predicate)
         if known is None:
             data, arity = with_arity(data)
             if arity is None:
@@ -164,11 +150,11 @@ class Reasoner(Asking):
         """Add the rows of a frame that only the engine reads."""
         if self._is_maintained:
             return self.insert(predicate, data.toArrow())
-        known = self._find(predicate) or self._define(predicate, len(data.columns))
+        known = self._program.find(predicate) or self._define(predicate, len(data.columns))
         start = perf_counter()
-        with self._limits().guarding():
+        with self.runtime.limits().guarding():
             new = self._engine.load_frame(known.name, data, self.program.types_of(known), known.columns)
-            self._tell(FactsLoaded(known.name, new, new, perf_counter() - start))
+            self.runtime.tell(FactsLoaded(known.name, new, new, perf_counter() - start))
         return new
 
     def frame(self, name: str, form: str = "exact") -> Any:
@@ -206,9 +192,9 @@ class Reasoner(Asking):
             return
         strategies.settle(self._strategies.values())
         program = extend(parse(Source(name, text)), self._program, folder=folder)
-        self._stated += program.facts
+        self._own.stated += program.facts
         self._program = replace(program, facts=())
-        self._shown = replace(program, facts=self._stated)
+        self._shown = replace(program, facts=self._own.stated)
         self._define_all()
 
     def load(self, predicate: str, batches: Iterable[Batch]) -> int:
@@ -223,9 +209,9 @@ class Reasoner(Asking):
         """Load batches of explicit facts."""
         strategies.settle(self._strategies.values())
         new = 0
-        limits = self._limits()
+        limits = self.runtime.limits()
         with limits.guarding():
-            self._compile_once()
+            self.runtime.compile_once()
             start = perf_counter()
             for batch in batches:
                 if name not in self._program.predicates:
@@ -233,7 +219,7 @@ class Reasoner(Asking):
                 added = self._engine.load(name, batch)
                 new += added
                 end = perf_counter()
-                self._tell(FactsLoaded(name, batch.rows, added, end - start))
+                self.runtime.tell(FactsLoaded(name, batch.rows, added, end - start))
                 start = end
                 limits.check()
         return new
@@ -248,12 +234,12 @@ class Reasoner(Asking):
 
         The rows are ids of the reasoner's own dictionary. Facts and imports of the program are not looked at.
         """
-        self._compile_once()
+        self.runtime.compile_once()
         for name, rows in explicit.items():
             self._engine.add(name, rows.columns, rows.count)
         self._engine.restore({name: (rows.columns, rows.count) for name, rows in derived.items()})
-        self._loaded_facts, self._loaded_imports = len(self._stated), len(self._program.imports)
-        self.statistics.loaded, self.statistics.derived = _total(explicit), _total(derived)
+        self._own.skip(self._program)
+        self.statistics.loaded, self.statistics.derived = total(explicit), total(derived)
         self._was_materialised = True
         self._keep_by_rules()
         self._is_materialised = True
@@ -261,12 +247,10 @@ class Reasoner(Asking):
 
     def _define(self, name: str, arity: int) -> Predicate:
         """Make known a predicate that the program does not mention."""
-        types = (ColumnType.ANY,) * arity
-        predicate = Predicate(name, arity, (None,) * arity, types, name)
-        self._program = replace(self._program, predicates={**self._program.predicates, name: predicate})
+        self._program = self._program.defining(name, arity)
         self._shown = None
         self._engine.define(name, arity)
-        return predicate
+        return self._program.predicates[name]
 
     def _define_all(self) -> None:
         for predicate in self._program.predicates.values():
@@ -343,8 +327,10 @@ class Reasoner(Asking):
             raise ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction anew"))
         update, notices = change.update()
         for item in notices:
-            self._tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
-        net = self._carry_out(update, change.program)
+            self.runtime.tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
+        net = self._committing.carry_out(
+            update, self._program, change.program, lambda: self._check_consistency(change.program)
+        )
         self._program = change.program
         self._shown = None
         self._inconsistency = None
@@ -353,56 +339,6 @@ class Reasoner(Asking):
         known = self._program.predicates
         watched = {name: _described(asked) for name, asked in self._demands.watched.items()}
         return Delta(net, known, self._engine.dictionary, self.commits, seconds, notices, watched)
-
-    def _carry_out(self, update: Update, after: Program) -> NetChange:
-        """The net change of an update; on any exception everything is as before."""
-        known = self._program.predicates
-        new = [] if after is self._program else [name for name in after.predicates if name not in known]
-        tally = self.statistics
-        loaded, derived = tally.loaded, tally.derived
-        tally.clear()
-        tally.derived = derived
-        try:
-            for name in new:
-                self._engine.define(name, after.predicates[name].arity)
-            step = self._demands.step(update, self._program, after)
-            net = self._maintain(step, lambda: self._check_consistency(after))
-            self._demands.adopt(step)
-        except BaseException:
-            for name in new:
-                self._engine.drop(name)
-            tally.loaded, tally.derived = loaded, derived
-            raise
-        return net
-
-    def _maintain(self, step: Step, check: Callable[[], None]) -> NetChange:
-        """The net change of a step, which is taken back if its outcome may not be: then `check` raises."""
-        update, tally = step.update, self.statistics
-        loaded, derived = tally.loaded, tally.derived
-        net = NetChange()
-        is_done = False
-        limits = self._limits()
-        try:
-            with limits.guarding():
-                if update:
-                    self._compile_once("changes")
-                    self._demands.define(step.kept)
-                    net = self._maintainer.apply(update, step.before, step.after)
-                    is_done = True
-                _count(tally, loaded, derived, update, net)
-                limits.check()
-                check()
-        except BaseException:
-            if is_done:
-                self._undo(step)
-            raise
-        return net
-
-    def _undo(self, step: Step) -> None:
-        """Take a step back that was carried out but must not be. Nothing stops this."""
-        self._engine.check = self._check = _proceed
-        with Limits(self.statistics).guarding():
-            self._maintainer.apply(step.update.inverse, step.after, step.before)
 
     # ---- deriving
 
@@ -427,9 +363,9 @@ class Reasoner(Asking):
             return
         strategies.settle(self._strategies.values())
         self.statistics.clear()
-        limits = self._limits()
+        limits = self.runtime.limits()
         with limits.guarding():
-            self._compile_once()
+            self.runtime.compile_once()
             if self._demands.are_there:
                 self._demands.withdraw()
             self._engine.forget_counters()
@@ -440,7 +376,7 @@ class Reasoner(Asking):
             self._engine.check = limits.check  # loading has had limits of its own
             self._was_materialised = True
             numbers = {id(rule): place for place, rule in enumerate(self._program.rules)}
-            self._engine.derive(self.strata, numbers, self._tell, limits.check, self._modules)
+            self._engine.derive(self.strata, numbers, self.runtime.tell, limits.check, self._modules)
         self._keep_by_rules()
         self._is_materialised = True
         self._is_told = False
@@ -466,7 +402,7 @@ class Reasoner(Asking):
 
     def _keep(self, step: Step) -> None:
         """Carry out what kept queries want."""
-        self._maintain(step, lambda: self._demands.check_consistency(self._program))
+        self._committing.maintain(step, lambda: self._demands.check_consistency(self._program))
 
     def _keep_by_rules(self) -> None:
         """Let the answers of kept queries follow from what is derived, now that everything is."""
@@ -497,45 +433,20 @@ class Reasoner(Asking):
         """What join orders are decided on: the sizes of relations and of their columns."""
         return self._engine
 
-    def _limits(self) -> Limits:
-        """The limits of what begins now, which the engine checks from now on."""
-        limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
-        self._engine.check = self._check = limits.check
-        self._engine.max_facts = self.max_facts
-        return limits
-
-    def _check_limits(self) -> None:
-        self._check()
-
-    def _compile_once(self, group: str = "run") -> None:
-        """Let a group of kernels be compiled, in this run or an earlier one."""
-        if group not in self._warm:
-            warm.ensure(group, lambda notice: self._tell(Notice(notice)))
-            self._warm.add(group)
-
     def _load_program(self) -> None:
         """Load the facts that the program states and imports, those that were not loaded before."""
-        for name, _, batch in _fact_batches(self._stated[self._loaded_facts :]):
-            self._load(name, [batch])
-        self._loaded_facts = len(self._stated)
-        for transfer in self._program.imports[self._loaded_imports :]:
-            predicate = self._program.predicates[transfer.predicate]
-            self._load(predicate.name, read_import(transfer, predicate, self.faults, self._engine.threads))
-            self._loaded_imports += 1
+        for name, batches in self._own.pending(self._program, self.faults, self._engine.threads):
+            self._load(name, batches)
 
     def _check_consistency(self, program: Program) -> None:
         self._demands.check_consistency(program)
         if BOTTOM not in program.predicates or not self._engine.size(BOTTOM):
             return
-        rules = {number: rule for number, rule in enumerate(program.rules) if rule.head.predicate == BOTTOM}
-        if not rules:
-            raise Inconsistent(Diagnostic("E601", "inconsistent: the program states bottom()"))
-        # Where nothing was derived just now, it is one of those that can derive it.
         done = self.statistics.rules
-        matched = [rule for number, rule in rules.items() if number in done and done[number].matches]
-        rule = (matched or list(rules.values()))[0]
-        name = f" by the rule {rule.name!r}" if rule.name else ""
-        raise Inconsistent(Diagnostic("E601", f"inconsistent: bottom() derived{name}", rule.span))
+        matched = [
+            rule for number, rule in enumerate(program.rules) if number in done and done[number].matches
+        ]
+        raise inconsistency(program, matched)
 
     # ---- asking
 
@@ -553,16 +464,16 @@ class Reasoner(Asking):
             self._derive_to_ask()
         else:
             self.statistics.clear()
-            with self._limits().guarding():
-                self._compile_once()
+            with self.runtime.limits().guarding():
+                self.runtime.compile_once()
                 self._load_program()
         return Place(
             self._program,
             self._engine,
             self._is_materialised,
             self.materialise,
-            self._tell,
-            self._check_limits,
+            self.runtime.tell,
+            self.runtime.check,
             self._modules,
             is_checked=not self._is_told,
             table_memory=self.table_memory,
@@ -575,12 +486,6 @@ class Reasoner(Asking):
     def __iter__(self) -> Iterator[str]:
         """The names of the predicates."""
         return (predicate.written for predicate in self._program.predicates.values())
-
-    def _find(self, name: str) -> Predicate | None:
-        predicate = self._program.predicates.get(name)
-        if predicate is not None:
-            return predicate
-        return next((known for known in self._program.predicates.values() if known.written == name), None)
 
     def __repr__(self) -> str:
         state = "materialised" if self._is_materialised else "not materialised yet"
@@ -597,28 +502,3 @@ def _described(asked: Asked) -> Predicate:
     """The answers of a live query as a predicate, for those who are told of its changes."""
     names = asked.query.variables
     return Predicate(asked.name, len(names), names, (ColumnType.ANY,) * len(names), asked.query.text.strip())
-
-
-def _proceed() -> None:
-    """The check that never stops anything."""
-
-
-def _count(tally: Tally, loaded: int, derived: int, update: Update, net: NetChange) -> None:
-    """Let the tally say how many facts there are, explicit and derived ones, after an update."""
-    explicit = _total(update.added) - _total(update.removed)
-    tally.loaded = loaded + explicit
-    tally.derived = derived + _total(net.added) - _total(net.removed) - explicit
-
-
-def _total(rows: Mapping[str, Rows]) -> int:
-    return sum(some.count for some in rows.values())
-
-
-def _fact_batches(facts: Iterable[Fact]) -> Iterator[tuple[str, list[Fact], Batch]]:
-    """The stated facts, predicate by predicate."""
-    by_predicate: dict[str, list[Fact]] = {}
-    for fact in facts:
-        by_predicate.setdefault(fact.predicate, []).append(fact)
-    for name, stated in by_predicate.items():
-        columns = tuple(map(column_of_values, zip(*(fact.values for fact in stated), strict=True)))
-        yield name, stated, Batch(columns, len(stated))

@@ -91,7 +91,7 @@ class Change:
 
     def insert(self, predicate: str, data: object) -> None:
         """Add explicit facts: Arrow data, a data frame, or an iterable of tuples."""
-        known = self._find(predicate)
+        known = self.program.find(predicate)
         if known is None:
             data, arity = with_arity(data)
             if arity is None:
@@ -101,7 +101,7 @@ class Change:
 
     def delete(self, predicate: str, data: object) -> None:
         """Take explicit facts away."""
-        known = self._find(predicate)
+        known = self.program.find(predicate)
         if known is None:
             self._faulty.append(self._no_predicate(predicate))
             return
@@ -110,7 +110,7 @@ class Change:
     def load(self, predicate: str, batches: Iterable[Batch]) -> None:
         """Add explicit facts that were read from a file."""
         for batch in batches:
-            known = self._find(predicate) or self._define(predicate, len(batch.columns))
+            known = self.program.find(predicate) or self._define(predicate, len(batch.columns))
             self._added.note(known.name, self._encode_batch(batch))
 
     def insert_rows(self, predicate: str, rows: Rows) -> None:
@@ -321,18 +321,10 @@ class Change:
 
     # ---- encoding
 
-    def _find(self, name: str) -> Predicate | None:
-        predicates = self.program.predicates
-        predicate = predicates.get(name)
-        if predicate is not None:
-            return predicate
-        return next((known for known in predicates.values() if known.written == name), None)
-
     def _define(self, name: str, arity: int) -> Predicate:
         """Make known a predicate that the program does not mention."""
-        predicate = Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)
-        self.program = replace(self.program, predicates={**self.program.predicates, name: predicate})
-        return predicate
+        self.program = self.program.defining(name, arity)
+        return self.program.predicates[name]
 
     def _state(self, where: Statements, predicate: Predicate, data: object) -> None:
         """State the rows of a Python object."""

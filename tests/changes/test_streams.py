@@ -75,9 +75,9 @@ class Looking(Recompute):
 @pytest.fixture
 def looking(paths: tl.Reasoner) -> Looking:
     """A maintainer that looks ahead, at work."""
-    maintainer = Looking(paths._engine, paths._tell, paths._check_limits)
+    maintainer = Looking(paths._engine, paths.runtime.tell, paths.runtime.check)
     maintainer.seen = []
-    paths._maintainer = maintainer
+    paths._maintainer = paths._committing.maintainer = maintainer
     return maintainer
 
 

@@ -76,7 +76,7 @@ def test_after_a_timeout_the_reasoner_goes_on() -> None:
         reasoner.insert("edge", chain(50))
     with pytest.raises(tl.Stopped, match="E610"):
         reasoner.materialise()
-    reasoner.timeout = None
+    reasoner.runtime.timeout = None
     assert len(reasoner["edge"]) == 50
     assert len(reasoner["path"]) == 50 * 51 // 2
 
@@ -110,7 +110,7 @@ def test_after_too_many_facts_explicit_ones_are_kept_and_derived_ones_made_anew(
     reasoner.insert("edge", chain(30))
     reasoner.insert("path", [("extra", "fact")])
     assert stopped_by(reasoner).code == "E611"
-    reasoner.max_facts = None
+    reasoner.runtime.max_facts = None
     assert len(reasoner["edge"]) == 30
     assert len(reasoner["path"]) == 30 * 31 // 2 + 1
     assert ("extra", "fact") in reasoner["path"]

@@ -93,7 +93,7 @@ def test_many_queries_to_one_reasoner(data: st.DataObject) -> None:
 def test_what_auto_chooses(query: str, strategy: str, reason: str) -> None:
     told: list[Event] = []
     reasoner = graph()
-    reasoner._tell.listeners.append(told.append)
+    reasoner.runtime.tell.listeners.append(told.append)
     reasoner.query(query)
     assert StrategyChosen(strategy, reason) in told
 

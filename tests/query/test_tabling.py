@@ -257,7 +257,7 @@ def test_first_answers_come_early() -> None:
 def test_a_limit_stops_early_and_lets_go_of_what_is_not_complete() -> None:
     told: list[Event] = []
     reasoner = reasoner_of(LINEAR, e=pairwise(range(1000)))
-    reasoner._tell.listeners.append(told.append)
+    reasoner.runtime.tell.listeners.append(told.append)
     assert len(reasoner.query("tc(0, ?y)", "tabling", limit=3)) == 3
     assert sum(event.new for event in told if isinstance(event, TablesGrew)) < 20
     assert tables_of(reasoner).tally.asked == 0
@@ -335,7 +335,7 @@ def test_facts_that_come_are_worked_into_the_tables(dropped: list[str]) -> None:
     told: list[Event] = []
     reasoner = reasoner_of(NONLINEAR, e=pairwise(range(500)))
     assert len(ask(reasoner, "tc(0, ?y)")) == 499
-    reasoner._tell.listeners.append(told.append)
+    reasoner.runtime.tell.listeners.append(told.append)
     reasoner.insert("e", [(499, 500), (2000, 2001)])
     assert len(ask(reasoner, "tc(0, ?y)")) == 500
     assert dropped == []

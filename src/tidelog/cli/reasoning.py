@@ -44,7 +44,7 @@ class Work:
         self.reasoner = self.begin(program)
         self.tally = self.reasoner.statistics  # what each rule did
         self.reasoning: float | None = None  # seconds, where the tally does not tell
-        self.reasoner.started = monotonic()
+        self.reasoner.runtime.started = monotonic()
 
     def begin(self, program: Program) -> Reasoner:
         """A reasoner as the options want it."""

@@ -50,7 +50,7 @@ def repl(options: Namespace) -> int:
     """The exit code of `tidelog repl`: 0 from a terminal, else that of the worst that happened."""
     is_terminal = sys.stdin.isatty()
     work = Work(options)
-    work.reasoner.started = None  # the timeout is for each question, not for the session
+    work.reasoner.runtime.started = None  # the timeout is for each question, not for the session
     session = Session(work, is_terminal)
     session.begin()
     for text in _texts(session, is_terminal):

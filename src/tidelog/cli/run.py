@@ -68,7 +68,7 @@ def run(options: Namespace) -> int:
 
 def _watch(work: Work, form: Form) -> int:
     """Apply edits until Ctrl-C, and put out what they change; the exit code."""
-    work.reasoner.started = None  # the timeout is for each edit, not for the session
+    work.reasoner.runtime.started = None  # the timeout is for each edit, not for the session
 
     def show(delta: Delta | None) -> None:
         exports = exports_of(work)

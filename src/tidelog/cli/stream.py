@@ -38,7 +38,7 @@ def stream(options: Namespace) -> int:
     updates = Updates(names, options.follow)
     commits = Commits(options, form)
     work = Work(options, commits.listeners)
-    work.reasoner.started = None  # the timeout is for each transaction, not for the stream
+    work.reasoner.runtime.started = None  # the timeout is for each transaction, not for the stream
     work.warn()
     exports = exports_of(work)
     if options.output is not None:

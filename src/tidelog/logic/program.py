@@ -6,7 +6,7 @@ Everything here is frozen; passes are functions `Program -> Program`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -191,6 +191,18 @@ class Program:
     def derived(self) -> frozenset[str]:
         """The predicates that stand in some rule's head."""
         return frozenset(rule.head.predicate for rule in self.rules)
+
+    def find(self, name: str) -> Predicate | None:
+        """The predicate of this name, in full or as the program writes it, if there is one."""
+        known = self.predicates.get(name)
+        if known is not None:
+            return known
+        return next((predicate for predicate in self.predicates.values() if predicate.written == name), None)
+
+    def defining(self, name: str, arity: int) -> Program:
+        """The program with a predicate that it does not mention."""
+        predicate = Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)
+        return replace(self, predicates={**self.predicates, name: predicate})
 
     def types_of(self, predicate: Predicate) -> tuple[ColumnType, ...]:
         """How values from outside are read in a predicate's columns: as declared, else as imported."""

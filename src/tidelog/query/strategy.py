@@ -18,7 +18,7 @@ Invariant: whatever strategy answers, the answers are those that the whole progr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
@@ -152,9 +152,11 @@ def together(parts: Sequence[Answers], arity: int) -> Answers:
     return tuple(columns), sum(rows for _, rows in parts)
 
 
-def inconsistency(program: Program) -> Inconsistent:
-    """What is raised where `bottom()` was found to hold, by which rule is not known."""
-    rule = next((rule for rule in program.rules if rule.head.predicate == BOTTOM), None)
+def inconsistency(program: Program, matched: Iterable[Rule] = ()) -> Inconsistent:
+    """What is raised where `bottom()` holds: by a rule that matched, if that is known, else one that can."""
+    known = next((rule for rule in matched if rule.head.predicate == BOTTOM), None)
+    rule = known or next((rule for rule in program.rules if rule.head.predicate == BOTTOM), None)
     if rule is None:
         return Inconsistent(Diagnostic("E601", "inconsistent: the program states bottom()"))
-    return Inconsistent(Diagnostic("E601", "inconsistent: bottom() derived", rule.span))
+    name = f" by the rule {known.name!r}" if known and known.name else ""
+    return Inconsistent(Diagnostic("E601", f"inconsistent: bottom() derived{name}", rule.span))

@@ -1,0 +1,83 @@
+"""Updates carried out: everything that they mean, or nothing of it. Mutates the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tidelog.engine.events import Tally
+from tidelog.logic.program import Program
+from tidelog.maintenance.maintainer import Maintainer, NetChange, Rows, Update
+from tidelog.query.demands import Demands, Step
+from tidelog.runtime import Runtime
+
+
+class Committing:
+    """The maintainer at work, for the program and for kept queries alike."""
+
+    def __init__(self, runtime: Runtime, maintainer: Maintainer, demands: Demands) -> None:
+        self.maintainer = maintainer
+        self._runtime = runtime
+        self._demands = demands
+
+    def carry_out(
+        self, update: Update, before: Program, after: Program, check: Callable[[], None]
+    ) -> NetChange:
+        """The net change of an update; on any exception, such as one of `check`, everything is as before."""
+        is_same = after is before
+        new = [] if is_same else [name for name in after.predicates if name not in before.predicates]
+        tally, engine = self._runtime.statistics, self._runtime.engine
+        loaded, derived = tally.loaded, tally.derived
+        tally.clear()
+        tally.derived = derived
+        try:
+            for name in new:
+                engine.define(name, after.predicates[name].arity)
+            step = self._demands.step(update, before, after)
+            net = self.maintain(step, check)
+            self._demands.adopt(step)
+        except BaseException:
+            for name in new:
+                engine.drop(name)
+            tally.loaded, tally.derived = loaded, derived
+            raise
+        return net
+
+    def maintain(self, step: Step, check: Callable[[], None]) -> NetChange:
+        """The net change of a step, which is taken back if its outcome may not be: then `check` raises."""
+        update, tally = step.update, self._runtime.statistics
+        loaded, derived = tally.loaded, tally.derived
+        net = NetChange()
+        is_done = False
+        limits = self._runtime.limits()
+        try:
+            with limits.guarding():
+                if update:
+                    self._runtime.compile_once("changes")
+                    self._demands.define(step.kept)
+                    net = self.maintainer.apply(update, step.before, step.after)
+                    is_done = True
+                _count(tally, loaded, derived, update, net)
+                limits.check()
+                check()
+        except BaseException:
+            if is_done:
+                self._undo(step)
+            raise
+        return net
+
+    def _undo(self, step: Step) -> None:
+        """Take a step back that was carried out but must not be. Nothing stops this."""
+        with self._runtime.no_limits().guarding():
+            self.maintainer.apply(step.update.inverse, step.after, step.before)
+
+
+def total(rows: Mapping[str, Rows]) -> int:
+    """How many rows there are, of all predicates."""
+    return sum(some.count for some in rows.values())
+
+
+def _count(tally: Tally, loaded: int, derived: int, update: Update, net: NetChange) -> None:
+    """Let the tally say how many facts there are, explicit and derived ones, after an update."""
+    explicit = total(update.added) - total(update.removed)
+    tally.loaded = loaded + explicit
+    tally.derived = derived + total(net.added) - total(net.removed) - explicit

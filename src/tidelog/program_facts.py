@@ -1,0 +1,59 @@
+"""The facts that a program brings along, stated or imported: what is loaded of them. Mutates itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tidelog.engine.maintaining import Flag
+from tidelog.io.columns import Batch, column_of_values
+from tidelog.io.faults import Faults
+from tidelog.io.tables import read_import
+from tidelog.logic.program import Fact, Program
+
+EXPLICIT = int(Flag.EXPLICIT)
+
+
+class ProgramFacts:
+    """What a program states; once that is loaded, the engine knows better what is left of it."""
+
+    def __init__(self, stated: tuple[Fact, ...]) -> None:
+        self.stated = stated
+        self._loaded = 0  # facts of `stated`
+        self._imported = 0  # imports of the program
+
+    def pending(
+        self, program: Program, faults: Faults, threads: int
+    ) -> Iterator[tuple[str, Iterable[Batch]]]:
+        """What was not loaded before, predicate by predicate; it counts as loaded when more is asked for."""
+        for name, _, batch in _batches(self.stated[self._loaded :]):
+            yield name, [batch]
+        self._loaded = len(self.stated)
+        for transfer in program.imports[self._imported :]:
+            predicate = program.predicates[transfer.predicate]
+            yield predicate.name, read_import(transfer, predicate, faults, threads)
+            self._imported += 1
+
+    def skip(self, program: Program) -> None:
+        """Let everything count as loaded."""
+        self._loaded, self._imported = len(self.stated), len(program.imports)
+
+    def remaining(self, engine: Any) -> Iterator[Fact]:
+        """The facts that the program stated and that are explicit still."""
+        for name, facts, batch in _batches(self.stated[: self._loaded]):
+            columns = [engine.encode_column(column) for column in batch.columns]
+            standing = engine.standing(name, columns, len(facts))
+            yield from (
+                fact for fact, flags in zip(facts, standing.tolist(), strict=True) if flags & EXPLICIT
+            )
+        yield from self.stated[self._loaded :]
+
+
+def _batches(facts: Iterable[Fact]) -> Iterator[tuple[str, list[Fact], Batch]]:
+    """Facts, predicate by predicate."""
+    by_predicate: dict[str, list[Fact]] = {}
+    for fact in facts:
+        by_predicate.setdefault(fact.predicate, []).append(fact)
+    for name, stated in by_predicate.items():
+        columns = tuple(map(column_of_values, zip(*(fact.values for fact in stated), strict=True)))
+        yield name, stated, Batch(columns, len(stated))

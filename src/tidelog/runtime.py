@@ -1,0 +1,56 @@
+"""An engine at work: its limits, its kernels, and those who are told what it does. Mutates itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tidelog.engine.columnar import warm
+from tidelog.engine.events import Audience, Listener, Notice, Tally
+from tidelog.engine.limits import Limits
+
+
+class Runtime:
+    """An engine at work.
+
+    The timeout counts from `started`, a monotonic time, else from the beginning of each call.
+    """
+
+    def __init__(
+        self, engine: Any, listeners: Iterable[Listener], timeout: float | None, max_facts: int | None
+    ) -> None:
+        self.engine = engine
+        self.statistics = Tally()
+        self.tell = Audience([self.statistics, *listeners])
+        self.timeout = timeout
+        self.max_facts = max_facts
+        self.started: float | None = None
+        self._warm: set[str] = set()
+        self._check: Callable[[], None] = _proceed
+        engine.prepare_closures = lambda: self.compile_once("closures")
+
+    def limits(self) -> Limits:
+        """The limits of what begins now, which the engine checks from now on."""
+        limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
+        self.engine.check = self._check = limits.check
+        self.engine.max_facts = self.max_facts
+        return limits
+
+    def no_limits(self) -> Limits:
+        """The same for what nothing may stop."""
+        self.engine.check = self._check = _proceed
+        return Limits(self.statistics)
+
+    def check(self) -> None:
+        """Raise what the limits of the moment say."""
+        self._check()
+
+    def compile_once(self, group: str = "run") -> None:
+        """Let a group of kernels be compiled, in this run or an earlier one."""
+        if group not in self._warm:
+            warm.ensure(group, lambda notice: self.tell(Notice(notice)))
+            self._warm.add(group)
+
+
+def _proceed() -> None:
+    """The check that never stops anything."""
