@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import IO, Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.cli.arguments import UsageError
 from tidelog.cli.messages import is_coloured
@@ -24,6 +25,7 @@ from tidelog.syntax.printer import print_node
 
 ROWS_ON_TERMINAL: Final = 100
 _ONE_TABLE: Final = frozenset({"csv", "tsv", "parquet", "arrow"})  # formats that hold one table
+TRIPLE: Final = "triple"  # the predicate that rule sets for RDF are about
 _BINARY: Final = frozenset({"parquet", "arrow"})
 
 
@@ -125,10 +127,17 @@ def print_result(result: Result, form: Form) -> None:
 def data(relation: Relation, form: Form) -> pa.Table:
     """The rows as the format wants them: typed, as texts, or as terms of RDF."""
     if canonical_format(form.format) in RDF:
-        return relation.to_texts("ntriples").table
+        table = relation.to_texts("ntriples").table
+        return _statements(table) if relation.name == TRIPLE else table
     if form.terms == "exact" or form.format in ("csv", "tsv", "dsv"):
         return relation.to_texts(form.terms).table
     return relation.to_arrow()
+
+
+def _statements(table: pa.Table) -> pa.Table:
+    """The triples that RDF can hold: rules may say something about literals, statements may not."""
+    subject, predicate = table.column(0), table.column(1)
+    return table.filter(pc.and_(pc.invert(pc.starts_with(subject, '"')), pc.starts_with(predicate, "<")))
 
 
 def _write(stream: IO[bytes], table: pa.Table, form: Form) -> None:

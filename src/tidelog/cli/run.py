@@ -170,6 +170,7 @@ def write_files(
                 table = data(relation, form)
                 options = WriteOptions(header=form.header, compressed=False)
                 written[path] = write(staged.file(path), form.format, table.column_names, [table], options)
+                _report_left_out(work, len(relation) - written[path])
     return written
 
 
@@ -208,6 +209,14 @@ def _write_export(
 def report_files(work: Work, written: dict[Path, int]) -> None:
     for path, rows in written.items():
         work.messages.say(f"wrote {path}, {rows:,} row{'' if rows == 1 else 's'}")
+
+
+def _report_left_out(work: Work, triples: int) -> None:
+    """Say how many triples are not in a file of RDF."""
+    if triples:
+        work.messages.say(
+            f"left out {triples:,} triple{'' if triples == 1 else 's'} about literals, which RDF cannot state"
+        )
 
 
 def _report_edit(work: Work, delta: Delta | None) -> None:

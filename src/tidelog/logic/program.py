@@ -14,6 +14,7 @@ from tidelog.errors import Diagnostic, Span
 from tidelog.logic.values import ColumnType, Value
 
 BOTTOM = "bottom"  # deriving bottom() is an inconsistency
+PRIVATE = "tag:tidelog:"  # predicates that rule sets use within themselves begin so
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,9 +222,14 @@ class Program:
 
     @property
     def output_predicates(self) -> tuple[str, ...]:
-        """What is put out: the predicates of @output and @export, else all derived ones."""
+        """What is put out: the predicates of @output and @export, else all derived ones.
+
+        Not those that rule sets derive for themselves.
+        """
         asked = dict.fromkeys((*self.outputs, *(export.predicate for export in self.exports)))
-        return tuple(asked) if asked else tuple(sorted(self.derived - {BOTTOM}))
+        if asked:
+            return tuple(asked)
+        return tuple(sorted(name for name in self.derived - {BOTTOM} if not name.startswith(PRIVATE)))
 
 
 def variables_of(expression: Expression) -> Iterator[Variable]:
