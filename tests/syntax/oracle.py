@@ -148,6 +148,10 @@ class ToTree(Transformer[Any, Any]):
     def head_equality(self, children: list[Any]) -> ast.HeadEquality:
         return ast.HeadEquality(*children)
 
+    def head_inequality(self, children: list[Any]) -> ast.HeadEquality:
+        left, operator, right = children
+        return ast.HeadEquality(left, right, str(operator))
+
     def body(self, children: list[Any]) -> tuple[ast.Literal, ...]:
         return tuple(children)
 

@@ -7,12 +7,16 @@ literal by literal, from left to right, with one binding of variables to values 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
+from tidelog.engine.reference_equality import replaced
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Stopped
 from tidelog.logic import builtins
+from tidelog.logic.equality import axioms, has_equality
 from tidelog.logic.evaluate import evaluate as value_of
 from tidelog.logic.program import (
     BOTTOM,
+    EQUAL,
     Aggregation,
     Apply,
     Assignment,
@@ -22,6 +26,7 @@ from tidelog.logic.program import (
     Constant,
     Literal,
     Negation,
+    Predicate,
     Program,
     Query,
     Rule,
@@ -29,7 +34,7 @@ from tidelog.logic.program import (
     Variable,
 )
 from tidelog.logic.strata import Stratum, strata
-from tidelog.logic.values import FALSE, TRUE, Value
+from tidelog.logic.values import FALSE, TRUE, ColumnType, Value
 
 Row = tuple[Value, ...]
 Facts = dict[str, set[Row]]
@@ -41,6 +46,7 @@ def evaluate(
     facts: Mapping[str, Iterable[Row]] | None = None,
     *,
     max_facts: int | None = None,
+    unique_names: bool = False,
 ) -> dict[str, frozenset[Row]]:
     """All facts that follow from the program and the given facts, by predicate."""
     store: Facts = {name: set() for name in program.predicates}
@@ -50,8 +56,11 @@ def evaluate(
         store.setdefault(fact.predicate, set()).add(fact.values)
         if fact.predicate == BOTTOM:
             raise Inconsistent(Diagnostic("E601", "inconsistent: the program states bottom()", fact.span))
-    for stratum in strata(program.rules, program.predicates):
-        _close(stratum, store, max_facts)
+    if has_equality(program.predicates):
+        _close_with_equality(program, store, max_facts, unique_names)
+    else:
+        for stratum in strata(program.rules, program.predicates):
+            _close(stratum, store, max_facts)
     return {name: frozenset(rows) for name, rows in store.items()}
 
 
@@ -74,6 +83,21 @@ def _close(stratum: Stratum, store: Facts, max_facts: int | None) -> None:
             if new and rule.head.predicate == BOTTOM:
                 raise _inconsistency(rule)
             _check_limit(store, max_facts)
+
+
+def _close_with_equality(program: Program, store: Facts, max_facts: int | None, unique_names: bool) -> None:
+    """The same for all strata, equals being replaced by equals whenever something is new.
+
+    Equality belongs to one stratum with all that it depends on: each of them can be changed by it.
+    """
+    predicates = {**program.predicates, EQUAL: Predicate(EQUAL, 2, (None,) * 2, (ColumnType.ANY,) * 2, EQUAL)}
+    replaced(store, unique_names)
+    for stratum in strata((*program.rules, *axioms(predicates)), predicates):
+        rules = tuple(rule for rule in program.rules if rule.head.predicate in stratum.predicates)
+        size = -1
+        while size < (size := sum(map(len, store.values()))):
+            _close(replace(stratum, rules=rules), store, max_facts)
+            replaced(store, unique_names)
 
 
 def _inconsistency(rule: Rule) -> Inconsistent:

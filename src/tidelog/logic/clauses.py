@@ -16,6 +16,8 @@ from tidelog.logic.heads import Head
 from tidelog.logic.names import Scope, written
 from tidelog.logic.program import (
     BOTTOM,
+    DIFFERENT,
+    EQUAL,
     Apply,
     Assignment,
     Atom,
@@ -163,8 +165,8 @@ class _Clause:
     def _head(self, head: ast.Head) -> tuple[Use, tuple[ast.Expression, ...]] | None:
         """The predicate and the arguments of a head; None, with the reason reported, if it has none."""
         match head:
-            case ast.HeadEquality():
-                self._not_supported(codes.EQUALITY_NOT_SUPPORTED, "equality in a head", head.span)
+            case ast.HeadEquality(left, right, operator):
+                return Use(EQUAL if operator == "=" else DIFFERENT, operator, head.span), (left, right)
             case ast.UnaryMetric(operator):
                 self._not_supported(
                     codes.METRIC_NOT_SUPPORTED, f"the metric operator `{operator}`", head.span

@@ -35,7 +35,6 @@ AGGREGATE_OUTSIDE_HEAD: Final = "E330"
 AGGREGATE_IN_FACT: Final = "E331"
 NESTED_AGGREGATE: Final = "E332"
 EXISTENTIAL: Final = "E340"
-EQUALITY_NOT_SUPPORTED: Final = "E390"
 METRIC_NOT_SUPPORTED: Final = "E391"
 TIME_NOT_SUPPORTED: Final = "E392"
 CHANGE_IN_PROGRAM: Final = "E393"
@@ -56,7 +55,6 @@ UNKNOWN_ATTRIBUTE: Final = "W103"
 # What these refuse is missing from the program, so what seems empty may not be.
 LEFT_OUT: Final = frozenset(
     {
-        EQUALITY_NOT_SUPPORTED,
         METRIC_NOT_SUPPORTED,
         TIME_NOT_SUPPORTED,
         CHANGE_IN_PROGRAM,
@@ -93,7 +91,6 @@ MEANINGS: Final = {
     AGGREGATE_IN_FACT: "an aggregate in a fact",
     NESTED_AGGREGATE: "an aggregate inside an aggregate",
     EXISTENTIAL: "an existential variable",
-    EQUALITY_NOT_SUPPORTED: "an equality in a head, not supported yet",
     METRIC_NOT_SUPPORTED: "a metric operator, not supported yet",
     TIME_NOT_SUPPORTED: "a time at an atom, not supported yet",
     CHANGE_IN_PROGRAM: "a signed fact or rule in a program: it belongs into a change script",

@@ -15,6 +15,9 @@ from tidelog.logic.values import ColumnType, Value
 
 BOTTOM = "bottom"  # deriving bottom() is an inconsistency
 PRIVATE = "tag:tidelog:"  # predicates that rule sets use within themselves begin so
+EQUAL = "="  # `?x = ?y` in a head derives it: two constants for one thing
+DIFFERENT = "!="  # `?x != ?y` in a head derives it: two things
+BUILT_IN = frozenset({BOTTOM, EQUAL, DIFFERENT})  # predicates that nobody names
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +232,7 @@ class Program:
         asked = dict.fromkeys((*self.outputs, *(export.predicate for export in self.exports)))
         if asked:
             return tuple(asked)
-        return tuple(sorted(name for name in self.derived - {BOTTOM} if not name.startswith(PRIVATE)))
+        return tuple(sorted(name for name in self.derived - BUILT_IN if not name.startswith(PRIVATE)))
 
 
 def variables_of(expression: Expression) -> Iterator[Variable]:

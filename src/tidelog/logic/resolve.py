@@ -12,10 +12,11 @@ from pathlib import Path
 from tidelog.errors import DataError, Diagnostic, Source, Span, suggest
 from tidelog.logic import builtins, clauses, codes
 from tidelog.logic.clauses import Surroundings
+from tidelog.logic.equality import axioms
 from tidelog.logic.expressions import Expressions, Place
 from tidelog.logic.include import Includes, Placed, reason
 from tidelog.logic.names import Scope, written
-from tidelog.logic.program import Fact, Predicate, Program, Query, Rule, Transfer
+from tidelog.logic.program import EQUAL, Fact, Predicate, Program, Query, Rule, Transfer
 from tidelog.logic.report import UNRESOLVED, Report, label
 from tidelog.logic.signatures import Signatures, Use
 from tidelog.logic.strata import cycles
@@ -268,7 +269,9 @@ class Resolver:
                 self.report_unknown(use, expected)
         if self.includes.complete and not any(item.code in codes.LEFT_OUT for item in self.report.errors):
             self.signatures.warn_of_empty()
-        self.report.add(*cycles(self.rules, self.signatures.predicates))
+        known = self.signatures.predicates
+        assumed = axioms(known) if EQUAL in known else ()
+        self.report.add(*cycles((*self.rules, *assumed), known))
 
     def report_unknown(self, use: Use, expected: Iterable[str]) -> None:
         """Report a predicate of which nothing is known."""

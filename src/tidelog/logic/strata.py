@@ -14,7 +14,7 @@ from itertools import chain
 
 from tidelog.errors import Diagnostic, Label, ProgramError
 from tidelog.logic import codes
-from tidelog.logic.program import Predicate, Rule
+from tidelog.logic.program import EQUAL, Predicate, Rule
 
 Graph = Mapping[str, Sequence[str]]
 
@@ -194,6 +194,13 @@ def _describe(cycle: Sequence[Dependency], predicates: Mapping[str, Predicate]) 
         codes.NOT_STRATIFIED,
         f"recursion through {kind}: {' -> '.join(steps)}",
         first.rule.span,
-        help=f"a predicate must be complete before {kind} reads it: break the cycle",
+        help=_advice(kind, EQUAL in (step.predicate for step in cycle)),
         labels=labels,
     )
+
+
+def _advice(kind: str, is_merging: bool) -> str:
+    """How to break a cycle."""
+    if is_merging:
+        return f"merging constants may change every predicate, so equality cannot depend on {kind}"
+    return f"a predicate must be complete before {kind} reads it: break the cycle"

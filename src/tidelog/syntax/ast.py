@@ -268,10 +268,11 @@ Literal = Metric | Negation | Comparison
 
 @dataclass(frozen=True, slots=True)
 class HeadEquality(Node):
-    """`?x = ?y` in a head: merges the two."""
+    """`?x = ?y` in a head merges the two; `?x != ?y` says that they must not be merged."""
 
     left: Expression
     right: Expression
+    operator: str = "="
 
 
 Head = Atom | UnaryMetric | HeadEquality

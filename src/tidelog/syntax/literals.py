@@ -74,10 +74,11 @@ class LiteralParser(ExpressionParser):
         if kind not in _BEGINS_EXPRESSION:
             raise self.fault(STATEMENT if first == 0 else HEAD)
         left = self.expression()
-        if self.kinds[self.index] == "=":
+        operator = self.token_text() if self.kinds[self.index] in ("=", COMPARISON) else ""
+        if operator in ("=", "!="):
             self.index += 1
             right = self.expression()
-            return HeadEquality(left, right, span=self.span(first))
+            return HeadEquality(left, right, operator, span=self.span(first))
         if isinstance(left, Call) and kind != "(":
             return self._with_time(left, first)
         raise self.fault("`(`", "`=`") if kind in SYMBOLS and self.index == first + 1 else self.fault("`=`")

@@ -175,8 +175,8 @@ def _part(node: Node) -> str:
             return f"~{print_node(operand)}"
         case Comparison(operator, left, right):
             return f"{print_node(left)} {operator} {print_node(right)}"
-        case HeadEquality(left, right):
-            return f"{print_node(left)} = {print_node(right)}"
+        case HeadEquality(left, right, operator):
+            return f"{print_node(left)} {operator} {print_node(right)}"
         case Interval():
             return _interval(node)
         case Fraction(numerator, denominator):

@@ -1,0 +1,75 @@
+"""Equality as rules: what `?x = ?y` in a head means.
+
+Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
+Programs with Equality, IJCAI 2015, section 2: equality is a congruence. It is symmetric and transitive, and
+equals may be replaced in every argument of every predicate. That each constant equals itself is left out:
+replacing it by itself gives nothing new.
+
+Invariant: rules with these axioms are stratified only if nothing that equality depends on is negated or
+aggregated, for equality can change every predicate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+from tidelog.logic.program import BOTTOM, BUILT_IN, DIFFERENT, EQUAL, Apply, Atom, Comparison, Condition
+from tidelog.logic.program import Predicate, Rule, Variable
+
+X, Y, Z = Variable("x"), Variable("y"), Variable("z")
+
+SYMMETRY = Rule(Atom(EQUAL, (Y, X)), (Atom(EQUAL, (X, Y)),), name="equality is symmetric")
+TRANSITIVITY = Rule(
+    Atom(EQUAL, (X, Z)), (Atom(EQUAL, (X, Y)), Atom(EQUAL, (Y, Z))), name="equality is transitive"
+)
+
+
+def axioms(predicates: Mapping[str, Predicate]) -> tuple[Rule, ...]:
+    """The rules that make equality a congruence over these predicates."""
+    replaced = (each for each in predicates.values() if each.name not in BUILT_IN or each.name == DIFFERENT)
+    return (
+        SYMMETRY,
+        TRANSITIVITY,
+        *(replacement(each.name, each.arity, place) for each in replaced for place in range(each.arity)),
+    )
+
+
+@cache
+def replacement(predicate: str, arity: int, place: int) -> Rule:
+    """The rule by which equals are replaced in one argument of a predicate; always the same object."""
+    terms = tuple(Variable(f"x{number}") for number in range(1, arity + 1))
+    other = Variable("y")
+    head = Atom(predicate, (*terms[:place], other, *terms[place + 1 :]))
+    body = (Atom(predicate, terms), Atom(EQUAL, (terms[place], other)))
+    return Rule(head, body, name=f"equals replaced in {predicate}, argument {place + 1}")
+
+
+def constraints(has_different: bool, unique_names: bool) -> tuple[Rule, ...]:
+    """The rules by which equality is inconsistent, over a symmetric and transitive equality."""
+    rules = [_distinct("ISLITERAL", "two different literals are equal")]
+    if has_different:
+        pair = Atom(DIFFERENT, (X, Y)), Atom(EQUAL, (X, Y))
+        rules += [_inconsistent(pair, VIOLATED), _inconsistent((Atom(DIFFERENT, (X, X)),), VIOLATED)]
+    if unique_names:
+        rules.append(_distinct("ISIRI", "two different names are equal"))
+    return tuple(rules)
+
+
+VIOLATED = "what must differ is equal"
+
+
+def _inconsistent(body: tuple[Atom | Comparison | Condition, ...], name: str) -> Rule:
+    return Rule(Atom(BOTTOM, ()), body, name=name)
+
+
+@cache
+def _distinct(kind: str, name: str) -> Rule:
+    """That two different constants of a kind are equal is an inconsistency."""
+    tests = (Condition(Apply(kind, (each,))) for each in (X, Y))
+    return _inconsistent((Atom(EQUAL, (X, Y)), Comparison("!=", X, Y), *tests), name)
+
+
+def has_equality(predicates: Iterable[str]) -> bool:
+    """Whether constants may turn out equal, or must not."""
+    return not {EQUAL, DIFFERENT}.isdisjoint(predicates)
