@@ -16,6 +16,8 @@ from tidelog.engine import registry as engines
 from tidelog.engine.columnar import warm
 from tidelog.engine.events import FactsLoaded, Listener, Notice
 from tidelog.engine.registry import EngineSettings
+from tidelog.equality import registry as treatments
+from tidelog.equality.faults import violation
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Source
 from tidelog.io.columns import Batch
 from tidelog.io.faults import Faults, OnError
@@ -75,6 +77,8 @@ class Reasoner(Asking):
         maintainer: str = registry.DEFAULT,
         marking: str = "none",
         modules: bool = True,
+        equality: str = treatments.DEFAULT,
+        unique_names: bool = False,
         threads: int | None = None,
         timeout: float | None = None,
         max_facts: int | None = None,
@@ -86,6 +90,7 @@ class Reasoner(Asking):
         self.faults = Faults(OnError(on_error), Path(rejects))
         self.table_memory = table_memory  # bytes of tables that are kept between queries
         self.commits = 0  # transactions carried out
+        self._equality = treatments.make(equality, unique_names)
         self._program = replace(program, facts=())
         self._own = ProgramFacts(program.facts)
         self._shown: Program | None = program  # the program as it is, facts included, if that is known
@@ -102,7 +107,7 @@ class Reasoner(Asking):
         self._subscriptions = Subscriptions()
         self._demands = Demands(self._engine)
         self._committing = Committing(runtime, self._maintainer, self._demands)
-        super().__init__(Keeping(self._engine, self._demands, self._keep, lambda: self._program))
+        super().__init__(Keeping(self._engine, self._demands, self._keep, lambda: self._meaning))
         self._is_materialised = False
         self._was_materialised = False
         self._inconsistency: tuple[Diagnostic, ...] | None = None
@@ -249,11 +254,11 @@ class Reasoner(Asking):
         """Make known a predicate that the program does not mention."""
         self._program = self._program.defining(name, arity)
         self._shown = None
-        self._engine.define(name, arity)
+        self._define_all()
         return self._program.predicates[name]
 
     def _define_all(self) -> None:
-        for predicate in self._program.predicates.values():
+        for predicate in self._meaning.predicates.values():
             self._engine.define(predicate.name, predicate.arity)
 
     # ---- changes
@@ -328,9 +333,9 @@ class Reasoner(Asking):
         update, notices = change.update()
         for item in notices:
             self.runtime.tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
-        net = self._committing.carry_out(
-            update, self._program, change.program, lambda: self._check_consistency(change.program)
-        )
+        before, after = self._meaning, self._equality.meaning(change.program)
+        update = self._equality.update(update, self._program, change.program)
+        net = self._committing.carry_out(update, before, after, lambda: self._check_consistency(after))
         self._program = change.program
         self._shown = None
         self._inconsistency = None
@@ -369,19 +374,19 @@ class Reasoner(Asking):
             if self._demands.are_there:
                 self._demands.withdraw()
             self._engine.forget_counters()
-            derived = self._program.derived
+            derived = self._meaning.derived
             if self._was_materialised or any(map(self._engine.has_dead, derived)):
                 self._engine.forget_derived(derived)
             self._load_program()
             self._engine.check = limits.check  # loading has had limits of its own
             self._was_materialised = True
-            numbers = {id(rule): place for place, rule in enumerate(self._program.rules)}
+            numbers = {id(rule): place for place, rule in enumerate(self.rules)}
             self._engine.derive(self.strata, numbers, self.runtime.tell, limits.check, self._modules)
         self._keep_by_rules()
         self._is_materialised = True
         self._is_told = False
         try:
-            self._check_consistency(self._program)
+            self._check_consistency(self._meaning)
         except Inconsistent as inconsistency:
             self._inconsistency = inconsistency.diagnostics  # a transaction may put it right
 
@@ -398,15 +403,15 @@ class Reasoner(Asking):
     @property
     def _has_tables(self) -> bool:
         """Whether there are tables; where all must be consistent, that is seen only if all is derived."""
-        return BOTTOM not in self._program.predicates and strategies.are_following(self._strategies.values())
+        return BOTTOM not in self._meaning.predicates and strategies.are_following(self._strategies.values())
 
     def _keep(self, step: Step) -> None:
         """Carry out what kept queries want."""
-        self._committing.maintain(step, lambda: self._demands.check_consistency(self._program))
+        self._committing.maintain(step, lambda: self._demands.check_consistency(self._meaning))
 
     def _keep_by_rules(self) -> None:
         """Let the answers of kept queries follow from what is derived, now that everything is."""
-        step = self._demands.begin_anew(self._program)
+        step = self._demands.begin_anew(self._meaning)
         try:
             if step.update:
                 self._keep(step)
@@ -416,16 +421,21 @@ class Reasoner(Asking):
         self._demands.adopt(step)
 
     @property
+    def _meaning(self) -> Program:
+        """The program with all rules that facts follow by: those of equality too."""
+        return self._equality.meaning(self._program)
+
+    @property
     def rules(self) -> tuple[Rule, ...]:
-        """The rules, as they are now."""
-        return self._program.rules
+        """The rules, as they are now, those that say what equality means included."""
+        return self._meaning.rules
 
     @property
     def strata(self) -> tuple[Stratum, ...]:
         """The program's strata, in the order in which they are derived."""
-        rules = self._program.rules
+        rules = self.rules
         if self._strata is None or self._strata[0] is not rules:
-            self._strata = rules, strata(rules, self._program.predicates)
+            self._strata = rules, strata(rules, self._meaning.predicates)
         return self._strata[1]
 
     @property
@@ -442,6 +452,9 @@ class Reasoner(Asking):
         self._demands.check_consistency(program)
         if BOTTOM not in program.predicates or not self._engine.size(BOTTOM):
             return
+        unequal = violation(program, self._engine)
+        if unequal is not None:
+            raise Inconsistent(unequal)
         done = self.statistics.rules
         matched = [
             rule for number, rule in enumerate(program.rules) if number in done and done[number].matches
@@ -468,7 +481,7 @@ class Reasoner(Asking):
                 self.runtime.compile_once()
                 self._load_program()
         return Place(
-            self._program,
+            self._meaning,
             self._engine,
             self._is_materialised,
             self.materialise,

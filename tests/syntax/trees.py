@@ -174,7 +174,9 @@ LITERALS = short(
         st.builds(ast.Comparison, OPERATORS, EXPRESSIONS, EXPRESSIONS),
     )
 )
-HEADS = short(_under(BOXES, ATOMS) | st.builds(ast.HeadEquality, EXPRESSIONS, EXPRESSIONS, st.sampled_from(("=", "!="))))
+HEADS = short(
+    _under(BOXES, ATOMS) | st.builds(ast.HeadEquality, EXPRESSIONS, EXPRESSIONS, st.sampled_from(("=", "!=")))
+)
 
 # ---- statements
 

@@ -19,6 +19,7 @@ PICTURES: Final = ("text", "dot", "mermaid", "html")
 STRATEGIES: Final = ("auto", "lookup", "magic", "tabling", "full")
 MARKINGS: Final = ("none", "literal", "linked")
 MISSING: Final = ("error", "ignore")
+TREATMENTS: Final = ("axiomatise", "off")
 ON_ERROR: Final = ("fail", "skip", "collect")
 ON_SCREEN: Final = ""  # the value of `--stats` without a file
 
@@ -379,6 +380,15 @@ def _add_limits(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         dest="modules",
         action="store_false",
         help="let rules alone derive closures, not structures made for them",
+    )
+    group.add_argument(
+        "--equality",
+        choices=TREATMENTS,
+        default=TREATMENTS[0],
+        help=f"how `?x = ?y` in heads is treated: {', '.join(TREATMENTS)} (default {TREATMENTS[0]})",
+    )
+    group.add_argument(
+        "--unique-names", action="store_true", help="two different names that turn out equal are inconsistent"
     )
     group.add_argument("--timeout", metavar="SECONDS", type=_seconds, help="stop after so many seconds")
     group.add_argument("--max-facts", metavar="N", type=_positive, help="stop at more than so many facts")

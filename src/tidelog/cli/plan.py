@@ -20,6 +20,7 @@ from tidelog.plan.join_order import expected_growth
 from tidelog.plan.page import html_text
 from tidelog.plan.rule_text import Writing
 from tidelog.plan.stages import Stage, parsed, planned, resolved, stratified
+from tidelog.rewrite.axiomatise import axiomatise
 from tidelog.rewrite.magic_sets import Options, rewrite
 from tidelog.rewrite.readable import readable
 from tidelog.syntax.parser import parse, parse_literals
@@ -63,9 +64,10 @@ def _stage(options: Namespace, messages: Messages) -> Stage:
         return parsed(parse(source), name)
     program = resolve_source(source, options.program, dict(options.param))
     query = _query(options.query, program)
+    if options.stage == "resolved":
+        return resolved(program, name, query)
+    program = axiomatise(program, unique_names=options.unique_names)
     match options.stage:
-        case "resolved":
-            return resolved(program, name, query)
         case "strata":
             return stratified(program, name)
         case "rewritten":

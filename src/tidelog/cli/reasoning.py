@@ -57,6 +57,8 @@ class Work:
             maintainer=self.maintainer,
             marking=self.marking,
             modules=options.modules,
+            equality=options.equality,
+            unique_names=options.unique_names,
             threads=options.threads,
             timeout=options.timeout,
             max_facts=options.max_facts,

@@ -14,8 +14,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from tidelog.logic.program import BOTTOM, BUILT_IN, DIFFERENT, EQUAL, Apply, Atom, Comparison, Condition
-from tidelog.logic.program import Predicate, Rule, Variable
+from tidelog.logic.program import (
+    BOTTOM,
+    BUILT_IN,
+    DIFFERENT,
+    EQUAL,
+    Apply,
+    Atom,
+    Comparison,
+    Condition,
+    Predicate,
+    Rule,
+    Variable,
+)
+
+DIFFERENT_LITERALS = "different literals are equal"
+DIFFERENT_NAMES = "different names are equal"
+VIOLATED = "what must differ is equal"
 
 X, Y, Z = Variable("x"), Variable("y"), Variable("z")
 
@@ -47,16 +62,13 @@ def replacement(predicate: str, arity: int, place: int) -> Rule:
 
 def constraints(has_different: bool, unique_names: bool) -> tuple[Rule, ...]:
     """The rules by which equality is inconsistent, over a symmetric and transitive equality."""
-    rules = [_distinct("ISLITERAL", "two different literals are equal")]
+    rules = [_distinct("ISLITERAL", DIFFERENT_LITERALS)]
     if has_different:
         pair = Atom(DIFFERENT, (X, Y)), Atom(EQUAL, (X, Y))
         rules += [_inconsistent(pair, VIOLATED), _inconsistent((Atom(DIFFERENT, (X, X)),), VIOLATED)]
     if unique_names:
-        rules.append(_distinct("ISIRI", "two different names are equal"))
+        rules.append(_distinct("ISIRI", DIFFERENT_NAMES))
     return tuple(rules)
-
-
-VIOLATED = "what must differ is equal"
 
 
 def _inconsistent(body: tuple[Atom | Comparison | Condition, ...], name: str) -> Rule:

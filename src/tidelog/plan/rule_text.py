@@ -10,6 +10,8 @@ from typing import Final
 
 from tidelog.logic import terms
 from tidelog.logic.program import (
+    DIFFERENT,
+    EQUAL,
     Aggregation,
     Apply,
     Assignment,
@@ -77,6 +79,8 @@ class Writing:
     def atom(self, atom: Atom, named: Named | None = None) -> str:
         """An atom; `named` replaces variables by what they stand for."""
         written = (self.expression(term, named) for term in atom.terms)
+        if atom.predicate in (EQUAL, DIFFERENT):
+            return f" {atom.predicate} ".join(written)
         return f"{self.predicate(atom.predicate)}({', '.join(written)})"
 
     def expression(self, expression: Expression, named: Named | None = None, binding: int = 0) -> str:
@@ -139,7 +143,7 @@ class Writing:
 
     def fact(self, fact: Fact) -> str:
         """A fact on one line."""
-        return f"{self.predicate(fact.predicate)}({', '.join(map(self.value, fact.values))}) ."
+        return f"{self.atom(Atom(fact.predicate, tuple(map(Constant, fact.values))))} ."
 
 
 def unnamed(rule: Rule) -> dict[Variable, str]:

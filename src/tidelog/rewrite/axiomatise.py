@@ -26,6 +26,8 @@ def axiomatise(program: Program, *, unique_names: bool = False) -> Program:
     """
     if not has_equality(program.predicates):
         return program
-    whole = program.defining(EQUAL, 2).defining(BOTTOM, 0)
+    whole = program
+    for name, arity in ((EQUAL, 2), (BOTTOM, 0)):
+        whole = whole if name in whole.predicates else whole.defining(name, arity)
     rules = (*axioms(whole.predicates), *constraints(DIFFERENT in whole.predicates, unique_names))
     return replace(whole, rules=(*program.rules, *rules))

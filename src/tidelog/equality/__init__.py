@@ -1,0 +1,1 @@
+"""Equality: constants that stand for one thing, by axioms or by representatives."""

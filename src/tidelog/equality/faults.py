@@ -1,0 +1,93 @@
+"""What is wrong when constants are equal that must not be: which ones, by which instance of which rule."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from tidelog.errors import Diagnostic
+from tidelog.logic.equality import DIFFERENT_LITERALS, DIFFERENT_NAMES, VIOLATED, X
+from tidelog.logic.program import (
+    EQUAL,
+    Atom,
+    Comparison,
+    Constant,
+    Fact,
+    Program,
+    Rule,
+    Term,
+    Variable,
+    literal_variables,
+)
+from tidelog.logic.values import Value, order_key
+from tidelog.plan.rule_text import Writing
+
+UNEQUAL = "E605"
+ANSWER = "?- unequal"
+REASONS = {
+    DIFFERENT_LITERALS: "which are different literals",
+    DIFFERENT_NAMES: "which are different names, and names are unique",
+    VIOLATED: "which must differ",
+}
+Pair = tuple[Value, Value]
+
+
+def violation(program: Program, engine: Any) -> Diagnostic | None:
+    """Two constants that are equal and must not be, if there are such; the engine holds all facts.
+
+    `program` has the axioms and constraints of equality among its rules.
+    """
+    for rule in program.rules:
+        if rule.name in REASONS and rule.span is None:
+            last = next(term for term in reversed(_first_atom(rule).terms) if isinstance(term, Variable))
+            for pair in _pairs(engine, Rule(Atom(ANSWER, (X, last)), rule.body)):
+                return _described(pair, REASONS[rule.name], program, engine)
+    return None
+
+
+def _first_atom(rule: Rule) -> Atom:
+    return rule.positive[0]
+
+
+def _pairs(engine: Any, rule: Rule) -> Iterator[Pair]:
+    columns, count = engine.answer(rule)
+    decode = engine.dictionary.decode
+    found = ((decode(int(columns[0][row])), decode(int(columns[1][row]))) for row in range(count))
+    yield from sorted(found, key=lambda pair: (pair[0] == pair[1], *map(order_key, pair)))[:1]
+
+
+def _described(pair: Pair, reason: str, program: Program, engine: Any) -> Diagnostic:
+    """The diagnostic, with a proof if one rule gives the equality at once."""
+    writing = Writing.of(program)
+    left, right = map(writing.value, pair)
+    message = f"inconsistent: {left} = {right}, {reason}"
+    for rule in program.rules:
+        if rule.head.predicate != EQUAL or rule.span is None:
+            continue
+        for wanted in (pair, pair[::-1]):
+            facts = instance(rule, wanted, engine)
+            if facts is not None:
+                named = f"the rule {rule.name!r}" if rule.name else "this rule"
+                texts = ", ".join(writing.fact(fact).removesuffix(" .") for fact in facts)
+                return Diagnostic(UNEQUAL, message, rule.span, f"by {named} from {texts}")
+    return Diagnostic(UNEQUAL, message)
+
+
+def instance(rule: Rule, head: Iterable[Value], engine: Any) -> tuple[Fact, ...] | None:
+    """The facts of one instance of a rule with this head, if there is any."""
+    variables = tuple(dict.fromkeys(each for item in rule.positive for each in literal_variables(item)))
+    tests = tuple(
+        Comparison("=", term, Constant(value)) for term, value in zip(rule.head.terms, head, strict=True)
+    )
+    columns, count = engine.answer(Rule(Atom(ANSWER, variables), (*rule.body, *tests)))
+    if not count:
+        return None
+    row = {
+        variable: engine.dictionary.decode(int(column[0]))
+        for variable, column in zip(variables, columns, strict=True)
+    }
+
+    def ground(term: Term) -> Value:
+        return term.value if isinstance(term, Constant) else row[term]
+
+    return tuple(Fact(atom.predicate, tuple(map(ground, atom.terms))) for atom in rule.positive)

@@ -1,0 +1,20 @@
+"""The treatments of equality by name."""
+
+from __future__ import annotations
+
+from tidelog.equality.axiomatised import Axiomatised, SwitchedOff
+from tidelog.errors import Diagnostic, ProgramError, suggest
+
+TREATMENTS = {treatment.name: treatment for treatment in (Axiomatised, SwitchedOff)}
+DEFAULT = Axiomatised.name
+UNKNOWN_TREATMENT = "E607"
+
+
+def make(name: str, unique_names: bool) -> Axiomatised:
+    """The treatment of this name; raises ProgramError if there is none."""
+    if name not in TREATMENTS:
+        help = suggest(name, TREATMENTS) or f"there are {', '.join(TREATMENTS)}"
+        raise ProgramError(
+            Diagnostic(UNKNOWN_TREATMENT, f"there is no treatment of equality `{name}`", help=help)
+        )
+    return TREATMENTS[name](unique_names)
