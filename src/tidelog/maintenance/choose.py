@@ -30,6 +30,8 @@ DEARER = 1.6  # what an instance costs in rank counting, measured by what it cos
 COUNTING = 0.1  # what counting anew costs, shared by the updates that are expected to profit from it
 NEVER_COUNTED = 0.25  # the share of explicit facts from which on counting for the first time does not pay
 
+LITTLE = 1e-6  # a share so small that more would touch no more than in proportion
+
 RANKS = "rank-counting"
 
 
@@ -70,7 +72,7 @@ class Auto:
         self.listen = listen
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
         self._recompute = Recompute(engine, listen, check, modules)
-        self._weighed: tuple[tuple[Rule, ...], int, tuple[Weight, ...]] | None = None
+        self._weighed: tuple[tuple[Rule, ...], int, Slopes] | None = None
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
         """Carry out an update; on any exception the engine is as before."""
@@ -94,18 +96,24 @@ class Auto:
             share = max(_shares(update, self.engine).values(), default=0.0)
             name = "recompute" if share > NEVER_COUNTED else RANKS
             return MaintainerChosen(name, f"nothing is counted yet, and {share:.1%} of a relation changes")
-        predicted = predict(update, self._weights(before), self.engine)
+        slopes = self._slopes(before)
+        shares = _shares(update, self.engine)
+        at_most = slopes.at_most(shares)
+        if not at_most.is_dear(is_counted):
+            return MaintainerChosen(RANKS, f"at most {at_most}")
+        predicted = predict(shares, _count(update.added), slopes.weights, self.engine)
         name = "recompute" if predicted.is_dear(is_counted) else RANKS
         return MaintainerChosen(name, str(predicted))
 
-    def _weights(self, program: Program) -> tuple[Weight, ...]:
+    def _slopes(self, program: Program) -> Slopes:
         """What the strata would cost, weighed anew when rules have changed or instances were counted.
 
         After a recomputation what was counted before is good enough; a schedule would have to be made.
         """
         rules, counts = program.rules, self.engine.counts
         if self._weighed is None or self._weighed[0] is not rules or self._weighed[1] != counts:
-            self._weighed = rules, counts, weigh(self._ranks.schedule(program), self.engine)
+            weights = weigh(self._ranks.schedule(program), self.engine)
+            self._weighed = rules, counts, Slopes(weights, self.engine)
         return self._weighed[2]
 
 
@@ -153,10 +161,12 @@ def _read(rule: Rule) -> tuple[str, ...]:
     return tuple(atom.predicate for atom in (*rule.positive, *rule.negated))
 
 
-def predict(update: Update, weights: tuple[Weight, ...], engine: Maintainable) -> Prediction:
-    """How many instances the update touches, if facts change evenly all over each relation."""
-    kept = {name: 1 - share for name, share in _shares(update, engine).items()}
-    touched, total, counted, added = 0.0, 0, 0, _count(update.added)
+def predict(
+    shares: Mapping[str, float], added: int, weights: tuple[Weight, ...], engine: Maintainable
+) -> Prediction:
+    """How many instances an update touches, if facts change evenly all over each relation."""
+    kept = {name: 1 - share for name, share in shares.items()}
+    touched, total, counted = 0.0, 0, 0
     most, where = 0.0, ""
     for weight in weights:
         counted += weight.counted
@@ -171,6 +181,36 @@ def predict(update: Update, weights: tuple[Weight, ...], engine: Maintainable) -
         for predicate in weight.predicates:
             kept[predicate] = min(1 - share, kept.get(predicate, 1.0))
     return Prediction(touched, total, counted, where)
+
+
+class Slopes:
+    """How fast the prediction grows with the share of each relation that changes. Mutates itself.
+
+    To predict costs as much as to work in fifty facts. The prediction is concave in the shares, so that its
+    slope at nothing, times the share, is no less: where that is small, nothing more need be known.
+    """
+
+    def __init__(self, weights: tuple[Weight, ...], engine: Maintainable) -> None:
+        self.weights = weights
+        self._engine = engine
+        self._alone: dict[str, Prediction] = {}  # what a little of one relation touches
+
+    def at_most(self, shares: Mapping[str, float]) -> Prediction:
+        """No fewer instances than are predicted, of no more."""
+        touched, most, total, counted, where = 0.0, 0.0, 0, 0, ""
+        for name, share in shares.items():
+            alone = self._of(name)
+            own = alone.touched * share / LITTLE
+            touched += own
+            if own >= most:
+                most, where = own, alone.most
+            total, counted = max(total, alone.total), alone.counted
+        return Prediction(touched, total, counted, where)
+
+    def _of(self, name: str) -> Prediction:
+        if name not in self._alone:
+            self._alone[name] = predict({name: LITTLE}, 0, self.weights, self._engine)
+        return self._alone[name]
 
 
 def _share(weight: Weight, kept: Mapping[str, float]) -> float:
