@@ -75,7 +75,7 @@ def draw_sweep(workload: str, records: Sequence[Record], suite: str, caption: st
         axes = figure.add_axes((0.06 + place * width, 0.14, width - 0.055, 0.64))
         draw_view(axes, view, records, span)
     handles, names = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="center left", bbox_to_anchor=(0.825, 0.5), frameon=False, fontsize=9)
+    figure.legend(handles, names, loc="center left", bbox_to_anchor=(0.815, 0.5), frameon=False, fontsize=8)
     known = CHANGING.get(workload)
     title = f"{workload}  {known.title}" if known else workload
     figure.text(0.025, 0.94, title, fontsize=14, fontweight="bold", va="center")
