@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from benchmarks.clock import cpu_seconds, peak_megabytes, timed
 from benchmarks.facts import FACEBOOK, LUBM
@@ -12,6 +13,7 @@ from benchmarks.record import Counts, Measurement, Task
 from benchmarks.workloads import ASKED, Prepared, prepare
 
 BATCHES = 10
+OTHER_BATCHES = (2, 50)
 START = 0  # the node that paths begin at
 PATHS = {0: "path(0, 100)", 1: "path(0, ?y)", 2: "path(?x, ?y)"}
 DEPARTMENT = "http://www.Department0.University0.edu"
@@ -20,6 +22,8 @@ QUERIES: Mapping[str, Mapping[int, str]] = {
     **{name: PATHS for name in ASKED if not name.startswith("lubm")},
     "W7L": {1: PATHS[1]},
     "W7R": {1: PATHS[1]},
+    "friends": {1: PATHS[1]},
+    "friends-left": {1: PATHS[1]},
     "lubm-rdfs": {
         0: f'triple("{STUDENT}", "rdf:type", "ub:Person")',
         2: f'triple("{STUDENT}", ?p, ?o)',
@@ -31,7 +35,18 @@ QUERIES: Mapping[str, Mapping[int, str]] = {
         2: "memberOf(?x, ?y)",
     },
 }
-NEEDED = {"facebook": FACEBOOK, "facebook-left": FACEBOOK, "lubm-rdfs": LUBM}
+NEEDED = {
+    **dict.fromkeys(("facebook", "facebook-left", "friends", "friends-left"), FACEBOOK),
+    "lubm-rdfs": LUBM,
+}
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A batch of facts: what it cost to take it in and to answer, and how many answers there were."""
+
+    cpu_s: float
+    tuples: int
 
 
 def is_there(workload: str) -> bool:
@@ -50,8 +65,7 @@ def ask(task: Task) -> Measurement:
         work, batches = ready_tidelog(prepared, query, task)
         outcome, cpu, wall = timed(work)
         if task.variant != "rules":  # they are slow in keeping closures right, which is not asked here
-            answers, seconds, _ = timed(batches)
-            counts |= {"batches": BATCHES, "batches_s": seconds, "batches_tuples": answers}
+            counts |= arrivals(batches)
     return Measurement(
         cpu_s=cpu,
         wall_s=wall,
@@ -61,6 +75,20 @@ def ask(task: Task) -> Measurement:
         reason_s=outcome.reason_s,
         counts=counts,
     )
+
+
+def arrivals(batches: Callable[[int], list[Arrived]]) -> Counts:
+    """What it costs to ask after each of some batches, and in all with larger and smaller ones."""
+    usual = batches(BATCHES)
+    each = {f"batch_{number}_s": one.cpu_s for number, one in enumerate(usual, 1)}
+    others = {f"in_{number}_batches_s": sum(one.cpu_s for one in batches(number)) for number in OTHER_BATCHES}
+    return {
+        "batches": BATCHES,
+        "batches_s": sum(one.cpu_s for one in usual),
+        "batches_tuples": sum(one.tuples for one in usual),
+        **each,
+        **others,
+    }
 
 
 def bound(query: str) -> str:
@@ -74,7 +102,7 @@ def bound(query: str) -> str:
 
 def ready_tidelog(
     prepared: Prepared, query: str, task: Task
-) -> tuple[Callable[[], Outcome], Callable[[], int]]:
+) -> tuple[Callable[[], Outcome], Callable[[int], list[Arrived]]]:
     """A query asked once of all facts, and one that is asked after each of several batches."""
     import tidelog
     from benchmarks.updates import explicit_facts  # not for processes that measure peers
@@ -98,16 +126,18 @@ def ready_tidelog(
         tuples = len(reasoner.query(query, strategy))
         return Outcome(tuples, marks[-1] - marks[0], cpu_seconds() - marks[-1])
 
-    def in_batches() -> int:
+    def in_batches(batches: int) -> list[Arrived]:
         reasoner = tidelog.Reasoner(rules, threads=task.threads, modules=modules)
         live = reasoner.watch(query) if strategy == "magic" else None
-        tuples = 0
-        for number in range(BATCHES):
+        arrived = []
+        for number in range(batches):
+            begin = cpu_seconds()
             for predicate, table in tables.items():
-                first, last = (place * table.num_rows // BATCHES for place in (number, number + 1))
+                first, last = (place * table.num_rows // batches for place in (number, number + 1))
                 reasoner.insert(predicate, table.slice(first, last - first))
-            tuples += len(live.answers if live is not None else reasoner.query(query, strategy))
-        return tuples
+            tuples = len(live.answers if live is not None else reasoner.query(query, strategy))
+            arrived.append(Arrived(cpu_seconds() - begin, tuples))
+        return arrived
 
     return once, in_batches
 

@@ -74,6 +74,13 @@ def facebook(size: int) -> Tables:
     return {"edge": pa.table(list(zip(*edges, strict=True)), names=["source", "target"])}
 
 
+def friends(size: int) -> Tables:
+    """The same, each edge both ways: friendship is symmetric."""
+    edge = facebook(size)["edge"]
+    back = pa.table([edge["target"], edge["source"]], names=edge.column_names)
+    return {"edge": pa.concat_tables([edge, back])}
+
+
 def sparse(size: int) -> Tables:
     """RAND1K: a uniform graph with one edge a node."""
     return {"edge": edge_table(uniform_edges(size, size))}
@@ -116,7 +123,10 @@ FACTS: Mapping[str, Callable[[int], Tables]] = {
     "W7R": as_dense_as_facebook,
     "facebook": facebook,
     "facebook-left": facebook,
+    "friends": friends,
+    "friends-left": friends,
     "rand1k": sparse,
+    "rand1k-linear": sparse,
     "rmat1k": power_law_of_the_thesis,
     "rmat1k-nonlinear": power_law_of_the_thesis,
     "lubm-rdfs": lubm,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from benchmarks import arrivals
 from benchmarks.plots import draw, name_of, panels_of, save_image, svg
 from benchmarks.record import Record, read_records
 from benchmarks.sweeps import VIEWS, figures
@@ -60,6 +61,9 @@ def write_page(sources: Sequence[Path], output: Path, image: Path | None, images
             own = [record for record in records if record.suite == suite]
             for workload, figure in figures(suite, own, caption(own) if own else "").items():
                 save_image(figure, images / f"{suite}-{workload}.png")
+        asked = [record for record in records if record.suite == "query"]
+        for name, figure in arrivals.figures(asked, caption(asked) if asked else "").items():
+            save_image(figure, images / f"query-{name}.png")
 
 
 def page(records: Sequence[Record]) -> str:

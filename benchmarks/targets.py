@@ -79,7 +79,7 @@ def asking(figures: Figures) -> Iterator[Target]:
         own, other = figures.asked(workload, "magic", 1), figures.asked(workload, "duckdb", 1)
         measured = own.cpu_s / other.cpu_s if own and other else None
         yield at_most(f"{workload}: `magic` by DuckDB's query pushed by hand", 1.5, measured, ratio_text)
-    for workload in ("facebook", "facebook-left"):
+    for workload in ("friends", "friends-left", "facebook", "facebook-left"):
         rules, magic = (answering(figures.asked(workload, who, 1)) for who in ("rules", "magic"))
         measured = rules / magic if rules and magic else None
         yield at_least(f"{workload}: `magic` times faster than everything by rules", 2000, measured)
