@@ -24,9 +24,7 @@ Show = Callable[[Axes, Record], None]
 COLOURS = {"full": "#1d2733", "magic": "#0b6e99", "tabling": "#bf6b5d", "auto": "#e0a030"}
 WIDTH, HEIGHT = 13.0, 3.6
 FIVE = ("lubm-rdfs", "lubm-owl", "rand1k", "rmat1k", "facebook")
-SUBTITLE = (
-    "CPU seconds to take in a batch and answer, by the share of facts that is there; lower is better."
-)
+SUBTITLE = "CPU seconds to take in a batch and answer, by the share of facts that is there; lower is better."
 BY_BATCHES = "CPU seconds for all batches together, by their number; lower is better."
 
 
@@ -118,7 +116,7 @@ def draw(title: str, subtitle: str, shown: dict[Panel, list[Record]], show: Show
 def lay_out(axes: Axes, title: str) -> None:
     axes.set_title(title, fontsize=9, loc="left")
     axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(base=10, numticks=6))
+    axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 2, 5), numticks=12))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: seconds_text(value)))
     axes.yaxis.set_minor_locator(NullLocator())
     axes.tick_params(length=0, labelsize=8)
