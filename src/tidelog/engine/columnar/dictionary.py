@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tidelog.engine.columnar import dictionary_kernels as kernels
 from tidelog.engine.columnar import layout, memory
-from tidelog.engine.columnar.arrow import mask_of, numbers_of
+from tidelog.engine.columnar.arrow import mask_of, numbers_of, truths_of
 from tidelog.logic.python import from_python
 from tidelog.logic.terms import read_any, read_exact
 from tidelog.logic.values import ColumnType, Kind, Value
@@ -24,6 +25,11 @@ LOAD = 0.75
 TEXT_KINDS = frozenset({Kind.BIG, Kind.STRING, Kind.LANGUAGE_STRING, Kind.LITERAL, Kind.IRI, Kind.BLANK})
 FEW = 6  # texts for which an Arrow array is not worth making
 MOST_MET = 1 << 16  # texts from Python that are known by heart
+# Terms that stand for the text between their ends. An IRI that begins with `_` may be a blank node.
+_PLAIN_TERMS = (
+    (r"""^<[^_\x00-\x20<>"{}|^`\\][^\x00-\x20<>"{}|^`\\]*>$""", Kind.IRI),
+    (r"""^"[^"\\\n\r]*"$""", Kind.STRING),
+)
 NO_TIME_ZONE = 1 << 20  # `extra` of a dateTime without a time zone
 
 
@@ -252,8 +258,23 @@ class Dictionary:
         return self.encode_distinct(texts, read_any)
 
     def encode_terms(self, texts: pa.Array) -> Ids:
-        """The ids of an Arrow text column of terms written exactly."""
-        return self.encode_distinct(texts, read_exact)
+        """The ids of an Arrow text column of terms written exactly.
+
+        IRIs and strings that are plainly written, most of what RDF is made of, never become Python values.
+        """
+        encoded = texts.dictionary_encode()
+        distinct = encoded.dictionary
+        ids = np.empty(len(distinct), np.int32)
+        others = np.ones(len(distinct), bool)
+        for pattern, kind in _PLAIN_TERMS if len(distinct) > FEW else ():
+            plain = pc.match_substring_regex(distinct, pattern)
+            found = truths_of(plain).astype(bool)
+            ids[found] = self.encode_texts(kind, _without_ends(distinct.filter(plain)))
+            others &= ~found
+        left = distinct.filter(mask_of(others)).to_pylist()
+        ids[others] = self.encode_values([read_exact(text) for text in left])
+        taken: Ids = ids[numbers_of(encoded.indices, "int32")]
+        return taken
 
     def encode_distinct(self, texts: pa.Array, read: Any) -> Ids:
         """The ids of texts, each distinct one read once by `read`."""
@@ -281,6 +302,11 @@ class Dictionary:
         data = np.empty(int(offsets[-1]), np.uint8)
         kernels.gather_texts(self.words, np.ascontiguousarray(ids), offsets, data.ctypes.data)
         return pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def _without_ends(texts: pa.Array) -> pa.Array:
+    """The texts without their first and last character, which take a byte each."""
+    return pc.binary_slice(texts.cast(pa.binary()), 1, -1).cast(pa.string())
 
 
 def _larger(array: npt.NDArray[Any]) -> int:
