@@ -32,8 +32,9 @@ class ColumnarBench:
         is_split: bool = True,
         dense: int = 1 << 20,
         modules: bool = False,
+        make: type[ClosingEngine] = ClosingEngine,
     ) -> None:
-        self.engine = ClosingEngine(threads=1)
+        self.engine = make(threads=1)
         self.engine.dense_bytes = dense
         program = split(program) if is_split else program
         for predicate in program.predicates.values():

@@ -62,7 +62,7 @@ class SetBench:
         for name, rows in explicit.items():
             self.engine.load(name, rows)
         for name, rows in evaluate(program, explicit, max_facts=MOST).items():
-            self.engine.derive(name, rows)
+            self.engine.add_derived(name, rows)
 
     def encode(self, facts: Facts) -> dict[str, Rows]:
         """Facts as columns of ids."""

@@ -152,7 +152,7 @@ class SetEngine:
         flags.update(dict.fromkeys(batch, Flag.ALIVE | Flag.BEFORE | Flag.EXPLICIT))
         return len(flags)
 
-    def derive(self, relation: str, rows: Iterable[Row]) -> None:
+    def add_derived(self, relation: str, rows: Iterable[Row]) -> None:
         """Add facts that follow."""
         flags = self.state.flags[relation]
         for row in rows:
@@ -185,6 +185,10 @@ class SetEngine:
     def matching(self, relation: str, column: int, value: Value) -> int:
         """How many facts have this value in a column."""
         return sum(row[column] == value for row in self.state.flags[relation])
+
+    def derive(self, *stage: Any) -> None:
+        """Nothing lies elsewhere that would have to be derived there."""
+        raise AssertionError
 
     # ---- transactions
 

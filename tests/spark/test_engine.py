@@ -189,28 +189,67 @@ RULES = ["+ back(?y, ?x) :- reach(?x, ?y) .", "- reach(?x, ?z) :- reach(?x, ?y),
         ("fp-update", 1000),
         ("rank-counting", 1000),
         ("recompute", 0),
+        ("dred", 0),
         pytest.param("recompute", 1000, marks=pytest.mark.slow),
         pytest.param("auto", 0, marks=pytest.mark.slow),
+        pytest.param("fp-update", 0, marks=pytest.mark.slow),
+        pytest.param("backward-forward", 0, marks=pytest.mark.slow),
+        pytest.param("forward-backward-forward", 0, marks=pytest.mark.slow),
     ],
 )
 def test_changes_of_facts_and_rules(maintainer: str, resident: int, spark: Any) -> None:
-    """Few facts come to the driver with the first change; beyond, they are derived anew on Spark."""
+    """Few facts come to the driver with the first change; else what is touched is fetched, or derived anew."""
     text = f"{REACH} far(?x, #count(?y)) :- reach(?x, ?y) . leaf(?y) :- edge(_, ?y), ~edge(?y, _) ."
     deltas = []
     for engine in ("columnar", tl.spark(spark, strategy=EXECUTORS, resident_facts=resident)):
         reasoner = tl.Reasoner(tl.parse(text), engine=engine, maintainer=maintainer)
-        reasoner.insert("edge", chain(5))
-        steps = SCRIPT if resident else SCRIPT[2:3]
-        found = [sorted(map(str, reasoner.apply(step))) for step in (*steps, *RULES[: 2 if resident else 1])]
-        deltas.append((found, sorted(reasoner["reach"]), sorted(reasoner["far"]), sorted(reasoner["back"])))
+        on_spark = engine != "columnar" and not resident
+        reasoner.insert("edge", spark.createDataFrame(chain(5)) if on_spark else chain(5))
+        is_dear = maintainer == "recompute" and not resident
+        steps = (SCRIPT[2], RULES[0]) if is_dear else (*SCRIPT, *RULES)
+        found = [sorted(map(str, reasoner.apply(step))) for step in steps]
+        deltas.append((found, *(sorted(reasoner[name]) for name in ("edge", "reach", "far", "leaf", "back"))))
     assert deltas[0] == deltas[1]
 
 
 def test_more_facts_than_the_driver_is_to_hold_are_not_maintained_there(spark: Any) -> None:
     engine = tl.spark(spark, strategy=JOINS, resident_facts=3)
-    reasoner = tl.Reasoner(tl.parse(REACH), engine=engine, maintainer="dred")
+    reasoner = tl.Reasoner(tl.parse(REACH), engine=engine, maintainer="rank-counting")
     reasoner.insert("edge", chain(5))
     with pytest.raises(tl.EvaluationError) as caught:
         reasoner.apply("- edge(0, 1) .")
     assert caught.value.diagnostics[0].code == "E684"
     assert len(reasoner["reach"]) == 15
+
+
+def test_what_an_update_touches_is_fetched_and_the_bulk_stays(spark: Any) -> None:
+    """Of a hundred chains one is touched; the next update of the same facts needs no job at all."""
+    chains = [(10 * chain + step, 10 * chain + step + 1) for chain in range(100) for step in range(4)]
+    settings = tl.spark(spark, strategy=EXECUTORS, resident_facts=0)
+    reasoner = tl.Reasoner(tl.parse(REACH), engine=settings)
+    reasoner.insert("edge", spark.createDataFrame(chains))
+    reasoner.materialise()
+    engine = reasoner.engine
+    assert len(reasoner.apply("- edge(0, 1) .").removed) == 5
+    assert engine.is_placed("edge") and engine.is_placed("reach")
+    assert sum(len(engine.table(name)) for name in ("edge", "reach")) <= 4 + 10
+    reasoner.apply("+ edge(0, 1) .")
+    jobs = engine.store.jobs.count
+    assert len(reasoner.apply("- edge(0, 1) .").removed) == 5
+    assert engine.store.jobs.count == jobs
+    assert reasoner.frame("reach").count() == reasoner.frame("reach").distinct().count() == 1000 - 4
+    assert len(reasoner["reach"]) == 996
+
+
+def test_an_update_that_touches_too_much_is_taken_back_and_derived_anew(spark: Any) -> None:
+    settings = tl.spark(spark, strategy=EXECUTORS, resident_facts=0, fetched_facts=10)
+    for maintainer in ("dred", "auto"):
+        reasoner = tl.Reasoner(tl.parse(REACH), engine=settings, maintainer=maintainer)
+        reasoner.insert("edge", spark.createDataFrame(chain(12)))
+        if maintainer == "auto":
+            assert len(reasoner.apply("- edge(5, 6) .").removed) == 37
+            continue
+        with pytest.raises(tl.EvaluationError) as caught:
+            reasoner.apply("- edge(5, 6) .")
+        assert caught.value.diagnostics[0].code == "E684"
+        assert len(reasoner["reach"]) == 78

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
 from typing import Any, Protocol
 
+from tidelog.engine.events import Listener
 from tidelog.engine.protocol import Closing, Engine
+from tidelog.errors import EvaluationError
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part
 from tidelog.rewrite.closures import ClosureModule
@@ -192,6 +194,10 @@ class CompiledRanks(Protocol):
         """
 
 
+class OutOfReach(EvaluationError):  # noqa: N818 – what it says is said by its code
+    """What has to be looked at lies elsewhere, and is too much to come to this process."""
+
+
 class Outgrown(Exception):  # noqa: N818 – no error: the update is worked in by rules
     """A structure would become too large for what it holds."""
 
@@ -233,7 +239,7 @@ class Maintainable(Engine, Protocol):
 
     @property
     def is_resident(self) -> bool:
-        """Whether all facts lie in this process, or can: else only recomputation works updates in."""
+        """Whether all facts lie in this process, or can: else what is touched is fetched, nothing counted."""
 
     @property
     def counters(self) -> Counters:
@@ -255,6 +261,16 @@ class Maintainable(Engine, Protocol):
 
     def relations(self) -> Collection[str]:
         """The relations that are there."""
+
+    def derive(
+        self,
+        strata: Sequence[Any],
+        numbers: dict[int, int],
+        listen: Listener,
+        check: Callable[[], None],
+        modules: bool,
+    ) -> None:
+        """Derive all that follows from the facts that are there."""
 
     def begin_transaction(self) -> None:
         """Begin a journal."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidelog.engine.events import Listener, MaintainerChosen
-from tidelog.engine.maintaining import Counters, Maintainable
+from tidelog.engine.maintaining import Counters, Maintainable, OutOfReach
 from tidelog.logic.program import Program, Rule
 from tidelog.maintenance.algorithms import ALGORITHMS
 from tidelog.maintenance.driver import Driver
@@ -31,8 +31,10 @@ COUNTING = 0.1  # what counting anew costs, shared by the updates that are expec
 NEVER_COUNTED = 0.25  # the share of explicit facts from which on counting for the first time does not pay
 
 LITTLE = 1e-6  # a share so small that more would touch no more than in proportion
+FETCHED = 10_000  # facts of which so many change are not fetched for it one by one
 
 RANKS = "rank-counting"
+NOT_COUNTED = "dred"  # where counting would mean to hold all facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,10 @@ class Prediction:
 
 
 class Auto:
-    """Rank counting for most updates, recomputation for large ones."""
+    """Rank counting for most updates, recomputation for large ones.
+
+    Where the facts lie elsewhere, too many to come, what small updates touch is deleted and rederived.
+    """
 
     name = "auto"
 
@@ -72,6 +77,7 @@ class Auto:
         self.listen = listen
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
         self._recompute = Recompute(engine, listen, check, modules)
+        self._fetching = Driver(ALGORITHMS[NOT_COUNTED], engine, listen, check, modules)
         self._weighed: tuple[tuple[Rule, ...], int, Slopes] | None = None
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
@@ -80,15 +86,22 @@ class Auto:
         self.listen(chosen)
         if chosen.maintainer == RANKS:
             return self._ranks.apply(update, before, after)
+        if chosen.maintainer == NOT_COUNTED:
+            try:
+                return self._fetching.apply(update, before, after)
+            except OutOfReach:
+                self.listen(OUT_OF_REACH)
         net = self._recompute.apply(update, before, after)
         self._ranks.forget()
+        self._fetching.forget()
         return net
 
     def _choose(self, update: Update, before: Program) -> MaintainerChosen:
         """The maintainer that is expected to be faster, and why."""
-        if not self.engine.is_resident:
-            return TOO_LARGE
         changed = _count(update.removed) + _count(update.added)
+        if not self.engine.is_resident:
+            are_rules = update.rules_removed or update.rules_added
+            return MANY_ELSEWHERE if are_rules or changed > FETCHED else FEW_ELSEWHERE
         if changed <= SMALL:
             return FEW
         is_counted = self.engine.counters is Counters.RANK
@@ -117,7 +130,12 @@ class Auto:
         return self._weighed[2]
 
 
-TOO_LARGE = MaintainerChosen("recompute", "there are more facts than one process is to hold")
+ELSEWHERE = "there are more facts than one process is to hold"
+MANY_ELSEWHERE = MaintainerChosen(
+    "recompute", f"{ELSEWHERE}, and rules change or more than {FETCHED:,} facts"
+)
+FEW_ELSEWHERE = MaintainerChosen(NOT_COUNTED, f"{ELSEWHERE}: what few changes touch is fetched")
+OUT_OF_REACH = MaintainerChosen("recompute", f"{ELSEWHERE}, and this update touches too many of them")
 FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")
 
 

@@ -10,27 +10,22 @@ import numpy.typing as npt
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
-from tidelog.engine.columnar.change_runner import ChangeRunner, RowSet
 from tidelog.engine.events import Event, Listener
-from tidelog.engine.maintaining import Counters
 from tidelog.engine.spark.derivation import Derivation
 from tidelog.engine.spark.encode import Decoding, Encoding
+from tidelog.engine.spark.fetching import MOST_LAYERS
 from tidelog.engine.spark.frames import Source
-from tidelog.engine.spark.places import Placed, Places
+from tidelog.engine.spark.maintained import MaintainedOnSpark
+from tidelog.engine.spark.places import Placed
 from tidelog.engine.spark.store import columns_of, difference, union
 from tidelog.engine.spark.tagging import new_terms
 from tidelog.engine.spark.terms import with_text
-from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.logic.values import ColumnType
-from tidelog.plan.algebra import ChangePlan, Part
-from tidelog.rewrite.closures import ClosureModule
+from tidelog.plan.algebra import Part
 
 Ids = npt.NDArray[np.int32]
-
-NOT_RESIDENT = "E684"
-MOST_LAYERS = 8  # changes of explicit facts that a plan may hold, one above the other
 
 # What plain texts of columns with these types become in users' frames.
 TYPES = {
@@ -41,7 +36,7 @@ TYPES = {
 }
 
 
-class SparkEngine(Places):
+class SparkEngine(MaintainedOnSpark):
     """Facts on the driver and on Spark, and what follows from them."""
 
     # ---- what reasoners ask for
@@ -55,6 +50,7 @@ class SparkEngine(Places):
         modules: bool,
     ) -> None:
         """Derive all that follows from the facts that are there, each stratum by its strategy."""
+        self.end_fetching()
         self.tell = listen
         self.begin(self.relations())
         Derivation(self, strata, numbers, listen, check, modules).run()
@@ -70,13 +66,7 @@ class SparkEngine(Places):
         derivation = Derivation(self, (), {id(rule): -1}, _ignore, self.check, False)
         heads = derivation.heads_of(rule)
         self.store.jobs.rules = {}
-        columns = columns_of(arity)
-        if heads.fresh:
-            kept = heads.frame.persist()
-            texts = [f"t{place}" for place in heads.fresh]
-            self.store.add_terms(new_terms(kept, texts), 0)
-            return self.store.fetched(kept.select(*columns).distinct(), arity, "answering a query")
-        return self.store.fetched(heads.frame.select(*columns).distinct(), arity, "answering a query")
+        return self.fetch_heads(heads, arity, "answering a query")
 
     # ---- facts in and out
 
@@ -127,42 +117,7 @@ class SparkEngine(Places):
             )
         )
 
-    # ---- changes
-
-    @property
-    def is_resident(self) -> bool:
-        """Whether all facts lie on the driver, or can."""
-        return not self._placed or sum(map(self.size, self.relations())) <= self.settings.resident_facts
-
-    def come_home(self) -> None:
-        """Let everything lie on the driver, where all algorithms but recomputation work; or raise."""
-        if not self.is_resident:
-            facts = sum(map(self.size, self.relations()))
-            most = self.settings.resident_facts
-            message = f"{facts:,} facts are on Spark, and at most {most:,} are maintained on the driver"
-            help = "use the maintainer `auto` or `recompute`, or raise `tidelog.residentFacts`"
-            raise EvaluationError(Diagnostic(NOT_RESIDENT, message, help=help))
-        self.bring_home(self.relations())
-
-    def begin_transaction(self) -> None:
-        """Begin a journal; whatever lies on Spark comes to the driver."""
-        self.come_home()
-        super().begin_transaction()
-
-    def prepare_change(self, plan: ChangePlan) -> ChangeRunner:
-        """The plan ready to run, any number of times."""
-        self.come_home()
-        return super().prepare_change(plan)
-
-    def recount(self, counters: Counters, strata: Any) -> RowSet:
-        """Count all instances of the strata's rules anew; returns the facts that are true and unfounded."""
-        self.come_home()
-        return super().recount(counters, strata)
-
-    def close_later(self, module: ClosureModule) -> bool:
-        """Whether a structure keeps the relation from now on."""
-        self.come_home()
-        return super().close_later(module)
+    # ---- changes, made anew
 
     def restate(
         self,
@@ -172,6 +127,7 @@ class SparkEngine(Places):
         added: tuple[Sequence[Ids], int],
     ) -> None:
         """Set a relation aside by another name, and let a new one hold its explicit facts, changed."""
+        self.end_fetching()
         if relation not in self._placed:
             super().restate(relation, aside, removed, added)
             return

@@ -28,6 +28,7 @@ from tidelog.logic.program import (
 from tidelog.plan.algebra import (
     Aggregate,
     AntiJoin,
+    ChangePlan,
     Extend,
     Filter,
     Join,
@@ -84,7 +85,7 @@ class Translation:
     missing: Any
     _names: dict[Variable, int] = field(default_factory=dict)
 
-    def heads(self, plan: RulePlan) -> Heads:
+    def heads(self, plan: RulePlan | ChangePlan) -> Heads:
         """The heads of the plan's instances."""
         root = plan.root
         assert isinstance(root, Project)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as sql
 
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.arrow import numbers_of
@@ -51,6 +50,7 @@ class Places(ClosingEngine):
         self.settings = settings
         self.tell: Listener = _ignore  # who learns where the Spark UI is
         self._store: Store | None = None
+        self.is_fetching = False  # the tables of relations on Spark hold a part of what lies there
         self._placed: dict[str, Placed] = {}
         self._lifted: dict[str, tuple[tuple[int, int, int], Source]] = {}
 
@@ -89,14 +89,18 @@ class Places(ClosingEngine):
         held: DataFrame | None = None,
     ) -> None:
         """Let a relation lie on Spark: these are its facts, and those that are explicit."""
-        arity = self.arity(relation)
-        super().drop(relation)
-        super().define(relation, arity)
-        self._lifted.pop(relation, None)
+        self.empty_table(relation)
         before = self._placed.get(relation)
         if before is not None and before.held is not None and before.held is not _frame(stated):
             before.held.unpersist()
         self._placed[relation] = Placed(frame, rows, stated, is_known, held)
+
+    def empty_table(self, relation: str) -> None:
+        """Let nothing of a relation lie on the driver."""
+        arity = self.arity(relation)
+        super().drop(relation)
+        super().define(relation, arity)
+        self._lifted.pop(relation, None)
 
     def release(self, relation: str, stated: Source | None) -> DataFrame | None:
         """What is kept in memory for the explicit facts of a relation, which no longer goes with it."""
@@ -110,28 +114,40 @@ class Places(ClosingEngine):
         """Let it be known how many facts a relation on Spark has."""
         self._placed[relation] = replace(self._placed[relation], rows=rows, is_known=True)
 
-    def source(self, relation: str, _part: Part) -> Source:
+    def extra(self, relation: str) -> int:
+        """How many facts of a relation lie on the driver that may not lie on Spark."""
+        return 0 if self.is_fetching and relation in self._placed else super().size(relation)
+
+    def source(self, relation: str, _part: Part = Part.ALL) -> Source:
         """All facts of a relation, as a frame."""
-        placed = self._placed.get(relation)
-        here = super().size(relation)
-        if placed is None:
+        if relation not in self._placed:
             return self._lift(relation)
+        placed, here = self.placed_facts(relation), self.extra(relation)
         if not here:
-            return Source(placed.frame, placed.rows if placed.is_known else float("inf"))
+            return placed
         lifted = self._lift(relation)
-        return Source(placed.frame.unionAll(lifted.frame).distinct(), placed.rows + here)
+        rows = self._placed[relation].rows + here
+        return Source(placed.frame.unionAll(lifted.frame).distinct(), rows)
+
+    def placed_facts(self, relation: str) -> Source:
+        """The facts of a relation that lie on Spark."""
+        placed = self._placed[relation]
+        return Source(placed.frame, placed.rows if placed.is_known else float("inf"))
 
     def stated(self, relation: str) -> Source | None:
         """The explicit facts of a relation, as a frame; None if there are none."""
-        placed = self._placed.get(relation)
+        placed = self.placed_stated(relation) if relation in self._placed else None
+        if self.is_fetching and relation in self._placed:
+            return placed
         columns, rows = super().explicit(relation)
         lifted = Source(self.store.lifted(columns, rows), rows) if rows else None
-        if placed is None or placed.stated is None:
-            return lifted
-        if lifted is None:
-            return placed.stated
-        stated = placed.stated.frame.unionAll(lifted.frame).distinct()
-        return Source(stated, placed.stated.rows + rows)
+        if placed is None or lifted is None:
+            return placed or lifted
+        return Source(placed.frame.unionAll(lifted.frame).distinct(), placed.rows + rows)
+
+    def placed_stated(self, relation: str) -> Source | None:
+        """The explicit facts of a relation that lie on Spark; None if there are none."""
+        return self._placed[relation].stated
 
     def _lift(self, relation: str) -> Source:
         """A relation of the driver as a frame, which is kept while the relation stays as it is."""
@@ -209,28 +225,6 @@ class Places(ClosingEngine):
             frame = difference(frame, self.store.lifted(without, rows), columns_of(arity), True)
         return self.store.fetched(frame, arity, f"fetching what is explicit in {relation}")
 
-    def standing(self, relation: str, columns: Sequence[Ids], rows: int) -> npt.NDArray[np.uint8]:
-        """The flags ALIVE and EXPLICIT of each given row; 0 where it is no fact."""
-        if relation not in self._placed or not rows:
-            return super().standing(relation, columns, rows)
-        arity = self.arity(relation)
-        flags = np.zeros(rows, np.uint8)
-        sources = ((layout.ALIVE, self.source(relation, Part.ALL)), (layout.EXPLICIT, self.stated(relation)))
-        asked = self.store.lifted(columns, rows) if arity else self.store.empty(0)
-        for flag, source in sources:
-            if source is None:
-                continue
-            if not arity:
-                flags[:] |= flag
-                continue
-            found, count = self.store.fetched(
-                source.frame.join(sql.broadcast(asked), columns_of(arity), "left_semi"),
-                arity,
-                f"looking up {relation}",
-            )
-            flags[_places(columns, found, rows, count)] |= flag
-        return flags
-
     def forget_derived(self, relations: Collection[str]) -> None:
         """Keep only the explicit facts of these relations."""
         super().forget_derived([relation for relation in relations if relation not in self._placed])
@@ -267,9 +261,8 @@ class Places(ClosingEngine):
 
     def size(self, relation: str) -> int:
         """How many facts a relation has; of what is not computed yet, a guess."""
-        here = super().size(relation)
         placed = self._placed.get(relation)
-        return here if placed is None else here + placed.rows
+        return self.extra(relation) + (0 if placed is None else placed.rows)
 
     def about(self, relation: str) -> int:
         """About how many facts a relation has, at least 1."""
@@ -296,13 +289,6 @@ class Places(ClosingEngine):
         if placed is None:
             return super().matching(relation, column, value)
         return max(1, int(placed.rows**0.5))
-
-
-def _places(columns: Sequence[Ids], found: Sequence[Ids], rows: int, count: int) -> npt.NDArray[np.int64]:
-    """The places of rows that are among those found."""
-    known = set(zip(*(column.tolist() for column in found), strict=True)) if count else set()
-    given = zip(*(np.asarray(column).tolist() for column in columns), strict=True)
-    return np.array([place for place, row in enumerate(given) if row in known], np.int64)
 
 
 def _frame(source: Source | None) -> DataFrame | None:

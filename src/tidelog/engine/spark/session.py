@@ -152,6 +152,9 @@ def _defaults(chosen: Mapping[str, str]) -> dict[str, str]:
             "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": str(max(2, os.cpu_count() or 1)),
         }
+    if master.startswith("local"):
+        # Threads of one process lose no heartbeats; one that was suspended would be taken for dead, and end.
+        settings |= {"spark.executor.heartbeatInterval": "12h", "spark.network.timeout": "24h"}
     return {key: value for key, value in settings.items() if key == "spark.master" or key not in known}
 
 

@@ -35,6 +35,7 @@ class SparkSettings:
     salt: int = 0  # of the hash that gives terms their ids
     driver_facts: int = 2_000_000  # a stratum that reads so many facts is closed on the driver
     resident_facts: int = 20_000_000  # so many facts may come to the driver to be maintained there
+    fetched_facts: int = 5_000_000  # so many of those that are not resident may be fetched for updates
     broadcast_rows: int = 500_000  # relations of so many facts are sent to all executors
     partitions: int = 0  # of shuffles in rounds and of fixpoints; 0: as many as there are cores
     scratch: str = ""  # a folder that all executors see, for large relations that come from the driver
@@ -93,7 +94,7 @@ class SparkSettings:
         return SparkEngine(self, threads, relations)
 
 
-NUMBERS = ("salt", "driver_facts", "resident_facts", "broadcast_rows", "partitions")
+NUMBERS = ("salt", "driver_facts", "resident_facts", "fetched_facts", "broadcast_rows", "partitions")
 
 
 def _snake(name: str) -> str:
