@@ -194,11 +194,10 @@ RULES = ["+ back(?y, ?x) :- reach(?x, ?y) .", "- reach(?x, ?z) :- reach(?x, ?y),
         pytest.param("auto", 0, marks=pytest.mark.slow),
         pytest.param("fp-update", 0, marks=pytest.mark.slow),
         pytest.param("backward-forward", 0, marks=pytest.mark.slow),
-        pytest.param("forward-backward-forward", 0, marks=pytest.mark.slow),
     ],
 )
 def test_changes_of_facts_and_rules(maintainer: str, resident: int, spark: Any) -> None:
-    """Few facts come to the driver with the first change; else what is touched is fetched, or derived anew."""
+    """Few facts come to the driver with the first change; else what is touched is fetched, or all derived."""
     text = f"{REACH} far(?x, #count(?y)) :- reach(?x, ?y) . leaf(?y) :- edge(_, ?y), ~edge(?y, _) ."
     deltas = []
     for engine in ("columnar", tl.spark(spark, strategy=EXECUTORS, resident_facts=resident)):
@@ -230,12 +229,12 @@ def test_what_an_update_touches_is_fetched_and_the_bulk_stays(spark: Any) -> Non
     reasoner.insert("edge", spark.createDataFrame(chains))
     reasoner.materialise()
     engine = reasoner.engine
-    assert len(reasoner.apply("- edge(0, 1) .").removed) == 5
+    assert reasoner.apply("- edge(0, 1) .").removed == 5
     assert engine.is_placed("edge") and engine.is_placed("reach")
     assert sum(len(engine.table(name)) for name in ("edge", "reach")) <= 4 + 10
     reasoner.apply("+ edge(0, 1) .")
     jobs = engine.store.jobs.count
-    assert len(reasoner.apply("- edge(0, 1) .").removed) == 5
+    assert reasoner.apply("- edge(0, 1) .").removed == 5
     assert engine.store.jobs.count == jobs
     assert reasoner.frame("reach").count() == reasoner.frame("reach").distinct().count() == 1000 - 4
     assert len(reasoner["reach"]) == 996
@@ -247,7 +246,7 @@ def test_an_update_that_touches_too_much_is_taken_back_and_derived_anew(spark: A
         reasoner = tl.Reasoner(tl.parse(REACH), engine=settings, maintainer=maintainer)
         reasoner.insert("edge", spark.createDataFrame(chain(12)))
         if maintainer == "auto":
-            assert len(reasoner.apply("- edge(5, 6) .").removed) == 37
+            assert reasoner.apply("- edge(5, 6) .").removed == 37
             continue
         with pytest.raises(tl.EvaluationError) as caught:
             reasoner.apply("- edge(5, 6) .")
