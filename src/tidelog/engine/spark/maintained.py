@@ -25,7 +25,7 @@ from tidelog.plan.algebra import ChangePlan, Part, Project, Scan, scans
 from tidelog.rewrite.closures import ClosureModule
 
 NEW_KEY = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)
-HELP = "raise `tidelog.residentFacts`, or use the maintainer `auto`, `recompute`, `dred`, `fp-update` or `backward-forward`"
+HELP = "raise `tidelog.residentFacts`, or use `auto`, `recompute`, `dred`, `fp-update` or `backward-forward`"
 FOUND = "found on Spark"  # a name with a space is no predicate's
 
 
