@@ -77,7 +77,8 @@ class Auto:
         self.listen = listen
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
         self._recompute = Recompute(engine, listen, check, modules)
-        self._fetching = Driver(ALGORITHMS[NOT_COUNTED], engine, listen, check, modules)
+        self._fetching: Driver | None = None  # made where facts lie elsewhere
+        self._make = lambda: Driver(ALGORITHMS[NOT_COUNTED], engine, listen, check, modules)
         self._weighed: tuple[tuple[Rule, ...], int, Slopes] | None = None
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
@@ -88,12 +89,14 @@ class Auto:
             return self._ranks.apply(update, before, after)
         if chosen.maintainer == NOT_COUNTED:
             try:
+                self._fetching = self._fetching or self._make()
                 return self._fetching.apply(update, before, after)
             except OutOfReach:
                 self.listen(OUT_OF_REACH)
         net = self._recompute.apply(update, before, after)
-        self._ranks.forget()
-        self._fetching.forget()
+        for driver in (self._ranks, self._fetching):
+            if driver is not None:
+                driver.forget()
         return net
 
     def _choose(self, update: Update, before: Program) -> MaintainerChosen:
