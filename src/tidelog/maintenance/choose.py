@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from tidelog.engine.events import Listener, MaintainerChosen
@@ -78,7 +79,7 @@ class Auto:
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
         self._recompute = Recompute(engine, listen, check, modules)
         self._fetching: Driver | None = None  # made where facts lie elsewhere
-        self._make = lambda: Driver(ALGORITHMS[NOT_COUNTED], engine, listen, check, modules)
+        self._make = partial(Driver, ALGORITHMS[NOT_COUNTED], engine, listen, check, modules)
         self._weighed: tuple[tuple[Rule, ...], int, Slopes] | None = None
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
