@@ -13,6 +13,7 @@ from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
 
 RULE_SETS = sorted(bundled_rules().glob("*.rls"))
+OWN = "tag:tidelog:"
 RDFS = """
     @include "rdfs.rls" .
     triple(tom, rdf:type, cat) .
@@ -31,7 +32,8 @@ def test_there_are_bundled_rule_sets() -> None:
 def test_bundled_rules_are_sound(path: Path) -> None:
     program = tl.load(path)
     assert not program.warnings
-    assert all(rule.name for rule in program.rules)
+    # Rows of the tables have names; what they need beside the triples is ours.
+    assert all(rule.name for rule in program.rules if not rule.head.predicate.startswith(OWN))
     text = path.read_text(encoding="utf-8")
     assert print_document(parse(Source(path.name, text))) == text
 
