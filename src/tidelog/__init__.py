@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from tidelog.changes import Delta
     from tidelog.engine.spark.settings import SparkSettings
     from tidelog.logic.program import Program
+    from tidelog.logic.time import Interval, read_interval
     from tidelog.reasoner import Reasoner
     from tidelog.relation import Relation
+    from tidelog.temporal.reasoning import TimeSettings
 
 __all__ = [
     "DataError",
@@ -34,16 +36,19 @@ __all__ = [
     "Diagnostic",
     "EvaluationError",
     "Inconsistent",
+    "Interval",
     "Program",
     "ProgramError",
     "Reasoner",
     "Relation",
     "Stopped",
     "TidelogError",
+    "TimeSettings",
     "load",
     "parse",
     "pipeline",
     "prepare",
+    "read_interval",
     "spark",
 ]
 
@@ -106,6 +111,14 @@ def __getattr__(name: str) -> object:
         from importlib import import_module
 
         return import_module("tidelog.pipeline")
+    if name == "TimeSettings":
+        from tidelog.temporal.reasoning import TimeSettings
+
+        return TimeSettings
+    if name in ("Interval", "read_interval"):
+        from tidelog.logic import time
+
+        return getattr(time, name)
     if name == "Program":
         from tidelog.logic.program import Program
 

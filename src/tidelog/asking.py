@@ -43,6 +43,10 @@ class Asking(ABC):
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
 
+    def _timed_answer(self, query: Query) -> Relation | None:
+        """The answers to a query for what holds at times; None if it is for something else."""
+        raise NotImplementedError
+
     # ---- once
 
     def query(self, text: str, strategy: str = strategies.AUTO, *, limit: int | None = None) -> Relation:
@@ -53,6 +57,9 @@ class Asking(ABC):
         a limit, no more answers than that: `tabling` then stops when it has found them.
         """
         query = self._resolved(text)
+        timed = self._timed_answer(query)
+        if timed is not None:
+            return timed if limit is None else timed.sorted().head(limit)
         found: list[Answers] = []
         with closing(self._found(query, strategy)) as parts:
             for part in parts:

@@ -67,29 +67,40 @@ KERNEL_FILES = (
     "engine/columnar/rank_loop.py",
     "engine/spark/hash_kernels.py",
 )
+# Kernels that call none of those above, and are called by none: a folder of their own spares both.
+TEMPORAL_FILES = (
+    "compiled.py",
+    "temporal/list_kernels.py",
+    "temporal/row_kernels.py",
+)
 
 
-def _cache_folder() -> Path:
+def _cache_folder(files: tuple[str, ...]) -> Path:
     digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {DEBUG}".encode())
-    for name in KERNEL_FILES:
+    for name in files:
         digest.update((Path(__file__).parent / name).read_bytes())
     root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(root) / "tidelog" / f"kernels-{digest.hexdigest()[:16]}"
 
 
-CACHE_FOLDER = _cache_folder()
+CACHE_FOLDER = _cache_folder(KERNEL_FILES)
+TEMPORAL_FOLDER = _cache_folder(TEMPORAL_FILES)
 LOCATOR = "tidelog.compiled.KernelLocator"
+
+
+def _folder_of(group: str) -> Path:
+    return TEMPORAL_FOLDER if group == "temporal" else CACHE_FOLDER
 
 
 def is_warm(group: str) -> bool:
     """Whether an earlier run on this machine has compiled a group of kernels and left them in the cache."""
-    return (CACHE_FOLDER / f"compiled-{group}").exists()
+    return (_folder_of(group) / f"compiled-{group}").exists()
 
 
 def mark_warm(group: str) -> None:
     """Note that a group of kernels is in the cache now."""
-    CACHE_FOLDER.mkdir(parents=True, exist_ok=True)
-    (CACHE_FOLDER / f"compiled-{group}").touch()
+    _folder_of(group).mkdir(parents=True, exist_ok=True)
+    (_folder_of(group) / f"compiled-{group}").touch()
 
 
 class KernelLocator:
@@ -101,6 +112,8 @@ class KernelLocator:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._line = function.__code__.co_firstlineno
+        is_temporal = function.__module__.startswith("tidelog.temporal.")
+        self._folder = TEMPORAL_FOLDER if is_temporal else CACHE_FOLDER
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], _file: str) -> KernelLocator:
@@ -109,15 +122,15 @@ class KernelLocator:
 
     def ensure_cache_path(self) -> None:
         """Let the folder be there."""
-        CACHE_FOLDER.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
 
     def get_cache_path(self) -> str:
         """The folder."""
-        return str(CACHE_FOLDER)
+        return str(self._folder)
 
     def get_source_stamp(self) -> str:
         """What a kernel in the folder must have been compiled from."""
-        return CACHE_FOLDER.name
+        return self._folder.name
 
     def get_disambiguator(self) -> str:
         """What tells functions of one name apart."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tidelog.engine.maintaining import Flag
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.faults import Faults
 from tidelog.io.tables import read_import
-from tidelog.logic.program import Fact, Program
+from tidelog.logic.program import Fact, Program, TimedFact
 
 EXPLICIT = int(Flag.EXPLICIT)
 
@@ -34,12 +34,19 @@ class ProgramFacts:
             yield predicate.name, read_import(transfer, predicate, faults, threads)
             self._imported += 1
 
+    def pending_times(self) -> tuple[TimedFact, ...]:
+        """The facts with times that were not loaded before."""
+        return tuple(fact for fact in self.stated[self._loaded :] if isinstance(fact, TimedFact))
+
     def skip(self, program: Program) -> None:
         """Let everything count as loaded."""
         self._loaded, self._imported = len(self.stated), len(program.imports)
 
-    def remaining(self, engine: Any) -> Iterator[Fact]:
-        """The facts that the program stated and that are explicit still."""
+    def remaining(self, engine: Any, holds: Callable[[TimedFact], bool]) -> Iterator[Fact]:
+        """The facts that the program stated and that are explicit still; `holds` knows about times."""
+        for fact in self.stated[: self._loaded]:
+            if isinstance(fact, TimedFact) and holds(fact):
+                yield fact
         for name, facts, batch in _batches(self.stated[: self._loaded]):
             columns = [engine.encode_column(column) for column in batch.columns]
             standing = engine.standing(name, columns, len(facts))
@@ -53,6 +60,8 @@ def _batches(facts: Iterable[Fact]) -> Iterator[tuple[str, list[Fact], Batch]]:
     """Facts, predicate by predicate."""
     by_predicate: dict[str, list[Fact]] = {}
     for fact in facts:
+        if isinstance(fact, TimedFact):
+            continue
         by_predicate.setdefault(fact.predicate, []).append(fact)
     for name, stated in by_predicate.items():
         columns = tuple(map(column_of_values, zip(*(fact.values for fact in stated), strict=True)))

@@ -25,7 +25,7 @@ from tidelog.io.formats import data_files
 from tidelog.io.objects import from_python
 from tidelog.io.source import data_file, predicate_of
 from tidelog.io.tables import read
-from tidelog.logic.program import BOTTOM, Predicate, Program, Rule
+from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Rule
 from tidelog.logic.resolve import EMPTY, extend
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
@@ -42,6 +42,7 @@ from tidelog.runtime import Runtime
 from tidelog.streaming import Changes, Stream, stream_async
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
 from tidelog.syntax.parser import parse
+from tidelog.temporal.reasoning import USUAL, Temporal, TimeSettings, is_timed
 from tidelog.transaction import Change, with_arity
 
 PROGRAM_CHANGED = "E634"
@@ -86,6 +87,7 @@ class Reasoner(Asking):
         on_error: OnError | str = OnError.FAIL,
         rejects: Path | str = "rejects.csv",
         listeners: Iterable[Listener] = (),
+        time: TimeSettings = USUAL,
     ) -> None:
         self.faults = Faults(OnError(on_error), Path(rejects))
         self.table_memory = table_memory  # bytes of tables that are kept between queries
@@ -104,6 +106,7 @@ class Reasoner(Asking):
         self._maintainer = registry.make(
             maintainer, marking, self._engine, runtime.tell, runtime.check, self._modules
         )
+        self.time = Temporal(self._engine, program, time)
         self._subscriptions = Subscriptions()
         self._demands = Demands(self._engine)
         self._committing = Committing(runtime, self._maintainer, self._demands)
@@ -123,7 +126,9 @@ class Reasoner(Asking):
         in transactions, are not among them.
         """
         if self._shown is None:
-            self._shown = replace(self._program, facts=tuple(self._own.remaining(self._engine)))
+            self._shown = replace(
+                self._program, facts=tuple(self._own.remaining(self._engine, self.time.is_given))
+            )
         return self._shown
 
     # ---- facts and rules in
@@ -271,6 +276,7 @@ class Reasoner(Asking):
         Taking away what is not there is an error; with `missing="ignore"` it is passed over, with a notice.
         """
         self._settle()
+        self.time.refuse_changes(self._program)
         return self._begin(None, missing)
 
     @contextmanager
@@ -303,6 +309,7 @@ class Reasoner(Asking):
         such as a `Delta`.
         """
         self._settle()
+        self.time.refuse_changes(self._program)
         return Stream(updates, lambda program: self._begin(program, missing), self._maintainer)
 
     def stream_async(
@@ -333,7 +340,7 @@ class Reasoner(Asking):
         update, notices = change.update()
         for item in notices:
             self.runtime.tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
-        before, after = self._meaning, self._equality.meaning(change.program)
+        before, after = self._meaning, self._equality.meaning(change.program.static)
         update = self._equality.update(update, self._program, change.program)
         net = self._committing.carry_out(update, before, after, lambda: self._check_consistency(after))
         self._program = change.program
@@ -382,6 +389,8 @@ class Reasoner(Asking):
             self._was_materialised = True
             numbers = {id(rule): place for place, rule in enumerate(self.rules)}
             self._engine.derive(self.strata, numbers, self.runtime.tell, limits.check, self._modules)
+            if self._program.timed:
+                self.time.derive(self._program, len(self.strata), self.runtime.tell, limits.check)
         self._keep_by_rules()
         self._is_materialised = True
         self._is_told = False
@@ -422,18 +431,18 @@ class Reasoner(Asking):
 
     @property
     def _meaning(self) -> Program:
-        """The program with all rules that facts follow by: those of equality too."""
-        return self._equality.meaning(self._program)
+        """The program with all rules by which facts without times follow: those of equality too."""
+        return self._equality.meaning(self._program.static)
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules, as they are now, those that say what equality means included."""
-        return self._meaning.rules
+        return self._program.rules if self._program.timed else self._meaning.rules
 
     @property
     def strata(self) -> tuple[Stratum, ...]:
         """The program's strata, in the order in which they are derived."""
-        rules = self.rules
+        rules = self._meaning.rules
         if self._strata is None or self._strata[0] is not rules:
             self._strata = rules, strata(rules, self._meaning.predicates)
         return self._strata[1]
@@ -445,11 +454,13 @@ class Reasoner(Asking):
 
     def _load_program(self) -> None:
         """Load the facts that the program states and imports, those that were not loaded before."""
+        self.time.state(self._own.pending_times(), self.runtime.tell)
         for name, batches in self._own.pending(self._program, self.faults, self._engine.threads):
             self._load(name, batches)
 
     def _check_consistency(self, program: Program) -> None:
         self._demands.check_consistency(program)
+        self.time.check_consistency(program)
         if BOTTOM not in program.predicates or not self._engine.size(BOTTOM):
             return
         unequal = violation(program, self._engine)
@@ -467,6 +478,8 @@ class Reasoner(Asking):
         """All facts of a predicate, derived ones included."""
         predicate = find_predicate(name, self._program.predicates)
         self._derive_to_ask()
+        if predicate.name in self._program.timed:
+            return self.time.relation(predicate)
         columns, rows = self._engine.rows(predicate.name)
         return Relation(predicate.written, column_names(predicate), columns, rows, self._engine.dictionary)
 
@@ -491,6 +504,13 @@ class Reasoner(Asking):
             is_checked=not self._is_told,
             table_memory=self.table_memory,
         )
+
+    def _timed_answer(self, query: Query) -> Relation | None:
+        """The answers to a query for what holds at times; None if it is for something else."""
+        if not is_timed(query, self._program):
+            return None
+        self._derive_to_ask()
+        return self.time.answer(query, self._program)
 
     def predicates(self) -> Mapping[str, Predicate]:
         """The predicates by their full names."""

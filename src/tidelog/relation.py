@@ -149,7 +149,7 @@ class Relation:
     def __repr__(self) -> str:
         noun = "row" if self._rows == 1 else "rows"
         lines = [f"{self.name}: {self._rows:,} {noun}"]
-        if self._ids and self._rows:
+        if self.columns and self._rows:
             rows = [self.columns, *self.sorted().head(SHOWN).to_texts().rows()]
             widths = [max(len(row[place]) for row in rows) for place in range(len(self.columns))]
             for row in rows:

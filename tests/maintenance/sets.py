@@ -28,7 +28,18 @@ from tidelog.engine.maintaining import (
 from tidelog.engine.protocol import Runnable
 from tidelog.logic import builtins
 from tidelog.logic.evaluate import evaluate, holds
-from tidelog.logic.program import Assignment, Atom, Constant, Literal, Negation, Rule, Term, Variable
+from tidelog.logic.program import (
+    Assignment,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Literal,
+    Negation,
+    Rule,
+    Term,
+    Variable,
+)
 from tidelog.logic.strata import Stratum
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import (
@@ -673,8 +684,10 @@ def _matched(node: Node, literal: Literal, own: Collection[str]) -> Node:
             return AntiJoin(node, Scan(predicate, Part.NOW, terms))
         case Assignment(variable, expression):
             return Extend(node, variable, expression)
-        case _:
+        case Comparison() | Condition():
             return Filter(node, literal)
+        case _:
+            raise TypeError(literal)
 
 
 def _members(facts: Any) -> frozenset[Fact]:

@@ -115,6 +115,9 @@ class ToTree(Transformer[Any, Any]):
     def include(self, children: list[Any]) -> ast.IncludeDirective:
         return ast.IncludeDirective(unquoted(children[0]))
 
+    def timeline(self, children: list[Any]) -> ast.TimelineDirective:
+        return ast.TimelineDirective(str(children[0]))
+
     def commit(self, children: list[Any]) -> ast.CommitDirective:
         return ast.CommitDirective()
 

@@ -201,6 +201,7 @@ DIRECTIVES: SearchStrategy[ast.Statement] = st.one_of(
     st.builds(ast.ExportDirective, SYMBOLS, FORMATS),
     st.builds(ast.OutputDirective, _tuples(SYMBOLS, 1)),
     st.builds(ast.IncludeDirective, TEXTS),
+    st.builds(ast.TimelineDirective, st.sampled_from(["integer", "rational"])),
     st.just(ast.CommitDirective()),
 )
 STATEMENTS: SearchStrategy[ast.Statement] = CLAUSES | DIRECTIVES | st.builds(ast.Query, _tuples(LITERALS, 1))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidelog import __version__
 from tidelog.cli.pipeline_arguments import add_pipeline_commands
+from tidelog.cli.time_options import add_time
 from tidelog.errors import suggest
 
 ENGINES: Final = ("columnar", "spark")
@@ -363,6 +364,7 @@ def _add_form(group: argparse._ArgumentGroup, format_help: str) -> None:
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
+    add_time(parser)
     group = parser.add_argument_group("running")
     group.add_argument("--engine", choices=ENGINES, default=ENGINES[0], help="the engine (default columnar)")
     group.add_argument("--master", metavar="URL", help="where Spark runs (default local[*])")

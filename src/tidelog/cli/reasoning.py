@@ -13,6 +13,7 @@ from tidelog.cli.arguments import UsageError
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, unused, warnings
 from tidelog.cli.progress import Progress
+from tidelog.cli.time_options import time_settings
 from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.registry import EngineSettings, settings_of
 from tidelog.engine.spark.settings import SparkSettings
@@ -66,6 +67,7 @@ class Work:
             on_error=on_error,
             rejects=rejects,
             listeners=[self._listen, *self.listeners],
+            time=time_settings(options),
         )
 
     def replace(self, reasoner: Reasoner) -> None:
@@ -90,6 +92,7 @@ class Work:
             self.read()
             self.reasoner.materialise()
         self.report_rejects()
+        self.report_completeness()
 
     def read(self, paths: Sequence[Path] | None = None) -> None:
         """Read data files, by default those of the options."""
@@ -124,6 +127,12 @@ class Work:
             count = f"{report.skipped:,} row{'' if report.skipped == 1 else 's'}"
             kept = f"; see {report.rejects}" if report.rejects else ""
             self.messages.say(f"left out {count} that could not be read{kept}")
+
+    def report_completeness(self) -> None:
+        """Say whether all is there that follows over time."""
+        outcome = self.reasoner.time.outcome
+        if self.program.timed and outcome is not None:
+            self.messages.say(str(outcome))
 
     def _listen(self, event: Event) -> None:
         if isinstance(event, Notice):

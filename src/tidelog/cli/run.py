@@ -96,6 +96,7 @@ def query(options: Namespace) -> int:
         explained = work.reasoner.explain(options.query, options.strategy) if options.explain_strategy else ""
         answers = work.reasoner.query(options.query, options.strategy, limit=options.limit)
     work.report_rejects()
+    work.report_completeness()
     for line in explained.splitlines():
         work.messages.say(line)
     print_result(

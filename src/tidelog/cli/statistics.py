@@ -15,8 +15,9 @@ from tidelog.cli.reasoning import Work
 from tidelog.engine.events import RuleStatistics, Tally
 from tidelog.io.atomic import replacing
 from tidelog.logic.program import Program
-from tidelog.logic.strata import strata
+from tidelog.logic.strata import Stratum, strata
 from tidelog.plan.rule_text import Writing, shortened
+from tidelog.temporal.analysis import time_strata
 
 _WIDTH: Final = 130  # of the table where there is no terminal to ask
 _RULE_WIDTH: Final = 60  # of the text of a rule, at most
@@ -32,7 +33,9 @@ def statistics(work: Work) -> dict[str, object]:
     reasoning = work.reasoning
     if reasoning is None:
         reasoning = sum(stratum.seconds for stratum in work.tally.strata.values())
-    return {
+    outcome = work.reasoner.time.outcome
+    time = {} if outcome is None else {"completeness": outcome.kind, "completeness_text": str(outcome)}
+    return time | {
         "program": str(work.options.program),
         "engine": work.options.engine,
         "maintainer": work.maintainer,
@@ -97,8 +100,13 @@ def _strata(work: Work) -> list[dict[str, object]]:
             "rounds": ended[place].rounds if place in ended else 0,
             "seconds": round(ended[place].seconds, 6) if place in ended else 0.0,
         }
-        for place, stratum in enumerate(strata(program.rules))
+        for place, stratum in enumerate(_layers(program))
     ]
+
+
+def _layers(program: Program) -> tuple[Stratum, ...]:
+    """The strata of the rules without time, then those of the others."""
+    return (*strata(program.static.rules), *time_strata(program.timed_rules))
 
 
 def _program(work: Work) -> Program:
@@ -110,9 +118,7 @@ def _rules(work: Work) -> list[dict[str, object]]:
     program = _program(work)
     writing = Writing.of(program)
     done = work.tally.rules
-    places = {
-        id(rule): place for place, stratum in enumerate(strata(program.rules), 1) for rule in stratum.rules
-    }
+    places = {id(rule): place for place, stratum in enumerate(_layers(program), 1) for rule in stratum.rules}
     rows: list[dict[str, object]] = []
     for number, rule in enumerate(program.rules):
         item = done.get(number, _NOTHING)
@@ -174,7 +180,7 @@ def print_statistics(work: Work) -> None:
     is_maintained = work.reasoner.commits > 0 and not work.tally.rules
     if rows and not is_maintained:  # else no rule was run over all facts
         console.print(table)
-    for line in (*_closed_lines(work), *_strategy_lines(work)):
+    for line in (*_closed_lines(work), *_strategy_lines(work), *_time_lines(work)):
         console.print(_escaped(line), soft_wrap=True)
     console.print(_escaped(_summary(found)), soft_wrap=True)
     for line in choices(work.tally):
@@ -185,7 +191,7 @@ def _closed_lines(work: Work) -> Iterator[str]:
     """A line for each stratum that a structure has closed in place of rules."""
     program = _program(work)
     writing = Writing.of(program)
-    layers = strata(program.rules)
+    layers = _layers(program)
     for place, event in sorted(work.tally.closed.items()):
         if place < len(layers):
             yield f"{writing.predicate(layers[place].predicates[0])} closed by a structure: {event.kind}"
@@ -195,11 +201,18 @@ def _strategy_lines(work: Work) -> Iterator[str]:
     """A line for each stratum that an engine derived by a strategy of its choice."""
     program = _program(work)
     writing = Writing.of(program)
-    layers = strata(program.rules)
+    layers = _layers(program)
     for place, event in sorted(work.tally.strategies.items()):
         if place < len(layers):
             names = ", ".join(writing.predicate(name) for name in layers[place].predicates)
             yield f"{names} by {event.strategy}: {event.reason}"
+
+
+def _time_lines(work: Work) -> Iterator[str]:
+    """A line for each rule over time that was left out before the end, as soon as it was done."""
+    writing = Writing.of(work.program)
+    for number, after in work.reasoner.time.dropped.items():
+        yield f"rule {number + 1} was done after round {after}: {writing.rule(work.program.rules[number])}"
 
 
 def _rule_width(width: int) -> int:

@@ -25,7 +25,8 @@ def table_lines(
     yield f"{bold}{name}{normal}  {dim}{count:,} row{'' if count == 1 else 's'}{normal}"
     shown = relation if most is None else relation.head(most)
     table = shown.to_texts(terms).table
-    right = [_is_number(field.type) for field in shown.to_arrow().schema]
+    numbers = {field.name for field in shown.to_arrow().schema if _is_number(field.type)}
+    right = [name in numbers for name in table.column_names]
     cells = [[_visible(text) for text in column.to_pylist()] for column in table.columns]
     names = [_visible(name) for name in table.column_names]
     widths = [max(map(_width, (name, *column))) for name, column in zip(names, cells, strict=True)]

@@ -113,6 +113,13 @@ class TablesGrew:
 
 
 @dataclass(frozen=True, slots=True)
+class IntervalsGained:
+    """Facts over time have so many intervals more than before; fewer, if some have become one."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class MaintenanceStarted:
     """A transaction begins to be worked in: so many explicit facts and rules go and come."""
 
@@ -189,6 +196,7 @@ Event = (
     | MaintainerChosen
     | StrategyChosen
     | TablesGrew
+    | IntervalsGained
     | MaintenanceStarted
     | ChangePassed
     | MarksUsed
@@ -280,6 +288,8 @@ class Tally:
                 self.derived -= event.count
             case TablesGrew():
                 self.derived += event.new
+            case IntervalsGained():
+                self.derived += event.count
             case MaintenanceStarted():
                 self._derived_before = self.derived
             case ChangePassed():

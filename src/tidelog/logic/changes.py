@@ -147,6 +147,7 @@ class _Resolver(Resolver):
         self.facts_removed: list[Fact] = []
         self.is_plain = True  # only facts of known predicates, so that the program stays as it is
         self._count = len(self.signatures.predicates)
+        self._timed = len(self.given_times)
         # What is taken away says nothing new about predicates, and nobody is warned of it.
         self._doubts = Report()
         self._known = Signatures(self._doubts, program.predicates)
@@ -192,7 +193,7 @@ class _Resolver(Resolver):
             written = clauses.rules(clause, self.surroundings(scope))
             self.changes = replace(self.changes, written=self.changes.written + written)
         elif sign == "+":
-            self.facts.extend(clauses.facts(clause, self.surroundings(scope)))
+            self.take_facts(clauses.facts(clause, self.surroundings(scope)))
         else:
             around = clauses.Surroundings(scope, self.parameters, self._doubts, self._known)
             if clause.body:
@@ -205,6 +206,7 @@ class _Resolver(Resolver):
         """Report what only the whole program shows, if it changes."""
         self.report.add(*self._doubts.errors)
         self.is_plain = self.is_plain and len(self.signatures.predicates) == self._count
+        self.is_plain = self.is_plain and len(self.given_times) == self._timed
         if self.is_plain:
             return
         self.outcome = self.changes.outcome()

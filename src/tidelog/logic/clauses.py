@@ -6,18 +6,20 @@ Arguments that are expressions become variables, and an equality, an assignment 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 from tidelog.errors import Span
 from tidelog.logic import builtins, codes
 from tidelog.logic.column_types import Columns
 from tidelog.logic.expressions import Expressions, Place, plain_value
 from tidelog.logic.heads import Head
+from tidelog.logic.metrics import Metrics, Times
 from tidelog.logic.names import Scope, written
 from tidelog.logic.program import (
     BOTTOM,
     DIFFERENT,
     EQUAL,
+    TOP,
     Apply,
     Assignment,
     Atom,
@@ -27,21 +29,25 @@ from tidelog.logic.program import (
     Expression,
     Fact,
     Literal,
+    MetricNegation,
+    MetricRule,
     Negation,
     Predicate,
     Query,
     Rule,
     Term,
+    Throughout,
+    TimedFact,
     Variable,
 )
 from tidelog.logic.report import Report
 from tidelog.logic.safety import Ordered, local_variables, order
 from tidelog.logic.signatures import Signatures, Use
+from tidelog.logic.time import Interval
 from tidelog.logic.values import FALSE, TRUE, Value
 from tidelog.syntax import ast
 
 TRIPLE = "triple"
-TOP = "top"
 ANSWER = "?-"  # the predicate in the head of a query's rule
 NEVER = Comparison("=", Constant(TRUE), Constant(FALSE))
 
@@ -69,7 +75,7 @@ def facts(clause: ast.Clause, around: Surroundings) -> tuple[Fact, ...]:
 def _plain_fact(clause: ast.Clause, around: Surroundings) -> Fact | None:
     """The fact of a clause in which nothing can be wrong, most often one of very many like it."""
     match clause.heads:
-        case (ast.Atom(ast.Call(ast.Name(name), arguments), None),):
+        case (ast.Atom(ast.Call(ast.Name(name), arguments), None | ast.Interval() as at),):
             pass
         case _:
             return None
@@ -81,7 +87,10 @@ def _plain_fact(clause: ast.Clause, around: Surroundings) -> Fact | None:
         if value is None:
             return None
         row.append(value)
-    return Fact(name, tuple(row), clause.span)
+    if at is None:
+        return Fact(name, tuple(row), clause.span)
+    interval = Times(around.report, around.parameters).interval(at)
+    return None if interval is None else TimedFact(name, tuple(row), clause.span, interval)
 
 
 def rules(clause: ast.Clause, around: Surroundings) -> tuple[Rule, ...]:
@@ -96,19 +105,24 @@ def rules(clause: ast.Clause, around: Surroundings) -> tuple[Rule, ...]:
 
 def query(literals: Sequence[ast.Literal], text: str, span: Span | None, around: Surroundings) -> Query:
     """The query for the named variables of the literals."""
-    resolver = _Clause(tuple(literals), around)
+    resolver = _Clause(tuple(literals), around, is_query=True)
     body = resolver.body(literals)
     named = [Variable(name) for name in resolver.expressions.occurrences]
     asked = tuple(variable for variable in named if variable not in local_variables(body, ()))
     ordered = resolver.ordered(body, asked)
-    rule = Rule(Atom(ANSWER, asked), ordered.body, span=span)
-    return Query(rule, tuple(variable.name for variable in asked), text)
+    make = MetricRule if resolver.is_metric else Rule
+    rule = make(Atom(ANSWER, asked), ordered.body, span=span)
+    return Query(rule, tuple(variable.name for variable in asked), text, resolver.time)
 
 
 class _Clause:
     """Resolves one clause. Mutable: it notes the variables, their types and whether all could be read."""
 
-    def __init__(self, tree: object, around: Surroundings) -> None:
+    def __init__(self, tree: object, around: Surroundings, *, is_query: bool = False) -> None:
+        self.is_query = is_query
+        self.is_metric = False  # operators of time stand in it, or times in the query
+        self.time: str | None = None  # the query's variable for the time
+        self.times = Times(around.report, around.parameters)
         self.scope = around.scope
         self.report = around.report
         self.signatures = around.signatures
@@ -123,6 +137,7 @@ class _Clause:
 
     def fact(self, head: ast.Head, span: Span | None) -> Fact | None:
         """The fact that a head states."""
+        interval = self._time_of_fact(head)
         found = self._head(head)
         if found is None:
             return None
@@ -134,12 +149,31 @@ class _Clause:
             if value is not None:
                 constant = self.columns.constant(Constant(value), predicate, column, argument.span)
                 row.append(constant.value)
+        if interval is not None:
+            return TimedFact(use.name, tuple(row), span, interval)
         return Fact(use.name, tuple(row), span)
+
+    def _time_of_fact(self, head: ast.Head) -> Interval | None:
+        """When a fact holds; None if it says nothing of that."""
+        match head:
+            case ast.UnaryMetric(operator):
+                message = f"the operator `{operator}` stands at a fact"
+                help = "write when it holds: `p(a)@[0, 10) .`"
+                self.report.error(codes.MISPLACED_OPERATOR, message, head.span, help)
+            case ast.Atom(_, ast.Variable(name) as at):
+                message = f"variable `?{name}` in a fact, where nothing can bind it"
+                self.report.error(codes.VARIABLE_WITHOUT_BODY, message, at.span)
+            case ast.Atom(_, (ast.Interval() | ast.Number()) as at):
+                return self.times.at(at)
+        return None
 
     def rule(
         self, head: ast.Head, body: Sequence[Literal], name: str | None, span: Span | None
     ) -> Rule | None:
         """The rule with this head."""
+        moves = tuple(self._moves(head))
+        if isinstance(head, ast.Atom) and head.at is not None:
+            self._refuse_time(head.at)
         found = self._head(head)
         if found is None:
             return None
@@ -152,7 +186,7 @@ class _Clause:
         self.signatures.name_columns(use.name, [_column_name(argument) for argument in arguments])
         ordered = self.ordered((*body, *made.assigned), made.needed)
         group = tuple(dict.fromkeys(made.group)) if made.aggregations else ()
-        return Rule(
+        parts = (
             Atom(use.name, tuple(made.terms)),
             ordered.body,
             group,
@@ -161,18 +195,25 @@ class _Clause:
             name,
             span,
         )
+        return MetricRule(*parts, moves) if moves or self.is_metric else Rule(*parts)
+
+    def _moves(self, head: ast.Head) -> Iterator[tuple[str, Interval]]:
+        """The operators of a head, the outermost first."""
+        while isinstance(head, ast.UnaryMetric):
+            interval = self.times.interval(head.interval, is_duration=True)
+            if interval is not None:
+                yield head.operator, interval
+            assert isinstance(head.operand, ast.Atom | ast.UnaryMetric), "the parser takes no other"
+            head = head.operand
 
     def _head(self, head: ast.Head) -> tuple[Use, tuple[ast.Expression, ...]] | None:
         """The predicate and the arguments of a head; None, with the reason reported, if it has none."""
         match head:
             case ast.HeadEquality(left, right, operator):
                 return Use(EQUAL if operator == "=" else DIFFERENT, operator, head.span), (left, right)
-            case ast.UnaryMetric(operator):
-                self._not_supported(
-                    codes.METRIC_NOT_SUPPORTED, f"the metric operator `{operator}`", head.span
-                )
-            case ast.Atom(_, at) if at is not None:
-                self._not_supported(codes.TIME_NOT_SUPPORTED, "a time at an atom", at.span)
+            case ast.UnaryMetric(_, _, operand):
+                assert isinstance(operand, ast.Atom | ast.UnaryMetric), "the parser takes no other"
+                return self._head(operand)
             case ast.Atom(call):
                 use, arguments = self._use(call)
                 if self._is_reserved(use, arguments, call.span):
@@ -221,11 +262,11 @@ class _Clause:
             case ast.Negation(ast.Atom() as atom):
                 yield from self._atom(atom, negated=True)
             case ast.Negation(operand):
-                self._refuse_metric(operand)
+                yield from self._metric(operand, negated=True)
             case ast.Atom():
                 yield from self._atom(literal, negated=False)
             case ast.UnaryMetric() | ast.BinaryMetric():
-                self._refuse_metric(literal)
+                yield from self._metric(literal, negated=False)
             case ast.Comparison(operator, left, right):
                 yield Comparison(operator, self._side(left), self._side(right))
 
@@ -234,7 +275,7 @@ class _Clause:
 
     def _atom(self, atom: ast.Atom, *, negated: bool) -> Iterator[Literal]:
         if atom.at is not None:
-            self._not_supported(codes.TIME_NOT_SUPPORTED, "a time at an atom", atom.at.span)
+            yield from self._atom_at(atom, atom.at, negated)
             return
         use, arguments = self._use(atom.call)
         function = builtins.lookup(use.name) if isinstance(atom.call, ast.Call) else None
@@ -246,6 +287,63 @@ class _Clause:
             yield from self._negation(use, arguments)
         else:
             yield from self._positive(use, arguments)
+
+    def _atom_at(self, atom: ast.Atom, at: ast.At, negated: bool) -> Iterator[Literal]:
+        """An atom with a time, in a query: it holds throughout an interval, or at times to be told."""
+        if not self.is_query:
+            self._refuse_time(at)
+            return
+        self.is_metric = True
+        found = list(self._atom(replace(atom, at=None), negated=negated))
+        if isinstance(at, ast.Variable):
+            if self.time not in (None, at.name):
+                message = f"`?{at.name}` is a second variable for the time, beside `?{self.time}`"
+                help = "a query has one time: that at which all of it holds"
+                self.report.error(codes.SEVERAL_TIMES, message, at.span, help)
+            self.time = at.name
+            yield from found
+            return
+        interval = self.times.at(at)
+        for literal in found:
+            if isinstance(literal, Atom) and interval is not None:
+                yield Throughout(literal, interval)
+            elif isinstance(literal, Negation):
+                message = "a negation holds at times, not throughout an interval"
+                help = "ask for the times at which it holds, with `@?t`"
+                self.report.error(codes.TIME_IN_RULE, message, at.span, help)
+            else:
+                yield literal
+
+    def _metric(self, node: ast.Metric, *, negated: bool) -> Iterator[Literal]:
+        """A metric atom, then what must hold beside it."""
+        self.is_metric = True
+        metrics = Metrics(self.times, self._operand)
+        metric = metrics.metric(node, is_bound=negated)
+        if metric is None:
+            self.complete = False
+            return
+        yield MetricNegation(metric) if negated else metric
+        yield from metrics.beside
+
+    def _operand(self, atom: ast.Atom, is_bound: bool) -> tuple[Atom | None, tuple[Literal, ...]]:
+        """An atom under an operator, and what must hold beside it."""
+        if atom.at is not None:
+            self._refuse_time(atom.at)
+            return None, ()
+        use, arguments = self._use(atom.call)
+        function = builtins.lookup(use.name) if isinstance(atom.call, ast.Call) else None
+        if function is not None and function.boolean:
+            message = f"`{use.written}` is a function: it holds at all times, or never"
+            self.report.error(codes.MISPLACED_OPERATOR, message, atom.span, "take it out of the operator")
+            return None, ()
+        if use.name == TOP:
+            return Atom(TOP, ()), ()
+        found = list(self._negation(use, arguments) if is_bound else self._positive(use, arguments))
+        atoms = [item.atom if isinstance(item, Negation) else item for item in found]
+        place = next(number for number, item in enumerate(atoms) if isinstance(item, Atom))
+        inner = atoms[place]
+        assert isinstance(inner, Atom)
+        return inner, tuple(found[:place] + found[place + 1 :])
 
     def _condition(self, call: ast.Call | ast.Triple, negated: bool) -> Iterator[Literal]:
         assert isinstance(call, ast.Call)
@@ -310,17 +408,11 @@ class _Clause:
 
     # ---- what is refused or doubted
 
-    def _refuse_metric(self, metric: ast.Metric) -> None:
-        assert not isinstance(metric, ast.Atom)
-        self._not_supported(
-            codes.METRIC_NOT_SUPPORTED, f"the metric operator `{metric.operator}`", metric.span
-        )
-
-    def _not_supported(self, code: str, what: str, span: Span | None) -> None:
+    def _refuse_time(self, at: ast.At) -> None:
         self.complete = False
-        self.report.error(
-            code, f"{what} is not supported yet", span, "it comes with a later version of tidelog"
-        )
+        message = "a time at an atom of a rule"
+        help = "a rule says when by its operators, such as `boxminus[0, 5]`"
+        self.report.error(codes.TIME_IN_RULE, message, at.span, help)
 
     def warn_of_singles(self) -> None:
         """Warn of each named variable that occurs once: it is either misspelt or better written `_`."""

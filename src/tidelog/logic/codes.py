@@ -35,8 +35,12 @@ AGGREGATE_OUTSIDE_HEAD: Final = "E330"
 AGGREGATE_IN_FACT: Final = "E331"
 NESTED_AGGREGATE: Final = "E332"
 EXISTENTIAL: Final = "E340"
-METRIC_NOT_SUPPORTED: Final = "E391"
-TIME_NOT_SUPPORTED: Final = "E392"
+BAD_TIME: Final = "E350"
+TIME_IN_RULE: Final = "E351"
+MISPLACED_OPERATOR: Final = "E352"
+TIMED_AGGREGATE: Final = "E353"
+SEVERAL_TIMES: Final = "E354"
+TIMED_EQUALITY: Final = "E355"
 CHANGE_IN_PROGRAM: Final = "E393"
 COMMIT_IN_PROGRAM: Final = "E394"
 
@@ -55,8 +59,6 @@ UNKNOWN_ATTRIBUTE: Final = "W103"
 # What these refuse is missing from the program, so what seems empty may not be.
 LEFT_OUT: Final = frozenset(
     {
-        METRIC_NOT_SUPPORTED,
-        TIME_NOT_SUPPORTED,
         CHANGE_IN_PROGRAM,
         COMMIT_IN_PROGRAM,
     }
@@ -91,8 +93,12 @@ MEANINGS: Final = {
     AGGREGATE_IN_FACT: "an aggregate in a fact",
     NESTED_AGGREGATE: "an aggregate inside an aggregate",
     EXISTENTIAL: "an existential variable",
-    METRIC_NOT_SUPPORTED: "a metric operator, not supported yet",
-    TIME_NOT_SUPPORTED: "a time at an atom, not supported yet",
+    BAD_TIME: "a bound that is no time, or an interval without a time point",
+    TIME_IN_RULE: "a time at an atom of a rule: it belongs to facts and queries",
+    MISPLACED_OPERATOR: "a metric operator at a fact, or around a function",
+    TIMED_AGGREGATE: "an aggregate over facts that hold at times",
+    SEVERAL_TIMES: "a query with two variables for the time",
+    TIMED_EQUALITY: "equality in a head, in a program whose facts hold at times",
     CHANGE_IN_PROGRAM: "a signed fact or rule in a program: it belongs into a change script",
     COMMIT_IN_PROGRAM: "a commit in a program",
     UNKNOWN_FUNCTION: "a function that does not exist",

@@ -11,8 +11,10 @@ from functools import cached_property
 from pathlib import Path
 
 from tidelog.errors import Diagnostic, Span
+from tidelog.logic.time import ALWAYS, Interval
 from tidelog.logic.values import ColumnType, Value
 
+TOP = "top"  # top() always holds
 BOTTOM = "bottom"  # deriving bottom() is an inconsistency
 PRIVATE = "tag:tidelog:"  # predicates that rule sets use within themselves begin so
 EQUAL = "="  # `?x = ?y` in a head derives it: two constants for one thing
@@ -88,7 +90,34 @@ class Condition:
     negated: bool = False
 
 
-Literal = Atom | Negation | Comparison | Assignment | Condition
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """An operator of time over one operand, or over two for `since` and `until`.
+
+    The interval is one of durations. The atom `top()` stands for what always holds.
+    """
+
+    operator: str  # boxminus, boxplus, diamondminus, diamondplus, since, until
+    interval: Interval
+    operands: tuple[Atom | Metric, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class MetricNegation:
+    """The metric atom does not hold, whatever the variables are that occur nowhere else in the rule."""
+
+    metric: Metric
+
+
+@dataclass(frozen=True, slots=True)
+class Throughout:
+    """In a query: the atom holds throughout the interval."""
+
+    atom: Atom
+    interval: Interval
+
+
+Literal = Atom | Negation | Comparison | Assignment | Condition | Metric | MetricNegation | Throughout
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +157,45 @@ class Rule:
         """The atoms under negation, in order."""
         return tuple(literal.atom for literal in self.body if isinstance(literal, Negation))
 
+    @property
+    def is_metric(self) -> bool:
+        """Whether operators of time stand in it."""
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRule(Rule):
+    """A rule with operators of time: `moves` are those of its head, the outermost first."""
+
+    moves: tuple[tuple[str, Interval], ...] = ()  # boxplus or boxminus, and for how long
+
+    @property
+    def positive(self) -> tuple[Atom, ...]:
+        """The body's positive atoms, those under operators included, in order."""
+        found: list[Atom] = []
+        for literal in self.body:
+            if isinstance(literal, Throughout):
+                found.append(literal.atom)
+            elif isinstance(literal, Atom | Metric):
+                found.extend(atoms_of(literal))
+        return tuple(found)
+
+    @property
+    def negated(self) -> tuple[Atom, ...]:
+        """The atoms under negation, those under operators included, in order."""
+        found: list[Atom] = []
+        for literal in self.body:
+            if isinstance(literal, Negation):
+                found.append(literal.atom)
+            elif isinstance(literal, MetricNegation):
+                found.extend(atoms_of(literal.metric))
+        return tuple(found)
+
+    @property
+    def is_metric(self) -> bool:
+        """Whether operators of time stand in it."""
+        return True
+
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
@@ -149,6 +217,13 @@ class Fact:
     predicate: str
     values: tuple[Value, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TimedFact(Fact):
+    """A fact that holds throughout an interval."""
+
+    interval: Interval = ALWAYS
 
 
 OptionValue = str | int | float | bool | tuple[str, ...]
@@ -173,6 +248,7 @@ class Query:
     rule: Rule
     variables: tuple[str, ...]
     text: str
+    time: str | None = None  # the variable that is to be the time of an answer
 
 
 @dataclass(frozen=True)
@@ -190,6 +266,41 @@ class Program:
     base: str | None = None
     parameters: Mapping[str, Value] = field(default_factory=dict)
     warnings: tuple[Diagnostic, ...] = field(default=(), compare=False)
+    given_times: frozenset[str] = frozenset()  # predicates whose facts are stated or imported with times
+    is_integer_time: bool = False  # the time points are the integers, not the rationals
+
+    @cached_property
+    def timed(self) -> frozenset[str]:
+        """The predicates whose facts hold at times: what is given with times, and all that follows from it.
+
+        All others hold always.
+        """
+        timed = set(self.given_times)
+        timed.update(rule.head.predicate for rule in self.rules if rule.is_metric)
+        if not timed:
+            return frozenset()
+        waiting = [rule for rule in self.rules if rule.head.predicate not in timed]
+        size = -1
+        while size != len(timed):
+            size = len(timed)
+            for rule in waiting:
+                if any(atom.predicate in timed for atom in (*rule.positive, *rule.negated)):
+                    timed.add(rule.head.predicate)
+        return frozenset(timed)
+
+    @cached_property
+    def static(self) -> Program:
+        """The program without the rules that derive what holds at times: itself, if there are none."""
+        if not self.timed:
+            return self
+        return replace(
+            self, rules=tuple(rule for rule in self.rules if rule.head.predicate not in self.timed)
+        )
+
+    @cached_property
+    def timed_rules(self) -> tuple[Rule, ...]:
+        """The rules that derive what holds at times."""
+        return tuple(rule for rule in self.rules if rule.head.predicate in self.timed) if self.timed else ()
 
     @property
     def derived(self) -> frozenset[str]:
@@ -248,7 +359,7 @@ def variables_of(expression: Expression) -> Iterator[Variable]:
 def literal_variables(literal: Literal) -> Iterator[Variable]:
     """The variables of a literal, from left to right, repeated as they occur."""
     match literal:
-        case Atom(_, terms) | Negation(Atom(_, terms)):
+        case Atom(_, terms) | Negation(Atom(_, terms)) | Throughout(Atom(_, terms)):
             yield from (term for term in terms if isinstance(term, Variable))
         case Comparison(_, left, right):
             yield from variables_of(left)
@@ -258,3 +369,28 @@ def literal_variables(literal: Literal) -> Iterator[Variable]:
             yield from variables_of(expression)
         case Condition(expression, _):
             yield from variables_of(expression)
+        case Metric() | MetricNegation():
+            metric = literal.metric if isinstance(literal, MetricNegation) else literal
+            for atom in atoms_of(metric):
+                yield from literal_variables(atom)
+
+
+def literal_atoms(literal: Literal) -> Iterator[Atom]:
+    """The atoms of a literal, negated or not, from left to right."""
+    match literal:
+        case Negation(atom) | Throughout(atom):
+            yield atom
+        case MetricNegation(metric):
+            yield from atoms_of(metric)
+        case Atom() | Metric():
+            yield from atoms_of(literal)
+
+
+def atoms_of(metric: Atom | Metric) -> Iterator[Atom]:
+    """The atoms of a metric atom, from left to right."""
+    if isinstance(metric, Atom):
+        if metric.predicate != TOP:
+            yield metric
+        return
+    for operand in metric.operands:
+        yield from atoms_of(operand)

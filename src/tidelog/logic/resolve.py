@@ -15,8 +15,19 @@ from tidelog.logic.clauses import Surroundings
 from tidelog.logic.equality import axioms
 from tidelog.logic.expressions import Expressions, Place
 from tidelog.logic.include import Includes, Placed, reason
+from tidelog.logic.metrics import intervals_of
 from tidelog.logic.names import Scope, written
-from tidelog.logic.program import EQUAL, Fact, Predicate, Program, Query, Rule, Transfer
+from tidelog.logic.program import (
+    DIFFERENT,
+    EQUAL,
+    Fact,
+    Predicate,
+    Program,
+    Query,
+    Rule,
+    TimedFact,
+    Transfer,
+)
 from tidelog.logic.report import UNRESOLVED, Report, label
 from tidelog.logic.signatures import Signatures, Use
 from tidelog.logic.strata import cycles
@@ -27,6 +38,7 @@ from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 
 EMPTY = Program({})
+TIMELINES = ("integer", "rational")
 
 
 def load(
@@ -115,6 +127,8 @@ class Resolver:
         self.exports: list[Transfer] = list(program.exports)
         self.outputs: list[str] = list(program.outputs)
         self.queries: list[Query] = list(program.queries)
+        self.given_times: set[str] = set(program.given_times)
+        self.is_integer_time = program.is_integer_time
         self.asked: list[Use] = []  # must be known in the end: outputs, imports, exports
 
     def resolve(self, document: ast.Document, folder: Path | None) -> Program:
@@ -151,6 +165,8 @@ class Resolver:
             self.scope.base,
             dict(self.parameters),
             self.report.warnings,
+            frozenset(self.given_times),
+            self.is_integer_time,
         )
 
     def surroundings(self, scope: Scope) -> Surroundings:
@@ -211,6 +227,8 @@ class Resolver:
                     use = self._use(symbol, scope, symbol.span)
                     self.asked.append(use)
                     self.outputs.append(use.name)
+            case ast.TimelineDirective(kind):
+                self._timeline(kind, statement.span)
             case ast.CommitDirective():
                 self.commit(statement)
 
@@ -220,6 +238,12 @@ class Resolver:
         self.report.error(
             codes.COMMIT_IN_PROGRAM, "a program does not commit: change scripts do", directive.span, help
         )
+
+    def _timeline(self, kind: str, span: Span | None) -> None:
+        if kind not in TIMELINES:
+            help = suggest(kind, TIMELINES) or f"the timelines are {' and '.join(TIMELINES)}"
+            self.report.error(codes.BAD_TIME, f"there is no timeline `{kind}`", span, help)
+        self.is_integer_time = kind == TIMELINES[0]
 
     def clause(self, clause: ast.Clause, scope: Scope) -> None:
         """Take the facts or rules of a clause."""
@@ -231,7 +255,14 @@ class Resolver:
         elif clause.body:
             self.rules.extend(clauses.rules(clause, self.surroundings(scope)))
         else:
-            self.facts.extend(clauses.facts(clause, self.surroundings(scope)))
+            self.take_facts(clauses.facts(clause, self.surroundings(scope)))
+
+    def take_facts(self, facts: Iterable[Fact]) -> None:
+        """Take facts, and note which predicates have times."""
+        for fact in facts:
+            self.facts.append(fact)
+            if isinstance(fact, TimedFact):
+                self.given_times.add(fact.predicate)
 
     def _transfer(self, directive: ast.ImportDirective | ast.ExportDirective, placed: Placed) -> None:
         expressions = Expressions(placed.scope, self.parameters, self.report)
@@ -272,6 +303,30 @@ class Resolver:
         known = self.signatures.predicates
         assumed = axioms(known) if EQUAL in known else ()
         self.report.add(*cycles((*self.rules, *assumed), known))
+        self.check_times()
+
+    def check_times(self) -> None:
+        """Report aggregates over what holds at times: they would have a value for every time point.
+
+        On the integer timeline, report intervals without an integer.
+        """
+        if self.is_integer_time:
+            found = [(fact.interval, fact.span) for fact in self.facts if isinstance(fact, TimedFact)]
+            found += [(interval, rule.span) for rule in self.rules for interval in intervals_of(rule)]
+            for interval, span in found:
+                if not interval.has_integer:
+                    self.report.error(codes.BAD_TIME, f"no integer lies in the interval {interval}", span)
+        timed = self.program().timed
+        for rule in self.rules:
+            read = [atom.predicate for atom in (*rule.positive, *rule.negated) if atom.predicate in timed]
+            if rule.aggregations and (read or rule.is_metric):
+                message = "an aggregate over facts that hold at times"
+                help = "aggregate what holds always; metric operators summarise over time"
+                self.report.error(codes.TIMED_AGGREGATE, message, rule.span, help)
+            if timed and rule.head.predicate in (EQUAL, DIFFERENT):
+                message = "equality in a program whose facts hold at times"
+                help = "constants are equal always; derive that in a program without times"
+                self.report.error(codes.TIMED_EQUALITY, message, rule.span, help)
 
     def report_unknown(self, use: Use, expected: Iterable[str]) -> None:
         """Report a predicate of which nothing is known."""

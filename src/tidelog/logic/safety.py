@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from tidelog.logic.metrics import binding_variables
 from tidelog.logic.program import (
     Assignment,
     Atom,
@@ -17,11 +18,16 @@ from tidelog.logic.program import (
     Condition,
     Expression,
     Literal,
+    Metric,
+    MetricNegation,
     Negation,
+    Throughout,
     Variable,
     literal_variables,
     variables_of,
 )
+
+MATCHING = (Atom, Metric, Throughout)  # literals that give their variables values
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +46,23 @@ def order(body: Sequence[Literal], outside: Iterable[Variable] = ()) -> Ordered:
     """
     needed = tuple(outside)
     local = local_variables(body, needed)
-    matched = {name for literal in body if isinstance(literal, Atom) for name in literal_variables(literal)}
+    matched = {
+        name for literal in body if isinstance(literal, MATCHING) for name in literal_variables(literal)
+    }
     waiting, ordered, bound = list(body), list[Literal](), set(local)
     while (ready := _first_ready(waiting, bound, matched)) is not None:
         position, literal = ready
         del waiting[position]
         ordered.append(literal)
-        bound.update(literal_variables(literal))
+        bound.update(
+            binding_variables(literal) if isinstance(literal, Metric) else literal_variables(literal)
+        )
     return Ordered((*ordered, *waiting), _unbound(waiting, needed, bound))
+
+
+def bound_by(literal: Literal) -> Iterable[Variable]:
+    """The variables that have values once a literal is matched."""
+    return binding_variables(literal) if isinstance(literal, Metric) else literal_variables(literal)
 
 
 def local_variables(body: Iterable[Literal], outside: Iterable[Variable]) -> frozenset[Variable]:
@@ -57,7 +72,7 @@ def local_variables(body: Iterable[Literal], outside: Iterable[Variable]) -> fro
     for literal in body:
         variables = set(literal_variables(literal))
         homes.update(variables)
-        if isinstance(literal, Negation):
+        if isinstance(literal, Negation | MetricNegation):
             negated |= variables
     return frozenset(variable for variable in negated if homes[variable] == 1)
 
@@ -75,7 +90,7 @@ def _first_ready(
 
 def _ready(literal: Literal, bound: Collection[Variable], matched: Collection[Variable]) -> Literal | None:
     match literal:
-        case Atom():
+        case Atom() | Metric() | Throughout():
             return literal
         case Comparison("=", Variable() as variable, expression) if _binds(
             variable, expression, bound, matched
@@ -87,7 +102,7 @@ def _ready(literal: Literal, bound: Collection[Variable], matched: Collection[Va
             return Assignment(variable, expression)
         case Assignment(_, expression):
             used = variables_of(expression)
-        case Negation() | Comparison() | Condition():
+        case Negation() | MetricNegation() | Comparison() | Condition():
             used = literal_variables(literal)
     return literal if all(variable in bound for variable in used) else None
 

@@ -14,6 +14,7 @@ from tidelog.logic.program import (
     Assignment,
     Atom,
     Comparison,
+    Condition,
     Literal,
     Negation,
     Rule,
@@ -211,8 +212,10 @@ class Changes:
                 return AntiJoin(node, Scan(predicate, ABSENT.get(parts[place], parts[place]), terms))
             case Assignment(variable, expression):
                 return Extend(node, variable, expression)
-            case _:
+            case Comparison() | Condition():
                 return Filter(node, literal)
+            case _:
+                raise TypeError(literal)  # rules over time have no plans
 
 
 def as_test(literal: Literal, known: Collection[Variable]) -> Literal:

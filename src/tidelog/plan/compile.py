@@ -161,6 +161,8 @@ def _extended(node: Node, literal: Literal, part: Part) -> Node:
             return Filter(node, literal)
         case Assignment(variable, expression):
             return Extend(node, variable, expression)
+        case _:
+            raise TypeError(literal)  # rules over time have no plans
 
 
 def _atom(literal: Literal) -> Atom:

@@ -22,10 +22,15 @@ from tidelog.logic.program import (
     Expression,
     Fact,
     Literal,
+    Metric,
+    MetricNegation,
+    MetricRule,
     Negation,
     Predicate,
     Program,
     Rule,
+    Throughout,
+    TimedFact,
     Variable,
     literal_variables,
 )
@@ -118,6 +123,23 @@ class Writing:
                 return f"{self.expression(variable)} = {self.expression(expression)}"
             case Condition(expression, negated):
                 return f"{'~' if negated else ''}{self.expression(expression)}"
+            case Metric():
+                return self.metric(literal, named)
+            case MetricNegation(metric):
+                return f"~{self.metric(metric, named)}"
+            case Throughout(atom, interval):
+                return f"{self.atom(atom, named)}@{interval}"
+
+    def metric(self, metric: Atom | Metric, named: Named | None = None) -> str:
+        """A metric atom."""
+        match metric:
+            case Metric(operator, interval, (operand,)):
+                return f"{operator}{interval} {self.metric(operand, named)}"
+            case Metric(operator, interval, (left, right)):
+                return f"{self.metric(left, named)} {operator}{interval} {self.metric(right, named)}"
+            case Atom():
+                return self.atom(metric, named)
+        raise AssertionError(metric)
 
     def aggregation(self, aggregation: Aggregation) -> str:
         """An aggregate, as it stands in a head."""
@@ -129,7 +151,8 @@ class Writing:
         named = {aggregation.variable: self.aggregation(aggregation) for aggregation in rule.aggregations}
         for assignment in rule.after:
             named[assignment.variable] = self.expression(assignment.expression, named)
-        return self.atom(rule.head, named)
+        moves = rule.moves if isinstance(rule, MetricRule) else ()
+        return "".join(f"{move}{interval} " for move, interval in moves) + self.atom(rule.head, named)
 
     def rule(self, rule: Rule) -> str:
         """A rule on one line.
@@ -143,7 +166,8 @@ class Writing:
 
     def fact(self, fact: Fact) -> str:
         """A fact on one line."""
-        return f"{self.atom(Atom(fact.predicate, tuple(map(Constant, fact.values))))} ."
+        time = f"@{fact.interval}" if isinstance(fact, TimedFact) else ""
+        return f"{self.atom(Atom(fact.predicate, tuple(map(Constant, fact.values))))}{time} ."
 
 
 def unnamed(rule: Rule) -> dict[Variable, str]:

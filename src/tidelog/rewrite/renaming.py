@@ -71,6 +71,8 @@ def _literal(literal: Literal, names: Names) -> Literal:
             made = _expression(expression, names)
             assert isinstance(made, Apply)
             return Condition(made, negated)
+        case _:
+            return literal  # rules over time are not rewritten
 
 
 def _expression(expression: Expression, names: Names) -> Expression:

@@ -398,6 +398,13 @@ class IncludeDirective(StatementNode):
 
 
 @dataclass(frozen=True, slots=True)
+class TimelineDirective(StatementNode):
+    """`@timeline integer .`: the time points are the integers, not the rationals."""
+
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class CommitDirective(StatementNode):
     """`@commit .`, the end of a transaction in a change script."""
 
@@ -436,6 +443,7 @@ Statement = (
     | ExportDirective
     | OutputDirective
     | IncludeDirective
+    | TimelineDirective
     | CommitDirective
     | Clause
     | Query

@@ -1,7 +1,8 @@
 """Plain facts, read by one pattern: the short way through files of many facts.
 
-A plain fact is a name and constants: `edge(1, 2) .`, `+ name(alice, "Alice") .` What the patterns do not
-match takes the long way through lexer and parser, which gives the same tree for what they do match.
+A plain fact is a name and constants, perhaps with a time: `edge(1, 2) .`, `+ name(alice, "Alice") .`,
+`hot(s1)@[0, 10) .` What the patterns do not match takes the long way through lexer and parser, which gives
+the same tree for what they do match.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from tidelog.syntax.ast import (
     Call,
     Clause,
     Expression,
+    Interval,
     Iri,
     Name,
     Number,
@@ -35,8 +37,10 @@ _TERMS: Final = (
     r"""<[^\s<>"{}|^`\\]*>""",
 )
 _ANY_TERM: Final = "(?:" + "|".join(_TERMS) + ")"
+_BOUND: Final = r"[+-]?[0-9]+(?:\.[0-9]+)?"
 _FACT: Final = re.compile(
-    rf"\s*(?:([+-])\s+)?({_NAME})\(\s*({_ANY_TERM}(?:\s*,\s*{_ANY_TERM})*)\s*(\))\s*\.(?=\r?\n)"
+    rf"\s*(?:([+-])\s+)?({_NAME})\(\s*({_ANY_TERM}(?:\s*,\s*{_ANY_TERM})*)\s*(\))"
+    rf"(?:@(\[|\()\s*({_BOUND})\s*,\s*({_BOUND})\s*(\]|\)))?\s*\.(?=\r?\n)"
 )
 _TERM: Final = re.compile("|".join(rf"({term})(?=\s*[,)])" for term in _TERMS))
 
@@ -51,11 +55,23 @@ def read_fact(source: Source, position: int) -> Clause | None:
     terms = tuple([_term(source, term) for term in _TERM.finditer(source.text, found.start(3), close)])
     name = Name(found[2], span=Span(source, name_start, name_end))
     span = Span(source, name_start, close)
-    head = Atom(Call(name, terms, span=span), span=span)
+    call = Call(name, terms, span=span)
+    head = Atom(call, span=span)
+    if found[5] is not None:
+        head = Atom(call, _interval(source, found), span=Span(source, name_start, found.end(8)))
     sign = found[1]
     start = name_start if sign is None else found.start(1)
     is_apart = position and start - position > 1 and source.text.count("\n", position, start) > 1
     return Clause((head,), (), sign, span=Span(source, start, end), comments=("",) if is_apart else ())
+
+
+def _interval(source: Source, found: re.Match[str]) -> Interval:
+    bounds = []
+    for group in (6, 7):
+        kind = NumberKind.DECIMAL if "." in found[group] else NumberKind.INTEGER
+        bounds.append(Number(found[group], kind, span=Span(source, *found.span(group))))
+    span = Span(source, found.start(5), found.end(8))
+    return Interval(found[5] == "[", bounds[0], bounds[1], found[8] == "]", span=span)
 
 
 def _term(source: Source, found: re.Match[str]) -> Expression:

@@ -38,6 +38,7 @@ from tidelog.syntax.ast import (
     PrefixDirective,
     Query,
     Statement,
+    TimelineDirective,
 )
 from tidelog.syntax.comments import Place, comments_before, place
 from tidelog.syntax.facts import read_fact
@@ -383,6 +384,9 @@ class Parser(LiteralParser):
         self.index += 1
         return IncludeDirective(path, **self.end())
 
+    def _timeline(self) -> TimelineDirective:
+        return TimelineDirective(self.word("`integer` or `rational`"), **self.end())
+
     def _commit(self) -> CommitDirective:
         return CommitDirective(**self.end())
 
@@ -403,5 +407,6 @@ _DIRECTIVES: Final[dict[str, Callable[[Parser], Statement]]] = {
     "@export": Parser._export,
     "@output": Parser._output,
     "@include": Parser._include,
+    "@timeline": Parser._timeline,
     "@commit": Parser._commit,
 }

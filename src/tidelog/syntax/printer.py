@@ -53,6 +53,7 @@ from tidelog.syntax.ast import (
     Query,
     Statement,
     Text,
+    TimelineDirective,
     Triple,
     UnaryMetric,
     Variable,
@@ -119,6 +120,8 @@ def _statement(node: Statement) -> str:
             return f"@output {_listed(symbols)} ."
         case IncludeDirective(path):
             return f"@include {quote(path)} ."
+        case TimelineDirective(kind):
+            return f"@timeline {kind} ."
         case CommitDirective():
             return "@commit ."
         case _:

@@ -58,6 +58,7 @@ DIRECTIVES: Final = (
     "@export",
     "@output",
     "@include",
+    "@timeline",
     "@commit",
 )
 METRIC_WORDS: Final = ("boxminus", "boxplus", "diamondminus", "diamondplus", "since", "until")

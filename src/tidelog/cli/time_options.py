@@ -1,0 +1,45 @@
+"""The options of rules over time."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import Namespace
+
+from tidelog.logic.time import Interval, read_interval
+from tidelog.temporal.materialise import PROCEDURES
+from tidelog.temporal.reasoning import TimeSettings
+
+
+def add_time(parser: argparse.ArgumentParser) -> None:
+    """Add the options to a command."""
+    group = parser.add_argument_group("rules over time")
+    group.add_argument(
+        "--temporal",
+        choices=PROCEDURES,
+        default=PROCEDURES[0],
+        help="how they are materialised (default optimised)",
+    )
+    group.add_argument("--rounds", metavar="N", type=_rounds, help="stop after so many rounds")
+    group.add_argument(
+        "--horizon", metavar="FROM,TO", type=_horizon, help="derive nothing beyond: numbers, dateTimes, inf"
+    )
+
+
+def time_settings(options: Namespace) -> TimeSettings:
+    """What the options ask for; a command without them takes what is usual."""
+    if not hasattr(options, "temporal"):
+        return TimeSettings()
+    return TimeSettings(options.temporal, options.rounds, options.horizon)
+
+
+def _rounds(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of rounds")
+    return int(text)
+
+
+def _horizon(text: str) -> Interval:
+    try:
+        return read_interval(text if text[:1] in "[(" else f"[{text}]")
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(f"{fault}; write it like 0,100") from None

@@ -1,0 +1,1 @@
+"""Rules over time: DatalogMTL over columns of intervals."""

@@ -1,0 +1,255 @@
+"""Bodies of rules over time, evaluated: groups of variables with the intervals at which all literals hold.
+
+A body is driven by one of its atoms, the facts of which have just changed: what the metric atom around it
+gained, or lost, is joined with the other literals. Atoms before the driving one are read in the state
+`early`, those behind it in the state `late`, so that every instance is met once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from tidelog.logic.program import Assignment, literal_variables, variables_of
+from tidelog.temporal.lists import Integers, Lists, always
+from tidelog.temporal.metric import lasting, with_alone
+from tidelog.temporal.nodes import Always, Body, Leaf, Moved, Node, Since, Test, Within, leaves
+from tidelog.temporal.rows import Groups, Table, distinct_rows, joined_rows, pairs
+from tidelog.temporal.table import Part, TimedTable
+
+Compute = Callable[[Sequence[Test], Groups], Groups]  # the groups that pass tests, with computed columns
+
+
+class Reading(Protocol):
+    """Where atoms read facts."""
+
+    def table(self, leaf: Leaf) -> TimedTable:
+        """The facts of an atom's predicate."""
+
+    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> Lists:
+        """When facts hold, in a state."""
+
+    def changed(self, leaf: Leaf) -> tuple[Integers, Lists]:
+        """The facts that just changed, and by what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Driver:
+    """The atom that drives a body, and the states in which the atoms before and behind it are read."""
+
+    leaf: Leaf
+    early: Part
+    late: Part
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Evaluates bodies over facts; `compute` does tests and functions."""
+
+    reading: Reading
+    compute: Compute
+
+    # ---- rules
+
+    def whole(self, body: Body, start: Groups | None = None) -> Groups:
+        """What follows from all facts; only what agrees with groups to begin with, if there are some."""
+        return self._all_of(_start() if start is None else start, body, None, Part.NOW)
+
+    def driven(self, body: Body, driver: Driver) -> Groups:
+        """What follows from the change of one atom's facts."""
+        home = next(node for node in (*body.positive, *body.negative) if driver.leaf in set(leaves(node)))
+        gained = self._change(home, driver)
+        if home in body.positive:
+            return self._all_of(gained.holding(), body, driver, Part.NOW, done=home)
+        # A negation gains what its atom loses: where that is, others are asked for the variables besides.
+        bound = _outer_names(home, body)
+        columns = gained.columns[gained.places(bound)] if bound else gained.columns[:0]
+        return self._all_of(
+            Groups(bound, np.ascontiguousarray(columns), gained.lists).holding(), body, driver, Part.NOW
+        )
+
+    def _all_of(
+        self, groups: Groups, body: Body, driver: Driver | None, part: Part, done: Node | None = None
+    ) -> Groups:
+        """The groups for which all literals hold that are not done."""
+        positive = [node for node in body.positive if node is not done]
+        negative, tests = list(body.negative), list(body.tests)
+        while len(groups) and (positive or negative or tests):
+            bound = set(groups.names)
+            ready = [test for test in tests if _needed(test) <= bound]
+            if ready:
+                tests = [test for test in tests if test not in ready]
+                groups = self.compute(ready, groups)
+                continue
+            node = next((node for node in negative if _outer(node, body) <= bound), None)
+            if node is not None:
+                negative.remove(node)
+                if driver is not None and driver.leaf in set(leaves(node)):
+                    # One fact of the atom has changed; the negation has, where no other holds.
+                    groups = self._without(groups, node, None, driver.late)
+                else:
+                    groups = self._without(groups, node, driver, part)
+                continue
+            node = min(positive, key=lambda node: self._cost(node, bound))
+            positive.remove(node)
+            groups = self._joined(groups, node, driver, part)
+        return groups
+
+    def _cost(self, node: Node, bound: set[str]) -> tuple[bool, int, int]:
+        """What is matched first has variables that are bound, few others, and few facts."""
+        names = set(node.names)
+        size = sum(self.reading.table(leaf).facts.rows for leaf in leaves(node))
+        return not (names & bound) and bool(bound), len(names - bound) if bound else 0, size
+
+    def _joined(self, groups: Groups, node: Node, driver: Driver | None, part: Part) -> Groups:
+        found = self.node(node, groups, driver, part)
+        numbers, others = pairs(groups, found)
+        lists = groups.lists.intersected(found.lists, numbers, others)
+        return joined_rows(groups, found, numbers, others, lists).holding()
+
+    def _without(self, groups: Groups, node: Node, driver: Driver | None, part: Part) -> Groups:
+        """The groups at the times at which a metric atom holds for no values of its own variables."""
+        found = self.node(node, groups, driver, part).holding()
+        numbers, others = pairs(groups, found)
+        keys, lists = found.lists.taken(others).grouped(numbers)
+        places = np.full(len(groups), -1)
+        places[keys] = np.arange(len(keys))
+        return groups.with_lists(groups.lists.without(lists, groups.lists.numbers, places)).holding()
+
+    # ---- what changed
+
+    def _change(self, node: Node, driver: Driver) -> Groups:
+        """The points that a metric atom gained or lost by the change of the driving atom."""
+        if node is driver.leaf:
+            return self._leaf(driver.leaf, None, driver, Part.NOW, is_change=True)
+        is_gain = driver.early is Part.BEFORE
+        now = self.node(node, None, driver, Part.NOW)
+        before = self.node(node, None, driver, Part.BEFORE)
+        more, less = (now, before) if is_gain != driver.leaf.is_negated else (before, now)
+        numbers = more.lists.numbers
+        return more.with_lists(more.lists.without(less.lists, numbers, numbers))
+
+    # ---- metric atoms
+
+    def node(self, node: Node, demand: Groups | None, driver: Driver | None, part: Part) -> Groups:
+        """The groups of a metric atom that agree with the demand, if there is one; some may hold never.
+
+        `part` is the state of the driving atom, and of all atoms if there is none.
+        """
+        match node:
+            case Leaf():
+                return self._leaf(node, demand, driver, part)
+            case Always():
+                return _start()
+            case Moved(by, operand):
+                groups = self.node(operand, demand, driver, part)
+                return groups.with_lists(groups.lists.moved(by))
+            case Within((left, right), operand):
+                groups = self._leaf(operand, demand, driver, part)
+                owners, lefts, rights = groups.lists.rows()
+                kept = np.unique(owners[(lefts <= left) & (rights >= right)])
+                return groups.taken(kept).with_lists(always(len(kept)))
+            case Since():
+                return self._since(node, demand, driver, part)
+
+    def _since(self, node: Since, demand: Groups | None, driver: Driver | None, part: Part) -> Groups:
+        if driver is not None and driver.leaf in set(leaves(node.left)):
+            left = self.node(node.left, None, driver, part)
+            right = self.node(node.right, left, driver, part)
+        else:
+            right = self.node(node.right, demand, driver, part)
+            asked = right if set(right.names) & set(node.left.names) else demand
+            left = self.node(node.left, asked, driver, part)
+        numbers, others = pairs(left, right)
+        if not node.parts.alone:
+            lists = lasting(node.parts, left.lists, right.lists, numbers, others)
+            return joined_rows(right, left, others, numbers, lists)
+        partners = np.full(len(right), -1)
+        partners[others] = numbers
+        every = right.lists.numbers
+        lists = lasting(node.parts, left.lists, right.lists, partners, every)
+        return right.with_lists(with_alone(node.parts, lists, right.lists, every))
+
+    def _leaf(
+        self, leaf: Leaf, demand: Groups | None, driver: Driver | None, part: Part, *, is_change: bool = False
+    ) -> Groups:
+        table = self.reading.table(leaf)
+        change = None
+        if driver is not None and driver.leaf is leaf:
+            numbers, change = self.reading.changed(leaf)
+            kept = _fitting(table.facts.columns, numbers, leaf)
+            numbers, change = numbers[kept], change.taken(kept)
+        else:
+            if driver is not None:
+                part = driver.early if leaf.number < driver.leaf.number else driver.late
+            numbers = self._numbers(leaf, table, demand)
+        lists = change if is_change and change is not None else self.reading.read(leaf, numbers, part)
+        places = [leaf.terms.index(name) for name in leaf.names]
+        return Groups(leaf.names, np.ascontiguousarray(table.facts.columns[places][:, numbers]), lists)
+
+    def _numbers(self, leaf: Leaf, table: TimedTable, demand: Groups | None) -> Integers:
+        """The numbers of an atom's facts that agree with the demand."""
+        asked = set() if demand is None else set(demand.names)
+        keys = [place for place, term in enumerate(leaf.terms) if isinstance(term, int) or term in asked]
+        if not keys:
+            numbers = np.arange(table.facts.rows)
+        else:
+            numbers = table.facts.matches(keys, _keys(leaf, keys, demand))[1]
+        return numbers[_fitting(table.facts.columns, numbers, leaf)]
+
+
+def _keys(leaf: Leaf, places: Sequence[int], demand: Groups | None) -> Table:
+    """The distinct rows of ids that an atom's columns are to have at these places."""
+    names = list(dict.fromkeys(term for place in places if isinstance(term := leaf.terms[place], str)))
+    if names and demand is not None:
+        rows = distinct_rows(np.ascontiguousarray(demand.columns[demand.places(names)]))
+    else:
+        rows = np.zeros((0, 1), np.int32)
+    count = rows.shape[1]
+    columns = [
+        rows[names.index(term)] if isinstance(term, str) else np.full(count, term, np.int32)
+        for term in (leaf.terms[place] for place in places)
+    ]
+    return np.array(columns, np.int32).reshape(len(places), count)
+
+
+def _fitting(columns: Table, numbers: Integers, leaf: Leaf) -> Integers:
+    """The places of those facts that have an atom's constants, and equal ids where it repeats a variable."""
+    kept = np.ones(len(numbers), bool)
+    for place, term in enumerate(leaf.terms):
+        first = leaf.terms.index(term)
+        if isinstance(term, int):
+            kept &= columns[place, numbers] == term
+        elif first < place:
+            kept &= columns[place, numbers] == columns[first, numbers]
+    return np.flatnonzero(kept)
+
+
+def _start() -> Groups:
+    """The group without variables that holds always."""
+    return Groups((), np.zeros((0, 1), np.int32), always(1))
+
+
+def _needed(test: Test) -> set[str]:
+    """The variables that must be bound for a test."""
+    used = variables_of(test.expression) if isinstance(test, Assignment) else literal_variables(test)
+    return {variable.name for variable in used}
+
+
+def _outer_names(node: Node, body: Body) -> tuple[str, ...]:
+    outer = _outer(node, body)
+    return tuple(name for name in node.names if name in outer)
+
+
+def _outer(node: Node, body: Body) -> set[str]:
+    """The variables of a negated metric atom that other literals have too."""
+    others: set[str] = set()
+    for other in (*body.positive, *body.negative):
+        if other is not node:
+            others.update(other.names)
+    for test in body.tests:
+        others.update(variable.name for variable in literal_variables(test))
+    return set(node.names) & others

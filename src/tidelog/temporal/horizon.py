@@ -1,0 +1,42 @@
+"""Horizons: the part of the timeline to which a derivation is limited. Mutable: it notes what it cut off."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tidelog.logic.time import Interval
+from tidelog.temporal.analysis import BACKWARD, FORWARD
+from tidelog.temporal.list_kernels import INFINITY
+from tidelog.temporal.lists import Lists, Timeline, single
+
+
+class Horizon:
+    """What is derived beyond the interval is cut off; on the side that truth comes from, nothing is.
+
+    With rules that propagate forward, what lies before the horizon leads to what lies in it, and what lies
+    behind it does not: so only that is cut off, and what is found in the horizon is all there is.
+    """
+
+    def __init__(self, interval: Interval, direction: str | None, timeline: Timeline) -> None:
+        self.interval = interval
+        self.direction = direction
+        left, right = timeline.ends(interval)
+        self.left = -INFINITY if direction == FORWARD else left
+        self.right = INFINITY if direction == BACKWARD else right
+        self.is_cut = False
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing in the horizon depends on what is cut off."""
+        return self.direction is not None
+
+    def clip(self, lists: Lists) -> Lists:
+        """The lists without what lies beyond."""
+        if not len(lists):
+            return lists
+        low, high = lists.bounds
+        if low >= self.left and high <= self.right:
+            return lists
+        self.is_cut = True
+        whole = single(np.array([self.left]), np.array([self.right]))
+        return lists.intersected(whole, lists.numbers, np.zeros(len(lists), np.int64))

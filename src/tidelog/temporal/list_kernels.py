@@ -1,0 +1,340 @@
+"""Kernels over lists of intervals: metric operators, since and until, and the algebra of sets of points.
+
+An interval is a pair of 64-bit integers, its left and its right end, both belonging to it. On the dense
+timeline the end t is written 2t, or 2t + 1 on the left and 2t - 1 on the right where t itself is left out; on
+the integer timeline it is written t. Either way two intervals are one if the second begins at most 1 behind
+the end of the first, and whoever moves an end needs to know no more of it than whether it is even.
+
+Lists lie anywhere in a pool: `first` and `count` tell where list i begins and how long it is. Operations take
+lists by number, -1 being the empty list.
+
+Invariant: within a list intervals are in order, and none touches the next.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tidelog.compiled import inlined, kernel
+
+INFINITY = 1 << 62  # as a right end; negative as a left end
+LIMIT = 1 << 60  # beyond which no finite end may lie
+
+
+@inlined
+def length_of(N: Any, numbers: Any, place: Any) -> Any:
+    """How long the list at a place is."""
+    return N[numbers[place]] if numbers[place] >= 0 else 0
+
+
+@inlined
+def begin_of(F: Any, numbers: Any, place: Any) -> Any:
+    """Where the list at a place begins."""
+    return F[numbers[place]] if numbers[place] >= 0 else 0
+
+
+@inlined
+def appended(left: Any, right: Any, begin: Any, end: Any, one_left: Any, one_right: Any) -> Any:
+    """The end of a list after an interval was added behind it, or made one with its last."""
+    if one_left > one_right:
+        return end
+    if end > begin and one_left <= right[end - 1] + 1:
+        right[end - 1] = max(right[end - 1], one_right)
+        return end
+    left[end] = one_left
+    right[end] = one_right
+    return end + 1
+
+
+@inlined
+def shifted(end: Any, even: Any, odd: Any) -> Any:
+    """A finite end moved by what is for even or for odd ones; an infinite one stays."""
+    if end >= INFINITY or end <= -INFINITY:
+        return end
+    return end + (odd if end & 1 else even)
+
+
+@kernel
+def move(F: Any, N: Any, L: Any, R: Any, numbers: Any, by: Any) -> Any:
+    """The lists after a unary operator, and whether some end left the range.
+
+    `by` holds what is added to left ends, even and odd, and to right ends, even and odd, then whether the
+    left and the right end become infinite, and whether only what is infinite to the left or right stays.
+    """
+    total = 0
+    for place in range(len(numbers)):
+        total += length_of(N, numbers, place)
+    first = np.empty(len(numbers), np.int64)
+    count = np.empty(len(numbers), np.int64)
+    left = np.empty(total, np.int64)
+    right = np.empty(total, np.int64)
+    end = 0
+    is_beyond = False
+    for place in range(len(numbers)):
+        begin = end
+        start = begin_of(F, numbers, place)
+        for item in range(start, start + length_of(N, numbers, place)):
+            if (by[6] != 0 and L[item] > -INFINITY) or (by[7] != 0 and R[item] < INFINITY):
+                continue
+            one_left = -INFINITY if by[4] != 0 else shifted(L[item], by[0], by[1])
+            one_right = INFINITY if by[5] != 0 else shifted(R[item], by[2], by[3])
+            if (one_left > -INFINITY and abs(one_left) > LIMIT) or (
+                one_right < INFINITY and abs(one_right) > LIMIT
+            ):
+                is_beyond = True
+            end = appended(left, right, begin, end, one_left, one_right)
+        first[place] = begin
+        count[place] = end - begin
+    return first, count, left[:end], right[:end], is_beyond
+
+
+@inlined
+def closed_left(end: Any, is_integer: Any) -> Any:
+    """The left end of an interval with the point before it: where `since` may begin."""
+    if end <= -INFINITY:
+        return end
+    return end - 1 if is_integer else end - (end & 1)
+
+
+@inlined
+def closed_right(end: Any, is_integer: Any) -> Any:
+    """The right end of an interval with the point behind it: where `since` may end."""
+    if end >= INFINITY:
+        return end
+    return end + 1 if is_integer else end + (end & 1)
+
+
+@kernel
+def lasting(
+    F: Any, N: Any, L: Any, R: Any, numbers: Any,
+    F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any,
+    by: Any, is_integer: Any,
+) -> Any:  # fmt: skip
+    """The points that the first list leads to, without a gap, from a point of the second: since, or until.
+
+    `by` moves points as for `move`; it is of a diamond whose interval is without 0.
+    """
+    total = 0
+    for place in range(len(numbers)):
+        if numbers[place] >= 0 and numbers2[place] >= 0:
+            total += N[numbers[place]] + N2[numbers2[place]]
+    first = np.empty(len(numbers), np.int64)
+    count = np.empty(len(numbers), np.int64)
+    left = np.empty(total, np.int64)
+    right = np.empty(total, np.int64)
+    end = 0
+    is_beyond = False
+    for place in range(len(numbers)):
+        begin = end
+        if numbers[place] >= 0 and numbers2[place] >= 0:
+            item2 = F2[numbers2[place]]
+            stop2 = item2 + N2[numbers2[place]]
+            for item in range(F[numbers[place]], F[numbers[place]] + N[numbers[place]]):
+                low = closed_left(L[item], is_integer)
+                high = closed_right(R[item], is_integer)
+                while item2 < stop2 and R2[item2] < low:
+                    item2 += 1
+                other = item2
+                while other < stop2 and L2[other] <= high:
+                    start = max(low, L2[other])
+                    one_left = -INFINITY if by[4] != 0 else shifted(start, by[0], by[1])
+                    stop = min(high, R2[other])
+                    one_right = INFINITY if by[5] != 0 else shifted(stop, by[2], by[3])
+                    if (one_left > -INFINITY and abs(one_left) > LIMIT) or (
+                        one_right < INFINITY and abs(one_right) > LIMIT
+                    ):
+                        is_beyond = True
+                    end = appended(left, right, begin, end, max(low, one_left), min(high, one_right))
+                    other += 1
+        first[place] = begin
+        count[place] = end - begin
+    return first, count, left[:end], right[:end], is_beyond
+
+
+@kernel
+def intersect(
+    F: Any, N: Any, L: Any, R: Any, numbers: Any, F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any
+) -> Any:
+    """The points that both lists have, pair by pair."""
+    total = 0
+    for place in range(len(numbers)):
+        both = length_of(N, numbers, place), length_of(N2, numbers2, place)
+        total += both[0] + both[1] - 1 if min(both) > 0 else 0
+    first = np.empty(len(numbers), np.int64)
+    count = np.empty(len(numbers), np.int64)
+    left = np.empty(total, np.int64)
+    right = np.empty(total, np.int64)
+    end = 0
+    for place in range(len(numbers)):
+        begin = end
+        item = begin_of(F, numbers, place)
+        stop = item + length_of(N, numbers, place)
+        item2 = begin_of(F2, numbers2, place)
+        stop2 = item2 + length_of(N2, numbers2, place)
+        while item < stop and item2 < stop2:
+            one_left = max(L[item], L2[item2])
+            one_right = min(R[item], R2[item2])
+            if one_left <= one_right:
+                left[end] = one_left
+                right[end] = one_right
+                end += 1
+            if R[item] < R2[item2]:
+                item += 1
+            else:
+                item2 += 1
+        first[place] = begin
+        count[place] = end - begin
+    return first, count, left[:end], right[:end]
+
+
+@kernel
+def unite(
+    F: Any, N: Any, L: Any, R: Any, numbers: Any, F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any
+) -> Any:
+    """The points that one of the lists has, pair by pair."""
+    total = 0
+    for place in range(len(numbers)):
+        total += length_of(N, numbers, place) + length_of(N2, numbers2, place)
+    first = np.empty(len(numbers), np.int64)
+    count = np.empty(len(numbers), np.int64)
+    left = np.empty(total, np.int64)
+    right = np.empty(total, np.int64)
+    end = 0
+    for place in range(len(numbers)):
+        begin = end
+        item = begin_of(F, numbers, place)
+        stop = item + length_of(N, numbers, place)
+        item2 = begin_of(F2, numbers2, place)
+        stop2 = item2 + length_of(N2, numbers2, place)
+        while item < stop or item2 < stop2:
+            if item2 >= stop2 or (item < stop and L[item] <= L2[item2]):
+                end = appended(left, right, begin, end, L[item], R[item])
+                item += 1
+            else:
+                end = appended(left, right, begin, end, L2[item2], R2[item2])
+                item2 += 1
+        first[place] = begin
+        count[place] = end - begin
+    return first, count, left[:end], right[:end]
+
+
+@kernel
+def subtract(
+    F: Any, N: Any, L: Any, R: Any, numbers: Any, F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any
+) -> Any:
+    """The points of the first list that the second does not have, pair by pair."""
+    total = 0
+    for place in range(len(numbers)):
+        if length_of(N, numbers, place) > 0:
+            total += length_of(N, numbers, place) + length_of(N2, numbers2, place)
+    first = np.empty(len(numbers), np.int64)
+    count = np.empty(len(numbers), np.int64)
+    left = np.empty(total, np.int64)
+    right = np.empty(total, np.int64)
+    end = 0
+    for place in range(len(numbers)):
+        begin = end
+        item2 = begin_of(F2, numbers2, place)
+        stop2 = item2 + length_of(N2, numbers2, place)
+        start = begin_of(F, numbers, place)
+        for item in range(start, start + length_of(N, numbers, place)):
+            low = L[item]
+            while item2 < stop2 and R2[item2] < low:
+                item2 += 1
+            other = item2
+            while other < stop2 and L2[other] <= R[item] and low <= R[item]:
+                if L2[other] > low:
+                    left[end] = low
+                    right[end] = L2[other] - 1
+                    end += 1
+                low = R2[other] + 1 if R2[other] < INFINITY else INFINITY + 1
+                other += 1
+            if low <= R[item]:
+                left[end] = low
+                right[end] = R[item]
+                end += 1
+        first[place] = begin
+        count[place] = end - begin
+    return first, count, left[:end], right[:end]
+
+
+@kernel
+def gather(F: Any, N: Any, L: Any, R: Any, order: Any, keys: Any) -> Any:
+    """Lists with equal keys made one: places of the distinct keys, and their lists.
+
+    `order` holds the numbers of the lists in the order of their keys; `keys` are those in that order.
+    """
+    total = 0
+    groups = 0
+    for place in range(len(order)):
+        total += N[order[place]]
+        if place == 0 or keys[place] != keys[place - 1]:
+            groups += 1
+    places = np.empty(groups, np.int64)
+    first = np.empty(groups, np.int64)
+    count = np.empty(groups, np.int64)
+    left = np.empty(total, np.int64)
+    right = np.empty(total, np.int64)
+    end = 0
+    group = 0
+    place = 0
+    while place < len(order):
+        begin = end
+        places[group] = place
+        is_sorted = True
+        stop = place
+        while stop < len(order) and keys[stop] == keys[place]:
+            start = F[order[stop]]
+            for item in range(start, start + N[order[stop]]):
+                is_sorted &= end == begin or left[end - 1] <= L[item]
+                left[end] = L[item]
+                right[end] = R[item]
+                end += 1
+            stop += 1
+        if not is_sorted:
+            by_left = np.argsort(left[begin:end])
+            left[begin:end] = left[begin:end][by_left]
+            right[begin:end] = right[begin:end][by_left]
+        found = begin
+        for item in range(begin, end):
+            found = appended(left, right, begin, found, left[item], right[item])
+        end = found
+        first[group] = begin
+        count[group] = end - begin
+        group += 1
+        place = stop
+    return places, first, count, left[:end], right[:end]
+
+
+@kernel
+def write_lists(
+    first: Any, count: Any, room: Any, left: Any, right: Any, end: Any,
+    rows: Any, F: Any, N: Any, L: Any, R: Any,
+) -> Any:  # fmt: skip
+    """Write a list for each row into a pool that has room, in place or at its end; returns the new end."""
+    for place in range(len(rows)):
+        row = rows[place]
+        size = N[place]
+        if size > room[row]:
+            room[row] = size if room[row] == 0 else 2 * size
+            first[row] = end
+            end += room[row]
+        for item in range(size):
+            left[first[row] + item] = L[F[place] + item]
+            right[first[row] + item] = R[F[place] + item]
+        count[row] = size
+    return end
+
+
+@kernel
+def list_bounds(F: Any, N: Any, L: Any, R: Any, numbers: Any) -> Any:
+    """The least left and the greatest right end of the lists; the first is greater if all are empty."""
+    low = INFINITY
+    high = -INFINITY
+    for number in numbers:
+        if number >= 0 and N[number] > 0:
+            low = min(low, L[F[number]])
+            high = max(high, R[F[number] + N[number] - 1])
+    return low, high

@@ -1,0 +1,243 @@
+"""Rules over time made ready: metric atoms as trees of operators, moves as integers, constants as ids."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import count
+
+from tidelog.logic.program import (
+    TOP,
+    Assignment,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Literal,
+    Metric,
+    MetricNegation,
+    MetricRule,
+    Negation,
+    Rule,
+    Throughout,
+    Variable,
+    literal_variables,
+)
+from tidelog.logic.time import Interval
+from tidelog.logic.values import Value
+from tidelog.temporal.lists import Integers, Timeline
+from tidelog.temporal.metric import Lasting, take_apart
+
+HEAD_MOVES = {"boxplus": "diamondminus", "boxminus": "diamondplus"}  # what they do to the times of a body
+BACK = {"diamondminus": "diamondplus", "diamondplus": "diamondminus"}
+
+Identity = Callable[[Value], int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leaf:
+    """An atom: `number` counts the atoms of a body, `terms` are names of variables or ids."""
+
+    number: int
+    predicate: str
+    terms: tuple[str | int, ...]
+    is_negated: bool
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables, each once."""
+        return tuple(dict.fromkeys(term for term in self.terms if isinstance(term, str)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Always:
+    """`top()`."""
+
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Moved:
+    """A unary operator."""
+
+    by: Integers
+    operand: Node
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables, each once."""
+        return self.operand.names
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Since:
+    """`since` or `until`, whose right operand may also count alone: then it has all variables of the left."""
+
+    parts: Lasting
+    left: Node
+    right: Node
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables, each once."""
+        return tuple(dict.fromkeys((*self.right.names, *self.left.names)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Within:
+    """The facts that hold throughout an interval, at all times: what a query asks with `@[0, 10]`."""
+
+    ends: tuple[int, int]
+    operand: Leaf
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The variables, each once."""
+        return self.operand.names
+
+
+Node = Leaf | Always | Moved | Since | Within
+Test = Comparison | Assignment | Condition
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Body:
+    """A rule's body: metric atoms that hold, those that do not, and tests."""
+
+    positive: tuple[Node, ...]
+    negative: tuple[Node, ...]
+    tests: tuple[Test, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReadyRule:
+    """A rule made ready: it holds where one of the bodies does; `moves` then tell when the head holds."""
+
+    rule: Rule
+    number: int  # in the program
+    head: str
+    terms: tuple[str | int, ...]
+    bodies: tuple[Body, ...]
+    moves: tuple[Integers, ...]
+    back: tuple[Integers, ...]  # from times of the head to all times of the body that lead there
+    is_alone: bool  # no atom stands in the body: it holds at all times, or never
+
+
+def make_ready(rule: Rule, number: int, timeline: Timeline, identity: Identity) -> ReadyRule:
+    """A rule made ready for a timeline."""
+    compiler = _Compiler(timeline, identity)
+    moves = rule.moves if isinstance(rule, MetricRule) else ()
+    names = [HEAD_MOVES[operator] for operator, _ in moves]
+    bodies = tuple(compiler.bodies(rule.body))
+    return ReadyRule(
+        rule,
+        number,
+        rule.head.predicate,
+        compiler.terms(rule.head),
+        bodies,
+        tuple(timeline.operator(name, one) for name, (_, one) in zip(names, moves, strict=True)),
+        tuple(timeline.operator(BACK[name], one) for name, (_, one) in zip(names, moves, strict=True))[::-1],
+        not any(True for body in bodies for _ in leaves(body)),
+    )
+
+
+class _Compiler:
+    def __init__(self, timeline: Timeline, identity: Identity) -> None:
+        self.timeline = timeline
+        self.identity = identity
+
+    def terms(self, atom: Atom) -> tuple[str | int, ...]:
+        return tuple(
+            self.identity(term.value) if isinstance(term, Constant) else term.name for term in atom.terms
+        )
+
+    def bodies(self, literals: Sequence[Literal]) -> Iterator[Body]:
+        """The body, more than once where the right operand of a `since` counts without the left one."""
+        for chosen in _alternatives(literals, self.timeline):
+            numbers = count()
+            positive = [
+                self.node(literal, numbers, False)
+                for literal in chosen
+                if isinstance(literal, Atom | Metric | Throughout)
+            ]
+            negative = [
+                self.node(literal.atom if isinstance(literal, Negation) else literal.metric, numbers, True)
+                for literal in chosen
+                if isinstance(literal, Negation | MetricNegation)
+            ]
+            tests = [
+                literal for literal in chosen if isinstance(literal, Comparison | Assignment | Condition)
+            ]
+            yield Body(tuple(positive), tuple(negative), tuple(tests))
+
+    def node(self, metric: Atom | Metric | Throughout, numbers: Iterator[int], is_negated: bool) -> Node:
+        match metric:
+            case Atom(predicate):
+                if predicate == TOP:
+                    return Always()
+                return Leaf(next(numbers), predicate, self.terms(metric), is_negated)
+            case Throughout(atom, interval):
+                leaf = Leaf(next(numbers), atom.predicate, self.terms(atom), is_negated)
+                return Within(self.timeline.ends(interval), leaf)
+            case Metric(operator, interval, (operand,)):
+                return Moved(
+                    self.timeline.operator(operator, interval), self.node(operand, numbers, is_negated)
+                )
+            case Metric(operator, interval, (left, right)):
+                nodes = self.node(left, numbers, is_negated), self.node(right, numbers, is_negated)
+                parts = take_apart(operator, interval, self.timeline)
+                if not set(nodes[0].names) <= set(nodes[1].names):
+                    parts = replace(parts, alone=())
+                return Since(parts, *nodes)
+        raise AssertionError(metric)
+
+
+def _alternatives(literals: Sequence[Literal], timeline: Timeline) -> Iterator[tuple[Literal, ...]]:
+    """The literals, and with the right operand alone each `since` whose left one has variables of its own."""
+    for place, literal in enumerate(literals):
+        if not isinstance(literal, Metric) or len(literal.operands) != 2:
+            continue
+        left, right = literal.operands
+        if set(_names(left)) <= set(_names(right)):
+            continue
+        for alone in _alone(literal, right, timeline):
+            chosen = (*literals[:place], alone, *literals[place + 1 :])
+            yield from _alternatives_from(chosen, place + 1, timeline)
+    yield tuple(literals)
+
+
+def _alternatives_from(
+    literals: tuple[Literal, ...], place: int, timeline: Timeline
+) -> Iterator[tuple[Literal, ...]]:
+    for rest in _alternatives(literals[place:], timeline):
+        yield (*literals[:place], *rest)
+
+
+def _alone(metric: Metric, right: Atom | Metric, timeline: Timeline) -> Iterator[Atom | Metric]:
+    """What a right operand is where it counts without the left one."""
+    if 0 in metric.interval:
+        yield right
+    if timeline.is_integer and 1 in metric.interval:
+        diamond = "diamondminus" if metric.operator == "since" else "diamondplus"
+        yield Metric(diamond, Interval(Fraction(1), Fraction(1)), (right,))
+
+
+def _names(metric: Atom | Metric) -> Iterator[Variable]:
+    if not (isinstance(metric, Atom) and metric.predicate == TOP):
+        yield from literal_variables(metric)
+
+
+def leaves(part: Body | Node) -> Iterator[Leaf]:
+    """The atoms, in the order of their numbers."""
+    match part:
+        case Leaf():
+            yield part
+        case Moved(_, operand) | Within(_, operand):
+            yield from leaves(operand)
+        case Since(_, left, right):
+            yield from leaves(left)
+            yield from leaves(right)
+        case Body(positive, negative):
+            for node in (*positive, *negative):
+                yield from leaves(node)

@@ -1,0 +1,223 @@
+"""The part of a reasoner that knows of time: facts with intervals, derivation, answers. Mutates itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from tidelog import compiled
+from tidelog.engine.events import FactsLoaded, Listener, Notice
+from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
+from tidelog.logic.metrics import intervals_of
+from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Throughout, TimedFact, literal_atoms
+from tidelog.logic.time import Interval
+from tidelog.relation import Relation, column_names
+from tidelog.temporal.analysis import direction, time_cycle
+from tidelog.temporal.compute import Computer
+from tidelog.temporal.evaluate import Evaluation
+from tidelog.temporal.heads import head_rows, together
+from tidelog.temporal.horizon import Horizon
+from tidelog.temporal.lists import Integers, Timeline, single
+from tidelog.temporal.materialise import PROCEDURES, Derivation
+from tidelog.temporal.nodes import make_ready
+from tidelog.temporal.outcome import Outcome
+from tidelog.temporal.relation import INTERVAL, TimedRelation
+from tidelog.temporal.rows import RowSet, Table
+from tidelog.temporal.store import Store
+
+KERNELS = "temporal"  # the group of compiled kernels
+UNKNOWN_PROCEDURE = "E618"
+ENDLESS = "E616"
+INCONSISTENT = "E601"
+NOT_CHANGED = "E617"
+SHOWN = 3  # times of an inconsistency
+
+
+@dataclass(frozen=True, slots=True)
+class TimeSettings:
+    """How what holds at times is derived: by which procedure, for how many rounds, within which horizon."""
+
+    procedure: str = PROCEDURES[0]
+    rounds: int | None = None
+    horizon: Interval | None = None
+
+    def __post_init__(self) -> None:
+        if self.procedure not in PROCEDURES:
+            message = f"there is no procedure `{self.procedure}` for rules over time"
+            help = suggest(self.procedure, PROCEDURES) or f"there are {', '.join(PROCEDURES)}"
+            raise ProgramError(Diagnostic(UNKNOWN_PROCEDURE, message, help=help))
+
+
+USUAL = TimeSettings()
+
+
+class Temporal:
+    """Facts over time and what follows from them, beside an engine that holds what is without time."""
+
+    def __init__(self, engine: Any, program: Program, settings: TimeSettings) -> None:
+        self.engine = engine
+        self.settings = settings
+        self.store = Store(engine, Timeline(is_integer=program.is_integer_time))
+        self.outcome: Outcome | None = None  # of the last derivation
+        self.dropped: Mapping[int, int] = {}  # rules that were done before its end, and after which round
+
+    # ---- facts in
+
+    def state(self, facts: Sequence[TimedFact], listen: Listener) -> None:
+        """Add facts that a program states."""
+        self.store.refine(fact.interval for fact in facts)
+        for name, some in _by_predicate(facts).items():
+            start = perf_counter()
+            columns = self.columns([fact.values for fact in some])
+            left, right = self.store.timeline.encode([fact.interval for fact in some])
+            new = self.store.give(name, columns, len(some), left, right)
+            listen(FactsLoaded(name, len(some), new, perf_counter() - start))
+
+    def is_given(self, fact: TimedFact) -> bool:
+        """Whether a fact is given for all of its interval."""
+        table = self.store.given.get(fact.predicate)
+        if table is None:
+            return False
+        number = table.facts.find(self.columns([fact.values]), 1)
+        left, right = self.store.timeline.encode([fact.interval])
+        lists = single(left, right)
+        return not lists.without(table.lists, lists.numbers, number).size
+
+    def columns(self, rows: Sequence[Sequence[Any]]) -> Table:
+        """Rows of values as ids."""
+        encode = self.engine.dictionary.encode_values
+        arity = len(rows[0])
+        ids = [encode([row[place] for row in rows]) for place in range(arity)]
+        return np.array(ids, np.int32).reshape(arity, len(rows))
+
+    # ---- deriving
+
+    def derive(
+        self, program: Program, strata_before: int, listen: Listener, check: Callable[[], None]
+    ) -> None:
+        """Derive everything that rules over time lead to; what is without time has been derived."""
+        if not compiled.is_warm(KERNELS):
+            listen(Notice("compiling kernels for rules over time: about 20 s, this once"))
+        self.check_end(program)
+        self.store.begin(program)
+        numbers = {id(rule): place for place, rule in enumerate(program.rules)}
+        horizon = None
+        if self.settings.horizon is not None:
+            self.store.refine([self.settings.horizon])
+            horizon = Horizon(self.settings.horizon, direction(program.timed_rules), self.store.timeline)
+        ready = self.store.ready(program.timed_rules, numbers)
+        settings = self.settings
+        derivation = Derivation(
+            self.store, ready, listen, check, settings.procedure, settings.rounds, horizon, strata_before
+        )
+        self.outcome = derivation.run()
+        self.dropped = derivation.dropped
+        compiled.mark_warm(KERNELS)
+
+    def check_end(self, program: Program) -> None:
+        """Raise ProgramError if the derivation may have no end and nothing was said about one."""
+        if self.settings.rounds is not None or self.settings.horizon is not None:
+            return
+        for edge in time_cycle(program.timed_rules):
+            names = [program.predicates[name].written for name in (edge.source, edge.target)]
+            message = (
+                f"what follows may have no end: `{names[1]}` follows from `{names[0]}` at another time, "
+                "and that from it"
+            )
+            help = "say how far: --rounds N (rounds=N) or --horizon FROM,TO (horizon=(FROM, TO))"
+            raise ProgramError(Diagnostic(ENDLESS, message, edge.rule.span, help))
+
+    def refuse_changes(self, program: Program) -> None:
+        """Raise ProgramError where facts hold at times: they are not maintained yet."""
+        if program.timed:
+            message = "facts that hold at times do not change in transactions yet"
+            raise ProgramError(Diagnostic(NOT_CHANGED, message, help="make a new reasoner for new facts"))
+
+    def check_consistency(self, program: Program) -> None:
+        """Raise Inconsistent if `bottom()` holds at some time."""
+        table = self.store.tables.get(BOTTOM)
+        if BOTTOM not in program.timed or table is None or not len(table):
+            return
+        _, left, right = table.rows()
+        times = [
+            str(self.store.timeline.decode(*ends)) for ends in zip(left.tolist(), right.tolist(), strict=True)
+        ]
+        rule = next(rule for rule in program.rules if rule.head.predicate == BOTTOM)
+        name = f" by the rule {rule.name!r}" if rule.name else ""
+        more = f" and {len(times) - SHOWN:,} more intervals" if len(times) > SHOWN else ""
+        message = f"inconsistent: bottom() derived{name} at {', '.join(times[:SHOWN])}{more}"
+        raise Inconsistent(Diagnostic(INCONSISTENT, message, rule.span))
+
+    # ---- asking
+
+    def relation(self, predicate: Predicate) -> TimedRelation:
+        """All facts of a predicate, and when they hold."""
+        table = self.store.tables[predicate.name]
+        columns, left, right = table.rows()
+        return TimedRelation(
+            predicate.written,
+            column_names(predicate),
+            tuple(columns),
+            left,
+            right,
+            self.engine.dictionary,
+            self.store.timeline,
+        )
+
+    def answer(self, query: Query, program: Program) -> Relation:
+        """The answers to a query, with the time at which each holds if the query does not say when."""
+        self.store.refine(intervals_of(query.rule))
+        ready = make_ready(query.rule, 0, self.store.timeline, self.engine.dictionary.encode)
+        for name in {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)}:
+            if name not in self.store.tables and name in program.predicates:
+                self.store.tables[name] = self.store.beginning(name, program.predicates[name].arity)
+        evaluation = Evaluation(self.store, Computer(self.engine))
+        answers = RowSet(len(ready.terms))
+        found: list[tuple[Integers, Any]] = []
+        for body in ready.bodies:
+            groups = evaluation.whole(body)
+            found.append((answers.find_or_add(head_rows(ready, groups), len(groups)), groups.lists))
+        return self._answers(query, program, answers, found)
+
+    def _answers(
+        self, query: Query, program: Program, answers: RowSet, found: Sequence[tuple[Integers, Any]]
+    ) -> Relation:
+        numbers = np.concatenate([numbers for numbers, _ in found])
+        numbers, lists = together([lists for _, lists in found]).grouped(numbers)
+        name, dictionary = query.text.strip(), self.engine.dictionary
+        if not asks_when(query, program):
+            columns = tuple(answers.columns[:, numbers])
+            return Relation(name, query.variables, columns, len(numbers), dictionary)
+        owners, left, right = lists.rows()
+        columns = tuple(answers.columns[:, numbers[owners]])
+        time = query.time or INTERVAL
+        timeline = self.store.timeline
+        return TimedRelation(name, query.variables, columns, left, right, dictionary, timeline, time)
+
+
+def asks_when(query: Query, program: Program) -> bool:
+    """Whether the answers to a query hold at times: something in it does, for which it names no time."""
+    timed = program.timed
+    return any(
+        atom.predicate in timed
+        for literal in query.rule.body
+        if not isinstance(literal, Throughout)
+        for atom in literal_atoms(literal)
+    )
+
+
+def is_timed(query: Query, program: Program) -> bool:
+    """Whether a query asks for something that holds at times."""
+    atoms = (*query.rule.positive, *query.rule.negated)
+    return query.rule.is_metric or any(atom.predicate in program.timed for atom in atoms)
+
+
+def _by_predicate(facts: Iterable[TimedFact]) -> dict[str, list[TimedFact]]:
+    found: dict[str, list[TimedFact]] = {}
+    for fact in facts:
+        found.setdefault(fact.predicate, []).append(fact)
+    return found

@@ -1,0 +1,184 @@
+"""Relations over time: rows with the interval at which each holds, iterable and ready for Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.engine.columnar import decode
+from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.logic.time import Interval, read_interval
+from tidelog.relation import Ids, Relation, TextTable
+from tidelog.temporal.list_kernels import INFINITY
+from tidelog.temporal.lists import Integers, Timeline
+
+INTERVAL = "interval"
+BOUNDS = ("start", "end", "start_open", "end_open")
+_MICROSECONDS = 1_000_000
+
+
+class TimedRelation(Relation):
+    """Rows of ids with the ends of an interval each.
+
+    >>> import tidelog as tl
+    >>> reasoner = tl.Reasoner(tl.parse("hot(s1)@[0, 10) . alarm(?s) :- boxminus[0, 5] hot(?s) ."))
+    >>> reasoner["alarm"]
+    alarm: 1 row
+      s   interval
+      s1  [5, 10)
+    """
+
+    def __init__(
+        self,
+        name: str,
+        names: Sequence[str],
+        columns: tuple[Ids, ...],
+        left: Integers,
+        right: Integers,
+        dictionary: Dictionary,
+        timeline: Timeline,
+        time: str = INTERVAL,
+    ) -> None:
+        super().__init__(name, (*names, free_name(time, names)), columns, len(left), dictionary)
+        self.left = left
+        self.right = right
+        self.timeline = timeline
+
+    @cached_property
+    def _order(self) -> Integers:
+        """The rows in the order of their ids, then of time."""
+        keys: list[Any] = [self.left, *self._columns[::-1]]
+        return np.lexsort(keys)
+
+    @cached_property
+    def _ids(self) -> tuple[Ids, ...]:
+        return tuple(column[self._order] for column in self._columns)
+
+    def sorted(self) -> TimedRelation:
+        """The same rows in the total order of values, first column first, then in that of time."""
+        ordered = self._taken(self._order)
+        if not ordered._columns:
+            return ordered
+        return ordered._taken(decode.order(self._dictionary, ordered._columns, self._rows))
+
+    def head(self, rows: int) -> TimedRelation:
+        """The first rows."""
+        places = self._order if "_order" in self.__dict__ else np.arange(self._rows)
+        return self._taken(places[:rows])
+
+    def _taken(self, places: Integers) -> TimedRelation:
+        taken = TimedRelation(
+            self.name,
+            self.columns[:-1],
+            tuple(column[places] for column in self._columns),
+            self.left[places],
+            self.right[places],
+            self._dictionary,
+            self.timeline,
+            self.columns[-1],
+        )
+        taken.__dict__["_order"] = np.arange(len(places))
+        return taken
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """The rows as tuples of Python values, the interval last."""
+        values = super().__iter__() if self._columns else iter([()] * self._rows)
+        left, right = self.left[self._order].tolist(), self.right[self._order].tolist()
+        for row, low, high in zip(values, left, right, strict=True):
+            yield (*row, self.timeline.decode(low, high))
+
+    def __contains__(self, row: object) -> bool:
+        """Whether a row of Python values, the interval last, is in the relation; or holds in a longer one.
+
+        The interval is one, or a text such as `[0, 5]`.
+        """
+        if not isinstance(row, tuple) or len(row) != len(self.columns):
+            return False
+        interval = row[-1] if isinstance(row[-1], Interval) else read_interval(str(row[-1]))
+        finer = self.timeline.refined([interval])
+        left, right = finer.ends(interval)
+        lefts, rights = self.left.copy(), self.right.copy()
+        self.timeline.rescale(lefts, rights, finer.scale // self.timeline.scale)
+        found = (lefts <= left) & (rights >= right)
+        for column, identity in zip(self._columns, self._dictionary.encode_objects(row[:-1]), strict=True):
+            found &= column == identity
+        return bool(found.any())
+
+    # ---- as data
+
+    def intervals(self) -> list[Interval]:
+        """When the rows hold, in their order."""
+        return [interval for *_, interval in self]
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table: the arguments, then start, end, and whether these are left out.
+
+        Bounds are integers if all are whole, timestamps if they are dateTimes, else exact texts; null where
+        there is no end.
+        """
+        arrays = [decode.to_arrow(self._dictionary, ids) for ids in self._ids]
+        table = pa.Table.from_arrays(arrays, names=list(self.columns[:-1]))
+        left, right = self.left[self._order], self.right[self._order]
+        bounds = [self._bounds(left, -1), self._bounds(right, 1)]
+        dense = 0 if self.timeline.is_integer else 1
+        opened = [(abs(ends) >= INFINITY) | ((ends & dense) == 1) for ends in (left, right)]
+        for name, array in zip(BOUNDS, [*bounds, *map(pa.array, opened)], strict=True):
+            table = table.append_column(free_name(name, table.column_names), array)
+        return table
+
+    def _bounds(self, ends: Integers, sign: int) -> pa.Array:
+        """The points at which intervals begin (sign -1) or end."""
+        is_infinite = np.abs(ends) >= INFINITY
+        if self.timeline.is_integer:
+            return pa.array(ends, mask=is_infinite)
+        points = (ends + sign * (ends & 1)) // 2
+        scale = self.timeline.scale
+        if self.timeline.is_calendar and _MICROSECONDS % scale == 0:
+            points = np.where(is_infinite, 0, points * (_MICROSECONDS // scale))
+            return pa.array(points, mask=is_infinite).cast(pa.timestamp("us", "UTC"))
+        if scale == 1 or not bool((points[~is_infinite] % scale).any()):
+            return pa.array(points // scale, mask=is_infinite)
+        texts, places = self._end_texts(ends, sign)
+        return pc.if_else(pa.array(is_infinite), None, pa.array(texts, pa.string()).take(pa.array(places)))
+
+    def _end_texts(self, ends: Integers, sign: int) -> tuple[list[str], Integers]:
+        """The texts of the distinct ends, and where that of each end is among them."""
+        distinct, places = np.unique(ends, return_inverse=True)
+        if sign < 0:
+            intervals = [self.timeline.decode(end, INFINITY) for end in distinct.tolist()]
+            return [one.write(one.start, "-inf") for one in intervals], places
+        intervals = [self.timeline.decode(-INFINITY, end) for end in distinct.tolist()]
+        return [one.write(one.end, "inf") for one in intervals], places
+
+    def to_texts(self, form: str = "plain") -> TextTable:
+        """The rows as texts, the interval last."""
+        arrays = [decode.to_texts(self._dictionary, ids, form) for ids in self._ids]
+        return TextTable(pa.Table.from_arrays([*arrays, self._interval_texts()], names=list(self.columns)))
+
+    def _interval_texts(self) -> pa.Array:
+        left, right = self.left[self._order], self.right[self._order]
+        dense = 0 if self.timeline.is_integer else 1
+        parts = []
+        for ends, sign, brackets in ((left, -1, "[("), (right, 1, "])")):
+            texts, places = self._end_texts(ends, sign)
+            opened = np.where((np.abs(ends) >= INFINITY) | ((ends & dense) == 1), 1, 0)
+            bracket = pa.array(list(brackets), pa.large_string()).take(pa.array(opened))
+            written = pa.array(texts, pa.large_string()).take(pa.array(places))
+            parts.append((bracket, written))
+        (opening, start), (closing, end) = parts
+        nothing, comma = (pa.scalar(text, pa.large_string()) for text in ("", ", "))
+        before = pc.binary_join_element_wise(opening, start, nothing)
+        after = pc.binary_join_element_wise(end, closing, nothing)
+        return pc.binary_join_element_wise(before, after, comma)
+
+
+def free_name(name: str, taken: Sequence[str]) -> str:
+    """The name, or one like it that no other column has."""
+    while name in taken:
+        name += "_"
+    return name

@@ -1,0 +1,114 @@
+"""The facts of a program over time: those given, all that hold, and their timeline. Mutates itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tidelog.logic.metrics import intervals_of
+from tidelog.logic.program import Program, Rule
+from tidelog.logic.time import Interval
+from tidelog.temporal.lists import Integers, Lists, Timeline, always, single
+from tidelog.temporal.nodes import Leaf, ReadyRule, make_ready
+from tidelog.temporal.rows import Table
+from tidelog.temporal.table import Part, TimedTable
+
+
+class Store:
+    """Tables of given facts and of all facts, by predicate; facts without times are the engine's."""
+
+    def __init__(self, engine: Any, timeline: Timeline) -> None:
+        self.engine = engine
+        self.timeline = timeline
+        self.given: dict[str, TimedTable] = {}
+        self.tables: dict[str, TimedTable] = {}
+        self._ready: tuple[object, Timeline, tuple[ReadyRule, ...]] | None = None
+
+    # ---- the timeline
+
+    def refine(self, intervals: Iterable[Interval]) -> None:
+        """Let the timeline have units in which the bounds of these intervals are whole."""
+        finer = self.timeline.refined(tuple(intervals))
+        if finer.scale != self.timeline.scale:
+            self.rescale(finer.scale)
+        self.timeline = finer
+
+    def rescale(self, scale: int) -> None:
+        """Let ends be written in units of 1 / `scale`, a multiple of the present one."""
+        factor = scale // self.timeline.scale
+        for table in (*self.given.values(), *self.tables.values()):
+            table.rescale(self.timeline, factor)
+        self.timeline = Timeline(scale, self.timeline.is_integer, self.timeline.is_calendar)
+
+    # ---- facts in
+
+    def give(self, name: str, columns: Table, count: int, left: Integers, right: Integers) -> int:
+        """Add given facts, row by row with their ends; returns how many intervals there are more."""
+        table = self.given.setdefault(name, TimedTable(name, len(columns)))
+        before = len(table)
+        numbers, lists = single(left, right).grouped(table.number(columns, count))
+        table.gain(numbers, lists)
+        return len(table) - before
+
+    def begin(self, program: Program) -> None:
+        """Let what holds be what is given, and what the engine has."""
+        self.tables = {}
+        for name in self.predicates(program):
+            self.tables[name] = self.beginning(name, program.predicates[name].arity)
+        self.refine(interval for rule in program.timed_rules for interval in intervals_of(rule))
+
+    def predicates(self, program: Program) -> tuple[str, ...]:
+        """The predicates that rules over time derive or read, and those that have times."""
+        read = (atom for rule in program.timed_rules for atom in (*rule.positive, *rule.negated))
+        names = (*program.timed, *(atom.predicate for atom in read))
+        return tuple(name for name in dict.fromkeys(names) if name in program.predicates)
+
+    def beginning(self, name: str, arity: int) -> TimedTable:
+        """What a predicate holds before anything is derived over time."""
+        table = TimedTable(name, arity)
+        if name in self.engine.relations():
+            columns, count = self.engine.rows(name)
+            if count:
+                rows = np.array(columns, np.int32).reshape(arity, count)
+                table.gain(table.number(rows, count), always(count))
+        given = self.given.get(name)
+        if given is not None:
+            numbers, lists = given.holding()
+            table.gain(table.number(given.facts.columns[:, numbers], len(numbers)), lists)
+        return table
+
+    # ---- rules
+
+    def ready(self, rules: Sequence[Rule], numbers: Mapping[int, int]) -> tuple[ReadyRule, ...]:
+        """The rules made ready for the present timeline."""
+        known = self._ready
+        if known is None or known[0] is not rules or known[1] != self.timeline:
+            identity = self.engine.dictionary.encode
+            made = tuple(make_ready(rule, numbers[id(rule)], self.timeline, identity) for rule in rules)
+            known = self._ready = rules, self.timeline, made
+        return known[2]
+
+    # ---- reading, as rules do
+
+    def table(self, leaf: Leaf) -> TimedTable:
+        """The facts of an atom's predicate."""
+        return self.tables[leaf.predicate]
+
+    def read(self, leaf: Leaf, numbers: Integers, part: Part) -> Lists:
+        """When facts hold, in a state."""
+        return self.tables[leaf.predicate].read(numbers, part)
+
+    def changed(self, leaf: Leaf) -> tuple[Integers, Lists]:
+        """The facts that just changed, and by what."""
+        table = self.tables[leaf.predicate]
+        return table.changed, table.change
+
+    def __len__(self) -> int:
+        """How many intervals all facts with times have together."""
+        return sum(map(len, self.tables.values()))
+
+    def derived(self) -> Iterator[TimedTable]:
+        """The tables."""
+        yield from self.tables.values()

@@ -1,0 +1,167 @@
+"""Relations over time: each fact has a number and a list of intervals. Mutates itself.
+
+A table knows what its last change was, so that it can be read as it was before.
+
+Lists lie in a pool; one that outgrows its room moves to the pool's end, into twice what it needs. Everything
+here costs what it touches.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import numpy as np
+
+from tidelog.temporal import list_kernels as kernels
+from tidelog.temporal.lists import Integers, Lists, Timeline, nothing
+from tidelog.temporal.rows import RowSet, Table
+
+MOST_WASTE = 1 << 16  # places of the pool that nobody uses before it is written anew
+
+
+class Part(Enum):
+    """Which state of a relation is read."""
+
+    NOW = "now"
+    BEFORE = "before"  # the last change
+
+
+class TimedTable:
+    """Facts of one predicate and when they hold."""
+
+    def __init__(self, name: str, arity: int) -> None:
+        self.name = name
+        self.arity = arity
+        self.facts = RowSet(arity)
+        self._first = np.zeros(16, np.int64)
+        self._count = np.zeros(16, np.int64)
+        self._room = np.zeros(16, np.int64)
+        self._left = np.empty(64, np.int64)
+        self._right = np.empty(64, np.int64)
+        self._end = 0
+        self._used = 0
+        # What the last change added or took away, and where the change of a fact stands; -1 for none.
+        self.changed: Integers = np.zeros(0, np.int64)
+        self.change: Lists = nothing()
+        self.is_gain = True
+        self._place = np.full(16, -1, np.int64)
+
+    def __len__(self) -> int:
+        """How many intervals there are, over all facts."""
+        return int(self._count[: self.facts.rows].sum())
+
+    # ---- facts by number
+
+    def number(self, rows: Table, count: int | None = None) -> Integers:
+        """The numbers of facts; those not known hold at no time."""
+        numbers = self.facts.find_or_add(rows, count)
+        if self.facts.rows > len(self._first):
+            size = max(self.facts.rows, 2 * len(self._first))
+            for name, filling in (("_first", 0), ("_count", 0), ("_room", 0), ("_place", -1)):
+                larger = np.full(size, filling, np.int64)
+                held = getattr(self, name)
+                larger[: len(held)] = held
+                setattr(self, name, larger)
+        return numbers
+
+    @property
+    def lists(self) -> Lists:
+        """The lists of all facts, by number."""
+        rows = self.facts.rows
+        return Lists(self._first[:rows], self._count[:rows], self._left, self._right)
+
+    def read(self, numbers: Integers, part: Part) -> Lists:
+        """The lists of facts, now or before the last change."""
+        if part is Part.NOW or not len(self.changed):
+            return self.lists.taken(numbers)
+        places = self._place[numbers]
+        if not bool((places >= 0).any()):
+            return self.lists.taken(numbers)
+        if self.is_gain:
+            return self.lists.without(self.change, numbers, places)
+        return self.lists.united(self.change, numbers, places)
+
+    # ---- changes
+
+    def gain(self, numbers: Integers, lists: Lists) -> tuple[Integers, Lists]:
+        """Add points to distinct facts; returns the facts that gained some, and which."""
+        new = lists.without(self.lists, lists.numbers, numbers)
+        kept = np.flatnonzero(new.count > 0)
+        numbers, new = numbers[kept], new.taken(kept)
+        self._write(numbers, self.lists.united(new, numbers, new.numbers))
+        return numbers, new
+
+    def lose(self, numbers: Integers, lists: Lists) -> tuple[Integers, Lists]:
+        """Take points away from distinct facts; returns the facts that lost some, and which."""
+        gone = lists.intersected(self.lists, lists.numbers, numbers)
+        kept = np.flatnonzero(gone.count > 0)
+        numbers, gone = numbers[kept], gone.taken(kept)
+        self._write(numbers, self.lists.without(gone, numbers, gone.numbers))
+        return numbers, gone
+
+    def note(self, numbers: Integers, change: Lists, *, is_gain: bool) -> None:
+        """Let this be the last change, which has been made."""
+        self.forget_change()
+        self.changed, self.change, self.is_gain = numbers, change, is_gain
+        self._place[numbers] = np.arange(len(numbers))
+
+    def forget_change(self) -> None:
+        """Let there be no last change."""
+        if len(self.changed):
+            self._place[self.changed] = -1
+            self.changed, self.change = np.zeros(0, np.int64), nothing()
+
+    def replace(self, numbers: Integers, lists: Lists) -> None:
+        """Let distinct facts have these lists."""
+        self._write(numbers, lists)
+
+    def _write(self, numbers: Integers, lists: Lists) -> None:
+        if not len(numbers):
+            return
+        self._used += int(lists.count.sum()) - int(self._count[numbers].sum())
+        needed = self._end + 2 * lists.size
+        if needed > len(self._left):
+            size = max(needed, 2 * self._end)
+            for name in ("_left", "_right"):
+                larger = np.empty(size, np.int64)
+                larger[: self._end] = getattr(self, name)[: self._end]
+                setattr(self, name, larger)
+        pool = self._first, self._count, self._room, self._left, self._right
+        self._end = int(kernels.write_lists(*pool, self._end, numbers, *lists.parts))
+        if self._end > MOST_WASTE + 4 * self._used:
+            self._compact()
+
+    def _compact(self) -> None:
+        """Write the pool anew, without what nobody uses."""
+        lists = self.lists
+        rows = self.facts.rows
+        owners, left, right = lists.rows()
+        del owners
+        self._left, self._right, self._end = left, right, len(left)
+        self._first[:rows] = np.cumsum(lists.count) - lists.count
+        self._room[:rows] = lists.count
+
+    def rescale(self, timeline: Timeline, factor: int) -> None:
+        """Let all ends be written in units that are finer by a factor."""
+        self.forget_change()
+        self._compact()  # nothing but ends is left in the pool
+        timeline.rescale(self._left, self._right, factor)
+
+    # ---- as data
+
+    def holding(self) -> tuple[Integers, Lists]:
+        """The facts that hold at some time, and when."""
+        numbers = np.flatnonzero(self._count[: self.facts.rows] > 0)
+        return numbers, self.lists.taken(numbers)
+
+    def rows(self) -> tuple[Table, Integers, Integers]:
+        """All facts interval by interval: columns of ids, left and right ends."""
+        numbers, lists = self.holding()
+        owners, left, right = lists.rows()
+        return self.facts.columns[:, numbers[owners]], left, right
+
+    @property
+    def bytes(self) -> int:
+        """The memory of the pool and the facts, without indexes."""
+        arrays = self._first, self._count, self._room, self._place, self._left, self._right
+        return sum(array.nbytes for array in arrays) + self.facts.columns.nbytes
