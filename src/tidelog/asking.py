@@ -136,7 +136,8 @@ class Asking(ABC):
         right when facts and rules change.
         """
         query, parameters = resolve_prepared(text, self._program)
-        self._place()
+        if self._place().look_up is not None:
+            raise strategies.not_over_representatives("a prepared query")
         return Prepared(self._keeping.keep(query, parameters), self._keeping)
 
     def watch(self, text: str, callback: Callback | None = None) -> LiveQuery:
@@ -145,7 +146,8 @@ class Asking(ABC):
         Unless everything is derived already, only what the query asks for is derived, and kept right.
         """
         query = self._resolved(text)
-        self._place()
+        if self._place().look_up is not None:
+            raise strategies.not_over_representatives("a live query")
         live = LiveQuery(self._keeping.keep(query), self._keeping, self._subscriptions)
         if callback is not None:
             live.subscribe(callback)

@@ -14,10 +14,9 @@ from tidelog.changes import Delta, find_predicate
 from tidelog.committing import Committing, total
 from tidelog.engine import registry as engines
 from tidelog.engine.columnar import warm
-from tidelog.engine.events import FactsLoaded, Listener, Notice
+from tidelog.engine.events import FactsLoaded, FactsRemoved, Listener, Notice
 from tidelog.engine.registry import EngineSettings
 from tidelog.equality import registry as treatments
-from tidelog.equality.faults import violation
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Source
 from tidelog.io.columns import Batch
 from tidelog.io.faults import Faults, OnError
@@ -80,6 +79,7 @@ class Reasoner(Asking):
         modules: bool = True,
         equality: str = treatments.DEFAULT,
         unique_names: bool = False,
+        equal: str = "expand",
         threads: int | None = None,
         timeout: float | None = None,
         max_facts: int | None = None,
@@ -91,6 +91,7 @@ class Reasoner(Asking):
     ) -> None:
         self.faults = Faults(OnError(on_error), Path(rejects))
         self.table_memory = table_memory  # bytes of tables that are kept between queries
+        self.equal = equal  # how equal constants are shown: expand or representative
         self.commits = 0  # transactions carried out
         self._equality = treatments.make(equality, unique_names)
         self._program = replace(program, facts=())
@@ -109,7 +110,8 @@ class Reasoner(Asking):
         self.time = Temporal(self._engine, program, time)
         self._subscriptions = Subscriptions()
         self._demands = Demands(self._engine)
-        self._committing = Committing(runtime, self._maintainer, self._demands)
+        keeping_equal = self._equality.attach(runtime, self._maintainer)
+        self._committing = Committing(runtime, keeping_equal, self._demands)
         super().__init__(Keeping(self._engine, self._demands, self._keep, lambda: self._meaning))
         self._is_materialised = False
         self._was_materialised = False
@@ -340,9 +342,12 @@ class Reasoner(Asking):
         update, notices = change.update()
         for item in notices:
             self.runtime.tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
+        self._equality.check(change.program)
         before, after = self._meaning, self._equality.meaning(change.program.static)
-        update = self._equality.update(update, self._program, change.program)
-        net = self._committing.carry_out(update, before, after, lambda: self._check_consistency(after))
+        update = self._equality.update(update, self._program.static, change.program.static)
+        net = self._committing.carry_out(
+            update, before, after, lambda: self._check_consistency(change.program.static)
+        )
         self._program = change.program
         self._shown = None
         self._inconsistency = None
@@ -381,23 +386,35 @@ class Reasoner(Asking):
             if self._demands.are_there:
                 self._demands.withdraw()
             self._engine.forget_counters()
-            derived = self._meaning.derived
-            if self._was_materialised or any(map(self._engine.has_dead, derived)):
-                self._engine.forget_derived(derived)
+            self._forget_derived(self._was_materialised)
             self._load_program()
             self._engine.check = limits.check  # loading has had limits of its own
             self._was_materialised = True
-            numbers = {id(rule): place for place, rule in enumerate(self.rules)}
-            self._engine.derive(self.strata, numbers, self.runtime.tell, limits.check, self._modules)
+            self._equality.check(self._program)
+            self._equality.complete(self._program.static, self._derive)
             if self._program.timed:
                 self.time.derive(self._program, len(self.strata), self.runtime.tell, limits.check)
         self._keep_by_rules()
         self._is_materialised = True
         self._is_told = False
         try:
-            self._check_consistency(self._meaning)
+            self._check_consistency(self._program.static)
         except Inconsistent as inconsistency:
             self._inconsistency = inconsistency.diagnostics  # a transaction may put it right
+
+    def _forget_derived(self, is_needed: bool) -> None:
+        """Keep explicit facts only, if that is needed: derived ones must be gone, and dead ones too."""
+        derived = self._meaning.derived
+        if is_needed or any(map(self._engine.has_dead, derived)):
+            self._engine.forget_derived(derived)
+
+    def _derive(self, is_anew: bool) -> None:
+        """Derive everything by the rules as they are now."""
+        if is_anew:
+            self.runtime.tell(FactsRemoved("", self.statistics.derived))
+            self._forget_derived(True)
+        numbers = {id(rule): place for place, rule in enumerate(self.rules)}
+        self._engine.derive(self.strata, numbers, self.runtime.tell, self.runtime.check, self._modules)
 
     @property
     def _is_maintained(self) -> bool:
@@ -458,14 +475,15 @@ class Reasoner(Asking):
         for name, batches in self._own.pending(self._program, self.faults, self._engine.threads):
             self._load(name, batches)
 
-    def _check_consistency(self, program: Program) -> None:
+    def _check_consistency(self, said: Program) -> None:
+        unequal = self._equality.violation(said)
+        if unequal is not None:
+            raise Inconsistent(unequal)
+        program = self._equality.meaning(said)
         self._demands.check_consistency(program)
         self.time.check_consistency(program)
         if BOTTOM not in program.predicates or not self._engine.size(BOTTOM):
             return
-        unequal = violation(program, self._engine)
-        if unequal is not None:
-            raise Inconsistent(unequal)
         done = self.statistics.rules
         matched = [
             rule for number, rule in enumerate(program.rules) if number in done and done[number].matches
@@ -480,8 +498,9 @@ class Reasoner(Asking):
         self._derive_to_ask()
         if predicate.name in self._program.timed:
             return self.time.relation(predicate)
-        columns, rows = self._engine.rows(predicate.name)
-        return Relation(predicate.written, column_names(predicate), columns, rows, self._engine.dictionary)
+        rows = self._equality.rows(self._program.static, predicate.name, self.equal)
+        names = column_names(predicate)
+        return Relation(predicate.written, names, rows.columns, rows.count, self._engine.dictionary)
 
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
@@ -503,6 +522,7 @@ class Reasoner(Asking):
             self._modules,
             is_checked=not self._is_told,
             table_memory=self.table_memory,
+            look_up=self._equality.look_up(self._program.static, self.equal),
         )
 
     def _timed_answer(self, query: Query) -> Relation | None:

@@ -20,7 +20,8 @@ PICTURES: Final = ("text", "dot", "mermaid", "html")
 STRATEGIES: Final = ("auto", "lookup", "magic", "tabling", "full")
 MARKINGS: Final = ("none", "literal", "linked")
 MISSING: Final = ("error", "ignore")
-TREATMENTS: Final = ("axiomatise", "off")
+SHOWN: Final = ("expand", "representative")
+TREATMENTS: Final = ("rewrite", "axiomatise", "off")
 ON_ERROR: Final = ("fail", "skip", "collect")
 ON_SCREEN: Final = ""  # the value of `--stats` without a file
 
@@ -388,6 +389,12 @@ def _add_limits(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
         choices=TREATMENTS,
         default=TREATMENTS[0],
         help=f"how `?x = ?y` in heads is treated: {', '.join(TREATMENTS)} (default {TREATMENTS[0]})",
+    )
+    group.add_argument(
+        "--equal",
+        choices=SHOWN,
+        default=SHOWN[0],
+        help="put out every member of a class of equal constants (default), or its smallest one",
     )
     group.add_argument(
         "--unique-names", action="store_true", help="two different names that turn out equal are inconsistent"

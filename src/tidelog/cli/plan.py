@@ -11,6 +11,7 @@ from tidelog.cli.messages import Messages
 from tidelog.cli.programs import read_source, resolve_source, shown_name
 from tidelog.errors import Source
 from tidelog.io.atomic import replacing
+from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Atom, Program, Query, Rule
 from tidelog.logic.resolve import resolve_query
 from tidelog.logic.strata import Stratum, strata
@@ -22,6 +23,7 @@ from tidelog.plan.rule_text import Writing
 from tidelog.plan.stages import Stage, parsed, planned, resolved, stratified
 from tidelog.rewrite.axiomatise import axiomatise
 from tidelog.rewrite.magic_sets import Options, rewrite
+from tidelog.rewrite.over_representatives import over_representatives
 from tidelog.rewrite.readable import readable
 from tidelog.syntax.parser import parse, parse_literals
 
@@ -66,7 +68,10 @@ def _stage(options: Namespace, messages: Messages) -> Stage:
     query = _query(options.query, program)
     if options.stage == "resolved":
         return resolved(program, name, query)
-    program = axiomatise(program, unique_names=options.unique_names)
+    if has_equality(program.predicates):
+        if options.equality == "rewrite":
+            return _over_representatives(program, name, options)
+        program = axiomatise(program, unique_names=options.unique_names)
     match options.stage:
         case "strata":
             return stratified(program, name)
@@ -74,6 +79,18 @@ def _stage(options: Namespace, messages: Messages) -> Stage:
             return _rewritten(program, name, query, messages)
     note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
     return planned(program, name, StatedFacts(program), query, note, options.modules)
+
+
+def _over_representatives(program: Program, name: str, options: Namespace) -> Stage:
+    """The program as equality by rewriting runs it, while no two constants are equal."""
+    made = over_representatives(program, {})
+    match options.stage:
+        case "strata":
+            return stratified(made, name)
+        case "rewritten":
+            return resolved(made, name, None, "rewritten")
+    note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
+    return planned(made, name, StatedFacts(made), None, note, options.modules)
 
 
 def _rewritten(program: Program, name: str, query: Query | None, messages: Messages) -> Stage:

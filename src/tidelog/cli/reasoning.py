@@ -60,6 +60,7 @@ class Work:
             modules=options.modules,
             equality=options.equality,
             unique_names=options.unique_names,
+            equal=options.equal,
             threads=options.threads,
             timeout=options.timeout,
             max_facts=options.max_facts,

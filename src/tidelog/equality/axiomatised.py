@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
+from tidelog.equality import faults
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality import has_equality
-from tidelog.logic.program import Program
-from tidelog.maintenance.maintainer import Update
+from tidelog.logic.program import BOTTOM, Program, Query
+from tidelog.maintenance.maintainer import Maintainer, Rows, Update
+from tidelog.query.strategy import Answers
 from tidelog.rewrite.axiomatise import axiomatise
 
 SWITCHED_OFF = "E606"
+OVER_TIME = "E609"
+Derive = Callable[[bool], None]
 
 
 class Axiomatised:
@@ -39,6 +45,35 @@ class Axiomatised:
             if said.rules is program.rules and earlier.rules == meant.rules:
                 return replace(meant, rules=earlier.rules)
         return meant
+
+    def check(self, program: Program) -> None:
+        """Nothing, if equality can be treated in a program as a whole; else raises ProgramError."""
+        if program.timed and has_equality(program.predicates):
+            message = "equality does not go with facts that hold at times"
+            raise ProgramError(Diagnostic(OVER_TIME, message, help="leave one of the two out"))
+
+    def attach(self, runtime: Any, maintainer: Maintainer) -> Maintainer:
+        """The maintainer that keeps facts right: the given one. Called once, before all others."""
+        self._engine = runtime.engine
+        return maintainer
+
+    def complete(self, program: Program, derive: Derive) -> None:
+        """Derive everything that a program means; `derive(True)` begins with forgetting what was derived."""
+        derive(False)
+
+    def rows(self, program: Program, predicate: str, shown: str) -> Rows:
+        """All facts of a predicate: members are all that there is to be shown."""
+        return Rows(*self._engine.rows(predicate))
+
+    def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
+        """How answers are looked up, if not in the predicates' own relations."""
+        return None
+
+    def violation(self, program: Program) -> Diagnostic | None:
+        """Two constants that are equal and must not be, if there are such."""
+        meant = self.meaning(program)
+        is_open = BOTTOM in meant.predicates and self._engine.size(BOTTOM)
+        return faults.violation(meant, self._engine) if is_open and meant is not program else None
 
     def update(self, update: Update, before: Program, after: Program) -> Update:
         """A transaction between two programs as one between what they mean."""

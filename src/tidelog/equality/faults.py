@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.equality.representatives import Classes
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality import DIFFERENT_LITERALS, DIFFERENT_NAMES, VIOLATED, X
 from tidelog.logic.program import (
+    DIFFERENT,
     EQUAL,
     Atom,
     Comparison,
@@ -19,8 +24,9 @@ from tidelog.logic.program import (
     Variable,
     literal_variables,
 )
-from tidelog.logic.values import Value, order_key
+from tidelog.logic.values import Kind, Value, order_key
 from tidelog.plan.rule_text import Writing
+from tidelog.rewrite.over_representatives import stored
 
 UNEQUAL = "E605"
 ANSWER = "?- unequal"
@@ -30,6 +36,7 @@ REASONS = {
     VIOLATED: "which must differ",
 }
 Pair = tuple[Value, Value]
+Kinds = npt.NDArray[np.uint8]
 
 
 def violation(program: Program, engine: Any) -> Diagnostic | None:
@@ -43,6 +50,42 @@ def violation(program: Program, engine: Any) -> Diagnostic | None:
             for pair in _pairs(engine, Rule(Atom(ANSWER, (X, last)), rule.body)):
                 return _described(pair, REASONS[rule.name], program, engine)
     return None
+
+
+def conflicting(classes: Classes, some: Iterable[int], kinds: Kinds, unique_names: bool) -> list[int]:
+    """Those of the classes that have two literals, or two names that must be unique, as members."""
+    found = []
+    for each in some:
+        among = kinds[classes.class_of(each)]
+        literals = np.count_nonzero((among != Kind.IRI) & (among != Kind.BLANK))
+        if literals > 1 or (unique_names and np.count_nonzero(among == Kind.IRI) > 1):
+            found.append(each)
+    return found
+
+
+def conflict(members: Iterable[Value], program: Program, engine: Any) -> Diagnostic:
+    """What is wrong with a class that has two literals, or else two names."""
+    ordered = sorted(members, key=order_key)
+    literals = [value for value in ordered if value.kind not in (Kind.IRI, Kind.BLANK)]
+    names = [value for value in ordered if value.kind is Kind.IRI]
+    pair, reason = (literals, DIFFERENT_LITERALS) if len(literals) > 1 else (names, DIFFERENT_NAMES)
+    return _described((pair[0], pair[1]), REASONS[reason], program, engine)
+
+
+def not_different(program: Program, engine: Any, classes: Classes) -> Diagnostic | None:
+    """Two members of a class that must differ, if there are such; those first of which that is explicit."""
+    if DIFFERENT not in program.predicates:
+        return None
+    found: list[Pair] = []
+    decode = engine.dictionary.decode
+    for relation in (DIFFERENT, stored(DIFFERENT)):
+        (left, right), _ = engine.rows(relation)
+        same = classes.representatives(left) == classes.representatives(right)
+        for one, other in zip(left[same].tolist(), right[same].tolist(), strict=True):
+            others = classes.class_of(one).tolist() if relation != DIFFERENT else [other]
+            found += [(decode(one), decode(each)) for each in others]
+    found.sort(key=lambda pair: (pair[0] == pair[1], *map(order_key, pair)))
+    return _described(found[0], REASONS[VIOLATED], program, engine) if found else None
 
 
 def _first_atom(rule: Rule) -> Atom:

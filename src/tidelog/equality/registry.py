@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from tidelog.equality.axiomatised import Axiomatised, SwitchedOff
+from tidelog.equality.rewriting import Rewriting
 from tidelog.errors import Diagnostic, ProgramError, suggest
 
-TREATMENTS = {treatment.name: treatment for treatment in (Axiomatised, SwitchedOff)}
-DEFAULT = Axiomatised.name
+TREATMENTS = {treatment.name: treatment for treatment in (Rewriting, Axiomatised, SwitchedOff)}
+DEFAULT = Rewriting.name
 UNKNOWN_TREATMENT = "E607"
 
 

@@ -375,6 +375,7 @@ class Job:
             maintainer=engine.maintainer,
             marking=stream.marking if stream else "none",
             modules=engine.modules,
+            equality="axiomatise",  # what is published are the engine's own relations
             threads=engine.threads,
             timeout=engine.timeout,
             max_facts=engine.max_facts,

@@ -35,6 +35,8 @@ def choose(query: Query, place: Place) -> Choice:
     """
     if place.is_materialised:
         return Choice("lookup", "everything is derived already")
+    if place.look_up is not None:
+        return Choice("full", "facts are kept over representatives of equal constants")
     asked = derived_in(query, place)
     if not asked and not place.is_constrained:
         return Choice("lookup", "only stated facts are asked for")

@@ -20,14 +20,25 @@ STRATEGIES: Mapping[str, Callable[[], Strategy]] = {
     "tabling": Tabling,
     "full": Full,
 }
+WHOLE = (Lookup.name, Full.name)  # those that look answers up in relations that are whole
 NAMES = (AUTO, *STRATEGIES)
 UNKNOWN_STRATEGY = "E650"
+NOT_OVER_REPRESENTATIVES = "E608"
 
 
 def chosen(name: str, query: Query, place: Place) -> Choice:
     """The strategy of this name, or the one that `auto` takes; raises ProgramError if there is none."""
     check_name(name)
+    if place.look_up is not None and name not in (AUTO, *WHOLE):
+        raise not_over_representatives(f"the strategy `{name}`")
     return choose(query, place) if name == AUTO else Choice(name, "as asked")
+
+
+def not_over_representatives(what: str) -> ProgramError:
+    """That something does not work where facts are kept over representatives of equal constants."""
+    message = f"{what} does not go with equality by rewriting"
+    help = 'use `--equality axiomatise` (`equality="axiomatise"`), or derive everything and look answers up'
+    return ProgramError(Diagnostic(NOT_OVER_REPRESENTATIVES, message, help=help))
 
 
 def settle(used: Iterable[Strategy]) -> None:

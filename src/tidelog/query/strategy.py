@@ -91,12 +91,18 @@ class Place:
     modules: bool = True  # whether structures may close predicates
     is_checked: bool = True  # whether an inconsistency must be noticed: nobody knows of it yet
     table_memory: int = TABLE_MEMORY
+    # How answers are looked up in what is derived, where that is kept in another form than the program's.
+    look_up: Callable[[Query], Answers] | None = None
     notes: dict[Any, Any] = field(default_factory=dict)  # what was found out here, to be used again
 
     @property
     def stated(self) -> frozenset[str]:
         """The derived predicates that have explicit facts too, as long as not everything is derived."""
         return frozenset(name for name in self.program.derived if self.engine.size(name))
+
+    def answer(self, query: Query) -> Answers:
+        """The rows of a query's head, all that it asks for being derived."""
+        return self.engine.answer(query.rule) if self.look_up is None else self.look_up(query)
 
     @property
     def is_constrained(self) -> bool:

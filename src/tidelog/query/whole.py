@@ -16,7 +16,7 @@ class Lookup:
 
     def answer(self, query: Query, place: Place) -> Answers:
         """The rows of the query's head; raises ProgramError if something it asks for is not derived yet."""
-        missing = derived_in(query, place)
+        missing = derived_in(query, place) if place.look_up is None else list(place.program.predicates)
         if missing and not place.is_materialised:
             written = place.program.predicates[missing[0]].written
             message = f"`{written}` is not derived yet, so it cannot be looked up"
@@ -24,7 +24,7 @@ class Lookup:
             raise ProgramError(Diagnostic(NOT_DERIVED, message, help=help))
         if not place.is_materialised:
             place.engine.begin({atom.predicate for atom in (*query.rule.positive, *query.rule.negated)})
-        return place.engine.answer(query.rule)
+        return place.answer(query)
 
     def explain(self, query: Query, place: Place) -> str:
         """What it would do."""
@@ -39,7 +39,7 @@ class Full:
     def answer(self, query: Query, place: Place) -> Answers:
         """The rows of the query's head."""
         place.materialise()
-        return place.engine.answer(query.rule)
+        return place.answer(query)
 
     def explain(self, query: Query, place: Place) -> str:
         """What it would do."""

@@ -1,0 +1,103 @@
+"""What a transaction changed among members, from what it changed among representatives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tidelog.equality.representatives import Classes, Ids, expanded
+from tidelog.logic.program import BOTTOM, Atom, Predicate, Rule, Variable
+from tidelog.maintenance.maintainer import NetChange, Rows
+from tidelog.maintenance.row_sets import distinct, joined, without
+from tidelog.rewrite.over_representatives import stored
+
+CHANGED = "= changed"
+ANSWER = "?- changed"
+
+
+def composed(nets: Sequence[NetChange]) -> NetChange:
+    """The net change of several, one after the other."""
+    if len(nets) == 1:
+        return nets[0]
+    added: dict[str, Rows] = {}
+    removed: dict[str, Rows] = {}
+    for net in nets:
+        for name in net.added.keys() | net.removed.keys():
+            came, went = net.added.get(name), net.removed.get(name)
+            was_added, was_removed = added.pop(name, None), removed.pop(name, None)
+            _put(added, name, [_minus(was_added, went), _minus(came, was_removed)])
+            _put(removed, name, [_minus(was_removed, came), _minus(went, was_added)])
+    return NetChange(added, removed)
+
+
+def _minus(rows: Rows | None, others: Rows | None) -> Rows | None:
+    return rows if rows is None or others is None else without(rows, others)
+
+
+def _put(side: dict[str, Rows], name: str, parts: Iterable[Rows | None]) -> None:
+    present = [part for part in parts if part is not None and part.count]
+    if present:
+        side[name] = joined(present)
+
+
+def expanded_change(
+    engine: Any, classes: Classes, net: NetChange, predicates: Mapping[str, Predicate]
+) -> NetChange:
+    """The net change among members; `classes.former` tells which classes were others before."""
+    added: dict[str, Rows] = {}
+    removed: dict[str, Rows] = {}
+    changed = _changed(classes)
+    before = {**classes.members, **classes.former} if classes.former else classes.members
+    for predicate in predicates.values():
+        name = stored(predicate.name)
+        came, went = net.added.get(name), net.removed.get(name)
+        if predicate.name == BOTTOM:
+            new, old = came, went
+        else:
+            staying = _minus(_mentioning(engine, name, predicate.arity, changed), came)
+            new = _expanded([came, staying], classes.members)
+            old = _expanded([went, staying], before)
+        if len(classes.former) and new is not None and old is not None:
+            new, old = without(new, old), without(old, new)
+        _put(added, predicate.name, [new])
+        _put(removed, predicate.name, [old])
+    return NetChange(added, removed)
+
+
+def _changed(classes: Classes) -> Ids:
+    """The representatives that were representatives before, of classes that have other members now."""
+    found = [
+        each
+        for each, members in classes.former.items()
+        if classes.of[each] == each and not np.array_equal(np.sort(members), np.sort(classes.class_of(each)))
+    ]
+    return np.array(found, np.int32)
+
+
+def _mentioning(engine: Any, relation: str, arity: int, constants: Ids) -> Rows | None:
+    """The facts of a relation that mention one of the constants."""
+    if not len(constants) or not arity or not engine.size(relation):
+        return None
+    terms = tuple(Variable(f"x{place}") for place in range(arity))
+    engine.define(CHANGED, 1)
+    try:
+        engine.add(CHANGED, (constants,), len(constants))
+        engine.begin([CHANGED])
+        parts = []
+        for term in terms:
+            rule = Rule(Atom(ANSWER, terms), (Atom(CHANGED, (term,)), Atom(relation, terms)))
+            parts.append(Rows(*engine.answer(rule)))
+    finally:
+        engine.drop(CHANGED)
+    return distinct(parts)
+
+
+def _expanded(parts: Iterable[Rows | None], members: Mapping[int, Ids]) -> Rows | None:
+    """The rows with every constant replaced by all members of its class."""
+    present = [part for part in parts if part is not None and part.count]
+    if not present:
+        return None
+    rows = joined(present)
+    return expanded(rows, members, range(len(rows.columns)))

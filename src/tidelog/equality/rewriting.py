@@ -1,0 +1,306 @@
+"""Equality by rewriting: facts are kept over representatives, and classes are kept right under change.
+Mutates itself.
+
+Motik, Nenov, Piro, Horrocks: Combining Rewriting and Incremental Materialisation Maintenance for Datalog
+Programs with Equality, IJCAI 2015, for r-materialisation and its parts; here any maintainer keeps the
+stored facts, to which a change of classes is a change of the relation of aliases like any other.
+
+Insertion: equalities that are derived between representatives merge classes, until there are none.
+Deletion: classes that are in doubt are divided into their members first, and merge again as far as that is
+still derived (`split-and-merge`).
+
+Invariant: between transactions no equality between two representatives is stored, and every class is the
+least one that the facts give.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from tidelog.equality import answers, faults
+from tidelog.equality.axiomatised import Axiomatised, Derive
+from tidelog.equality.deltas import composed, expanded_change
+from tidelog.equality.doubt import Doubts
+from tidelog.equality.representatives import Classes, Moved
+from tidelog.equality.unmerged import Pairs, unmerged
+from tidelog.errors import Diagnostic
+from tidelog.logic.equality import has_equality
+from tidelog.logic.program import BOTTOM, EQUAL, Constant, Program, Query, Rule
+from tidelog.logic.values import Value
+from tidelog.maintenance.maintainer import Maintainer, NetChange, Rows, Update
+from tidelog.query.registry import not_over_representatives
+from tidelog.query.strategy import Answers
+from tidelog.rewrite.over_representatives import ALIAS, groups_of, over_representatives, stored
+
+MANY = 64  # if a round moves more than one constant for so many facts, everything is derived anew
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A program, the representatives of its constants, and what it means with them."""
+
+    said: Program
+    constants: dict[Value, Value]
+    meant: Program
+
+
+@dataclass
+class Work:
+    """The steps of a transaction that were carried out, for them to be undone."""
+
+    steps: list[tuple[Update, Program, Program]] = field(default_factory=list)
+    moved: list[Moved] = field(default_factory=list)
+    nets: list[NetChange] = field(default_factory=list)
+
+
+class Rewriting(Axiomatised):
+    """Programs with equality mean rules over representatives; the classes belong to it.
+
+    It is a maintainer too: it works updates in by another one, and merges and divides classes.
+    """
+
+    name = "rewrite"
+
+    def __init__(self, unique_names: bool = False) -> None:
+        super().__init__(unique_names)
+        self.classes = Classes()
+        self.rounds = 0  # in which classes were merged, in the last transaction or derivation
+        self._programs: list[Known] = []
+        self._conflicts: list[int] = []  # classes that have members which must not be equal
+        self._doubts: tuple[Program, Doubts] | None = None
+
+    def attach(self, runtime: Any, maintainer: Maintainer) -> Maintainer:
+        """The maintainer that keeps classes right too."""
+        self._runtime, self._engine, self._inner = runtime, runtime.engine, maintainer
+        return Maintaining(self)
+
+    # ---- programs
+
+    def meaning(self, program: Program) -> Program:
+        """The program over representatives, the same object as long as program and representatives are."""
+        if not has_equality(program.predicates):
+            return program
+        self._check_surroundings()
+        constants = self._constants(program)
+        for known in self._programs:
+            if known.said is program and known.constants == constants:
+                return known.meant
+        meant = self._sharing(over_representatives(program, constants))
+        self._programs = [*self._programs[-7:], Known(program, constants, meant)]
+        return meant
+
+    def _check_surroundings(self) -> None:
+        """Nothing, if rewriting works with the engine and the marking; else raises ProgramError."""
+        if self._engine.name != "columnar":
+            raise not_over_representatives(f"the engine `{self._engine.name}`")
+        if getattr(self._inner, "marking", "none") != "none":
+            raise not_over_representatives("marking")
+
+    def _sharing(self, meant: Program) -> Program:
+        """What a program means, with the very rules of an earlier one if they are the same."""
+        for known in self._programs:
+            if known.meant.rules == meant.rules:
+                return replace(meant, rules=known.meant.rules)
+        return meant
+
+    def _said(self, meant: Program) -> Program:
+        return next(known.said for known in reversed(self._programs) if known.meant is meant)
+
+    def _constants(self, program: Program) -> dict[Value, Value]:
+        """The representatives of the constants in rules, of those that do not stand for themselves."""
+        return self._representatives_of(constants_of(program.rules)) if self.classes.members else {}
+
+    def _representatives_of(self, constants: Iterable[Value]) -> dict[Value, Value]:
+        values = list(dict.fromkeys(constants))
+        ids = self._engine.dictionary.encode_values(values)
+        own = self.classes.representatives(ids)
+        decode = self._engine.dictionary.decode
+        return {
+            value: decode(int(rep)) for value, one, rep in zip(values, ids, own, strict=True) if one != rep
+        }
+
+    # ---- asking
+
+    def rows(self, program: Program, predicate: str, shown: str) -> Rows:
+        """All facts of a predicate, with every member of each class, or the smallest one."""
+        if not has_equality(program.predicates):
+            return super().rows(program, predicate, shown)
+        return answers.facts(self._engine, self.classes, predicate, shown)
+
+    def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
+        """How answers are looked up, if not in the predicates' own relations."""
+        return (lambda query: self._answers(query, shown)) if has_equality(program.predicates) else None
+
+    def _answers(self, query: Query, shown: str) -> Answers:
+        constants = self._representatives_of(constants_of((query.rule,)))
+        found = answers.answers(self._engine, self.classes, query, constants, shown)
+        return found.columns, found.count
+
+    def violation(self, program: Program) -> Diagnostic | None:
+        """Two constants that are equal and must not be, if there are such."""
+        if not has_equality(program.predicates):
+            return None
+        classes, dictionary = self.classes, self._engine.dictionary
+        touched = np.concatenate([*classes.former.values(), np.array(self._conflicts, np.int32)])
+        some = np.unique(classes.representatives(touched.astype(np.int32))).tolist()
+        self._conflicts = faults.conflicting(classes, some, dictionary.kind, self.unique_names)
+        if self._conflicts:
+            members = dictionary.decode_all(classes.class_of(self._conflicts[0]).tolist())
+            return faults.conflict(members, program, self._engine)
+        is_open = bool(self._engine.size(BOTTOM))
+        return faults.not_different(program, self._engine, classes) if is_open else None
+
+    # ---- deriving everything
+
+    def complete(self, program: Program, derive: Derive) -> None:
+        """Derive everything, and merge classes until nothing more is equal.
+
+        A few constants are moved by the maintainer; for many, everything is derived anew.
+        """
+        self.classes, self.rounds = Classes(), 0
+        if not has_equality(program.predicates):
+            derive(False)
+            return
+        self._restate()
+        derive(False)
+        pairs = self._all_unmerged(self.meaning(program))
+        while pairs is not None:
+            self.rounds += 1
+            before = self.meaning(program)
+            moved = self.classes.merge(*pairs)
+            if len(moved.ids) * MANY > self._total():
+                self._restate()
+                derive(True)
+                pairs = self._all_unmerged(self.meaning(program))
+            else:
+                now = self.meaning(program)
+                net = self._carry_out(Update({}, {}), moved, before, now, Work())
+                pairs = unmerged(self._engine, now, net.added)
+
+    def _total(self) -> int:
+        return sum(self._engine.size(name) for name in self._engine.relations())
+
+    def _restate(self) -> None:
+        """Let the relation of aliases be as the classes are."""
+        engine = self._engine
+        engine.drop(ALIAS)
+        engine.define(ALIAS, 2)
+        if self.classes.members:
+            ids = np.concatenate(list(self.classes.members.values()))
+            rows = Moved(ids, ids, self.classes.of[ids]).added
+            engine.add(ALIAS, rows.columns, rows.count)
+
+    def _all_unmerged(self, program: Program) -> Pairs | None:
+        names = (stored(EQUAL), *groups_of(program))
+        return unmerged(self._engine, program, {name: Rows(*self._engine.rows(name)) for name in names}, True)
+
+    # ---- transactions
+
+    def apply(self, update: Update, before: Program, after: Program) -> NetChange:
+        """Carry out an update between programs over representatives; the net change is that of members.
+
+        Representatives may have changed since the programs were made, if this is to undo another update.
+        """
+        said = self._said(after)
+        before = self.meaning(self._said(before))
+        gone, come = _differing(before, self.meaning(said))
+        update = replace(update, rules_removed=gone, rules_added=come)
+        self.classes.former = {}
+        self.rounds = 0
+        work = Work()
+        try:
+            self._work_in(update, before, said, work)
+        except BaseException:
+            self._undo(work)
+            raise
+        return expanded_change(self._engine, self.classes, composed(work.nets), said.predicates)
+
+    def _work_in(self, update: Update, before: Program, said: Program, work: Work) -> None:
+        """Divide what is in doubt, carry the update out, and merge what is equal."""
+        doubted = self._doubts_of(before).classes(update, self._engine, self.classes, self._runtime.check)
+        moved = self.classes.divide(doubted)
+        work.moved.append(moved)
+        now = self.meaning(said)
+        net = self._carry_out(update, moved, before, now, work)
+        while (pairs := unmerged(self._engine, now, net.added)) is not None:
+            self.rounds += 1
+            earlier, moved = now, self.classes.merge(*pairs)
+            work.moved.append(moved)
+            now = self.meaning(said)
+            net = self._carry_out(Update({}, {}), moved, earlier, now, work)
+
+    def _carry_out(
+        self, update: Update, moved: Moved, before: Program, after: Program, work: Work
+    ) -> NetChange:
+        """The net change of an update, and of constants that have moved, over representatives."""
+        removed, added = moved.removed, moved.added
+        whole = Update(
+            {**update.removed, ALIAS: removed} if removed.count else update.removed,
+            {**update.added, ALIAS: added} if added.count else update.added,
+            *_differing(before, after),
+        )
+        if not whole:
+            return NetChange()
+        net = self._inner.apply(whole, before, after)
+        work.steps.append((whole, before, after))
+        work.nets.append(net)
+        return net
+
+    def _doubts_of(self, program: Program) -> Doubts:
+        if self._doubts is None or self._doubts[0] is not program:
+            self._doubts = program, Doubts(program)
+        return self._doubts[1]
+
+    def _undo(self, work: Work) -> None:
+        """Take back what was carried out. Nothing stops this."""
+        with self._runtime.no_limits().guarding():
+            for update, before, after in reversed(work.steps):
+                self._inner.apply(update.inverse, after, before)
+        for moved in reversed(work.moved):
+            self.classes.assign(moved.ids, moved.before)
+
+
+class Maintaining:
+    """The maintainer of a reasoner whose programs may have equality."""
+
+    def __init__(self, rewriting: Rewriting) -> None:
+        self._rewriting = rewriting
+
+    @property
+    def name(self) -> str:
+        """The name that the maintainer of stored facts is chosen by."""
+        return self._rewriting._inner.name
+
+    def apply(self, update: Update, before: Program, after: Program) -> NetChange:
+        """Carry out an update; on any exception the engine is as before."""
+        if ALIAS not in after.predicates:
+            return self._rewriting._inner.apply(update, before, after)
+        if ALIAS not in before.predicates:
+            raise not_over_representatives("a first equality in a program of which everything is derived")
+        return self._rewriting.apply(update, before, after)
+
+
+def constants_of(rules: Iterable[Rule]) -> list[Value]:
+    """The constants in atoms of rules."""
+    return [
+        term.value
+        for rule in rules
+        for atom in (rule.head, *rule.positive, *rule.negated)
+        for term in atom.terms
+        if isinstance(term, Constant)
+    ]
+
+
+def _differing(before: Program, after: Program) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The rules that go and those that come."""
+    if before.rules is after.rules:
+        return (), ()
+    old, new = frozenset(before.rules), frozenset(after.rules)
+    return (
+        tuple(rule for rule in before.rules if rule not in new),
+        tuple(rule for rule in after.rules if rule not in old),
+    )

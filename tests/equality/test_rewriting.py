@@ -1,0 +1,147 @@
+"""Equality by rewriting: as the reference says, whatever changes, under every maintainer."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+
+import tidelog as tl
+from tests.equality.laboratory import run
+from tests.equality.scripts import Script, scripts
+from tidelog.errors import Inconsistent, ProgramError
+from tidelog.maintenance.registry import MAINTAINERS
+
+fewer = settings(max_examples=settings().max_examples // 10)
+
+
+@given(script=scripts())
+def test_facts_change(script: Script) -> None:
+    run(script, equality="rewrite")
+
+
+@given(script=scripts(rules_change=True))
+def test_rules_change(script: Script) -> None:
+    run(script, equality="rewrite")
+
+
+@pytest.mark.parametrize("maintainer", MAINTAINERS)
+@fewer
+@given(script=scripts(rules_change=True))
+def test_every_maintainer_keeps_stored_facts(maintainer: str, script: Script) -> None:
+    run(script, equality="rewrite", maintainer=maintainer)
+
+
+# ---- by hand
+
+SAME_AS = """
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+?x = ?y :- [?x, owl:sameAs, ?y] .
+[?y1, owl:sameAs, ?y2] :- [?y1, R, ?x], [?y2, R, ?x] .
+[?y1, owl:sameAs, ?y2] :- [?x, R, ?y1], [?x, R, ?y2] .
+[?s, owl:sameAs, ?s], [?p, owl:sameAs, ?p], [?o, owl:sameAs, ?o] :- [?s, ?p, ?o] .
+[a, R, b] . [c, R, d] . [a, R, d] .
+"""
+OWL_SAME_AS = "http://www.w3.org/2002/07/owl#sameAs"
+
+
+def triples(reasoner: tl.Reasoner) -> set[tuple[str, ...]]:
+    shorter = {OWL_SAME_AS: "="}
+    return {tuple(shorter.get(term, term) for term in row) for row in reasoner["triple"]}
+
+
+def test_the_example_of_section_3_1(treatment: str) -> None:
+    """14 facts, of which 5 are stored; after the deletion of one, facts appear among them."""
+    reasoner = tl.Reasoner(tl.parse(SAME_AS), equality=treatment)
+    assert len(triples(reasoner)) == 14
+    if treatment == "rewrite":
+        reasoner.equal = "representative"
+        assert triples(reasoner) == {("a", "R", "b"), *((each, "=", each) for each in ("a", "b", "R", "="))}
+        reasoner.equal = "expand"
+    reasoner.apply("- [a, R, d] .")
+    after = {
+        ("a", "R", "b"),
+        ("c", "R", "d"),
+        *((each, "=", each) for each in ("a", "b", "c", "d", "R", "=")),
+    }
+    assert triples(reasoner) == after
+    reasoner.apply("+ [a, R, d] .")
+    assert len(triples(reasoner)) == 14
+
+
+def test_queries_give_every_member_or_the_smallest() -> None:
+    text = "?x = ?y :- same(?x, ?y) . same(b, a) . same(c, b) . likes(c, d) . likes(d, b) . age(b, 7) ."
+    reasoner = tl.Reasoner(tl.parse(text), equality="rewrite")
+    assert sorted(reasoner.query("likes(?x, d)")) == [("a",), ("b",), ("c",)]
+    assert sorted(reasoner.query("likes(a, ?y), likes(?y, ?z)")) == [("d", "a"), ("d", "b"), ("d", "c")]
+    assert sorted(reasoner.query("likes(?x, ?y), ?x != a")) == [
+        ("b", "d"),
+        ("c", "d"),
+        ("d", "a"),
+        ("d", "b"),
+        ("d", "c"),
+    ]
+    reasoner.equal = "representative"
+    assert sorted(reasoner.query("likes(?x, ?y)")) == [("a", "d"), ("d", "a")]
+    assert sorted(reasoner["age"]) == [("a", 7)]
+
+
+QUERIES = (
+    "r(?x, ?y)",
+    "s(a, ?y), u(?y)",
+    "u(?x), ~s(?x, b)",
+    "r(?x, ?y), ?x != ?y",
+    "r(?x, ?y), s(?z, ?y), ?x = ?z",
+    "u(?x), ?y = STR(?x)",
+    "u(?x), ?y = IRI(CONCAT(STR(?x), STR(?x))), ~u(?y)",
+    "t(?x, ?y, a)",
+)
+
+
+@given(script=scripts())
+def test_queries_are_answered_as_by_axioms(script: Script) -> None:
+    program = tl.parse(script.text)
+    try:
+        expected = [tl.Reasoner(program, equality="axiomatise").query(text) for text in QUERIES]
+    except Inconsistent:
+        return
+    reasoner = tl.Reasoner(program, equality="rewrite")
+    found = [reasoner.query(text) for text in QUERIES]
+    assert [sorted(each.to_texts("exact").rows()) for each in found] == [
+        sorted(each.to_texts("exact").rows()) for each in expected
+    ]
+
+
+def test_holders_of_one_key_are_merged_without_a_pair_for_every_two() -> None:
+    count = 300
+    reasoner = tl.Reasoner(tl.parse("?x = ?y :- holds(?x, ?n), holds(?y, ?n) ."), equality="rewrite")
+    reasoner.insert("holds", [(f"p{number}", 7) for number in range(count)])
+    assert len(reasoner["="]) == count * count
+    assert reasoner.statistics.matches < 10 * count
+
+
+def test_what_does_not_go_with_representatives_is_refused() -> None:
+    reasoner = tl.Reasoner(tl.parse(SAME_AS), equality="rewrite")
+    for ask in (
+        lambda: reasoner.query("[a, R, ?x]", "magic"),
+        lambda: reasoner.watch("[a, R, ?x]"),
+        lambda: reasoner.prepare("[$x, R, ?y]"),
+    ):
+        with pytest.raises(ProgramError) as caught:
+            ask()
+        assert caught.value.diagnostics[0].code == "E608"
+    plain = tl.Reasoner(tl.parse("p(?x) :- q(?x) . q(a) ."), equality="rewrite")
+    plain.materialise()
+    with pytest.raises(ProgramError, match="a first equality"):
+        plain.apply("+ ?x = ?y :- same(?x, ?y) .")
+    assert sorted(plain["p"]) == [("a",)]
+
+
+def test_a_transaction_that_is_stopped_changes_nothing() -> None:
+    text = "?x = ?y :- same(?x, ?y) . pair(?x, ?y) :- likes(?x, _), likes(?y, _) . likes(a, b) ."
+    reasoner = tl.Reasoner(tl.parse(text), equality="rewrite", max_facts=2_000)
+    reasoner.materialise()
+    before = {name: sorted(reasoner[name]) for name in reasoner}
+    with pytest.raises(tl.TidelogError, match="E611"), reasoner.change() as change:
+        change.insert("same", [("a", "b")])
+        change.insert("likes", [(f"x{number}", "b") for number in range(60)])
+    assert {name: sorted(reasoner[name]) for name in reasoner} == before
