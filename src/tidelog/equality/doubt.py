@@ -108,7 +108,7 @@ def _passing(rules: Collection[Rule]) -> Iterator[Rule]:
     """The rules by which doubt passes from a body to a head."""
     for rule in rules:
         for atom in _stored_atoms(rule):
-            body = tuple(_doubted(each) if each is atom else each for each in rule.body)  # type: ignore[arg-type]
+            body = tuple(_doubted(each) if each is atom else each for each in rule.body)
             yield replace(rule, head=_doubted(rule.head), body=body)
 
 

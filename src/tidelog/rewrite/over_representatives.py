@@ -75,7 +75,7 @@ def over_representatives(program: Program, constants: Constants) -> Program:
         rules.append(Rule(Atom(BOTTOM, ()), (Atom(stored(DIFFERENT), (X, X)),), name=VIOLATED))
     named = {stored(each.name): _stored_predicate(each) for each in said}
     arities = {atom.predicate: len(atom.terms) for rule in rules for atom in (rule.head, *rule.positive)}
-    others = {name: arity for name, arity in arities.items() if name not in whole.predicates | named}
+    others = {name: arity for name, arity in arities.items() if name not in {**whole.predicates, **named}}
     made = {name: _predicate(name, arity) for name, arity in {ALIAS: 2, **others}.items()}
     return replace(whole, rules=tuple(dict.fromkeys(rules)), predicates={**whole.predicates, **named, **made})
 
