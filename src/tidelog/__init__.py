@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.engine.spark.settings import SparkSettings
     from tidelog.logic.program import Program
     from tidelog.logic.time import Interval, read_interval
+    from tidelog.opening import StoredReasoner
     from tidelog.reasoner import Reasoner
     from tidelog.relation import Relation
     from tidelog.temporal.reasoning import TimeSettings
@@ -45,6 +46,7 @@ __all__ = [
     "TidelogError",
     "TimeSettings",
     "load",
+    "open",
     "parse",
     "pipeline",
     "prepare",
@@ -74,6 +76,23 @@ def load(path: Path | str, *, parameters: Mapping[str, str] | None = None) -> Pr
     from tidelog.logic.resolve import load as load_program
 
     return load_program(path, parameters)
+
+
+def open(
+    path: Path | str,
+    program: Program | None = None,
+    *,
+    durability: str = "full",
+    read_only: bool = False,
+    **settings: Any,
+) -> StoredReasoner:
+    """The reasoner of a store, the folder `path`: its transactions are durable when they return.
+
+    Where there is no store, one is made of the program. `settings` are those of `Reasoner`.
+    """
+    from tidelog.opening import open_store
+
+    return open_store(path, program, durability=durability, read_only=read_only, **settings)
 
 
 def prepare() -> None:

@@ -345,9 +345,7 @@ class Reasoner(Asking):
         self._equality.check(change.program)
         before, after = self._meaning, self._equality.meaning(change.program.static)
         update = self._equality.update(update, self._program.static, change.program.static)
-        net = self._committing.carry_out(
-            update, before, after, lambda: self._check_consistency(change.program.static)
-        )
+        net = self._committing.carry_out(update, before, after, lambda: self._seal(change))
         self._program = change.program
         self._shown = None
         self._inconsistency = None
@@ -356,6 +354,10 @@ class Reasoner(Asking):
         known = self._program.predicates
         watched = {name: _described(asked) for name, asked in self._demands.watched.items()}
         return Delta(net, known, self._engine.dictionary, self.commits, seconds, notices, watched)
+
+    def _seal(self, change: Change) -> None:
+        """Nothing, if a transaction may stay that was worked in; else raises, and it is taken back."""
+        self._check_consistency(change.program.static)
 
     # ---- deriving
 

@@ -228,6 +228,11 @@ class Change:
             return None
         return Update(self._removed.rows(), self._added.rows())
 
+    @property
+    def changes_program(self) -> bool:
+        """Whether rules or predicates, or anything else but facts, change."""
+        return self.program is not self.before
+
     def update(self) -> tuple[Update, tuple[Diagnostic, ...]]:
         """The update, normalised, and notices of what is not there; raises if that is an error."""
         removed, added = self._removed.rows(), self._added.rows()

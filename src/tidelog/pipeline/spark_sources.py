@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.engine.columnar.exact import exact_array
 from tidelog.errors import DataError, Diagnostic, TidelogError
 from tidelog.io.columns import Batch, Column
 from tidelog.io.faults import BadRow, Faults, OnError
@@ -25,7 +26,6 @@ from tidelog.io.tables import read
 from tidelog.logic.program import Program
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
-from tidelog.pipeline.exact import exact_array
 from tidelog.pipeline.filters import Filter
 from tidelog.pipeline.inputs import Feeding, digest
 from tidelog.pipeline.pieces import FilePiece, cut_all, line_before

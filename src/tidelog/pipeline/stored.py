@@ -16,10 +16,10 @@ import pyarrow as pa
 from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.columnar.exact import ids_of_terms, terms_of
 from tidelog.io.columns import Batch, Column
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import Rows
-from tidelog.pipeline.exact import ids_of_terms, terms_of
 
 Ids = npt.NDArray[np.int32]
 

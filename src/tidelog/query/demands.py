@@ -108,6 +108,11 @@ class Demands:
             number += 1
         return name
 
+    @property
+    def asked(self) -> tuple[Asked, ...]:
+        """All kept queries."""
+        return tuple(self._asked.values())
+
     def find(self, name: str) -> Asked | None:
         """The query of this name, if it is kept."""
         return self._asked.get(name)
@@ -212,6 +217,13 @@ class Demands:
         """What is to be done so that queries be kept by a program of which everything is derived."""
         self._is_full = True
         return self._step(NO_UPDATE, program, program, self._rewritten(program, self._asked, frozenset()))
+
+    def resume(self, asked: Iterable[Asked], program: Program) -> None:
+        """Let these queries be kept by a program of which everything is derived, their answers too."""
+        self._is_full = True
+        self._asked = {each.name: each for each in asked}
+        self.kept = self._rewritten(program, self._asked, frozenset())
+        self.define(self.kept)
 
     # ---- rewriting
 

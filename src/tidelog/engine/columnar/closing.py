@@ -65,6 +65,7 @@ class ClosingEngine(MaintainedEngine):
             None  # that may be there, for engines whose work is not seen while it lasts
         )
         self.prepare_closures: Callable[[], None] = _proceed  # called before a structure is used
+        self.has_incomplete = False  # tables were put in whose sets are not made yet
         self._closed: dict[str, Closed] = {}
         self._transaction = Transaction()
 
@@ -281,10 +282,15 @@ class ClosingEngine(MaintainedEngine):
             transaction.known.append(closed.structure)
         return closed.structure
 
+    def _complete_sets(self) -> None:
+        """Let facts of relations be looked for whose rows came without a set."""
+        for relation in self._numbers if self.has_incomplete else self._closed:
+            self.table(relation).complete()
+        self.has_incomplete = False
+
     def begin_transaction(self) -> None:
         """Begin a journal."""
-        for relation in self._closed:
-            self.table(relation).complete()
+        self._complete_sets()
         self._transaction = Transaction()
         super().begin_transaction()
 
@@ -305,8 +311,7 @@ class ClosingEngine(MaintainedEngine):
 
     def recount(self, counters: Counters, strata: Any) -> RowSet:
         """Count all instances of the strata's rules anew; returns the facts that are true and unfounded."""
-        for relation in self._closed:
-            self.table(relation).complete()
+        self._complete_sets()
         return super().recount(counters, strata)
 
 

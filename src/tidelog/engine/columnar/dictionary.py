@@ -210,14 +210,14 @@ class Dictionary:
                 self.grow(min(len(numbers) - done, max(1024, len(self) // 2)))
         return ids
 
-    def encode_texts(self, kind: Kind, texts: pa.Array) -> Ids:
-        """The ids of an Arrow text column, all of one kind without a qualifier."""
+    def encode_texts(self, kind: Kind, texts: pa.Array, extra: int = 0) -> Ids:
+        """The ids of an Arrow text column, all of one kind and with one qualifier, by default none."""
         rows = len(texts)
         ids = np.empty(rows, np.int32)
         address, form, data, _keep = _text_addresses(texts)
         done = 0
         while done < rows:
-            done = int(kernels.intern_texts(self.words, address, form, data, rows, int(kind), 0, done, ids))
+            done = kernels.intern_texts(self.words, address, form, data, rows, int(kind), extra, done, ids)
             if done < rows:
                 text = max(1 << 16, int(self.words[layout.D_HEAP_TOP]) // 2, len(texts[done].as_buffer()))
                 self.grow(max(1024, len(self) // 2), text)

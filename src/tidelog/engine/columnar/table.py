@@ -351,6 +351,20 @@ class Table:
             self._drop_set()
         self.words[layout.ROWS] = used + count
 
+    def hold(
+        self,
+        columns: Sequence[Ids],
+        flags: npt.NDArray[np.uint8],
+        counters: Mapping[int, Ids],
+        constants: int,
+    ) -> None:
+        """Let the rows be these; their set is made when one is next looked for."""
+        self.columns, self.flags, self.counters = list(columns), flags, dict(counters)
+        self.constants = constants
+        self._publish_columns()
+        self._drop_set()
+        self.words[layout.ROWS] = len(flags)
+
     def find(self, columns: Sequence[Ids], count: int) -> npt.NDArray[np.int64]:
         """The number of the row equal to each given row, or -1."""
         self.complete()

@@ -1,4 +1,4 @@
-"""Columns as exact terms, the one form in which facts pass through Spark: equal values have equal texts.
+"""Columns as exact terms, the form in which facts leave the process: equal values have equal texts.
 
 Arrow's kernels do the plain ones, many at once; what they cannot do for certain is read and written by
 `logic.terms`, each distinct text once.

@@ -1,0 +1,286 @@
+"""Reasoners whose state outlives them: every transaction is in a store before it is acknowledged.
+
+Everything is derived when a store is made, and kept right from then on; opening reads what was derived, and
+works in what the journal says was done since. Mutates itself, and the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tidelog.changes import Delta
+from tidelog.engine.columnar.state import capture, reinstate
+from tidelog.engine.events import Notice
+from tidelog.equality.axiomatised import Axiomatised
+from tidelog.errors import DataError, Diagnostic, Inconsistent
+from tidelog.logic.equality import has_equality
+from tidelog.logic.program import Program, Query, Variable
+from tidelog.maintenance.closures import Closures
+from tidelog.query.demands import Asked
+from tidelog.query.keeping import Keeping
+from tidelog.reasoner import Reasoner
+from tidelog.rewrite.aggregates import is_auxiliary
+from tidelog.store import codes, records
+from tidelog.store.folder import Folder
+from tidelog.store.journal import Record
+from tidelog.store.program_form import not_storable
+from tidelog.store.state import State
+from tidelog.store.store import DURABILITY, Opened, Store, read_found
+from tidelog.transaction import Change
+
+SETTINGS = ("equality", "unique_names")  # what facts depend on beside the program
+
+
+def open_store(
+    path: Path | str,
+    program: Program | None = None,
+    *,
+    durability: str = "full",
+    read_only: bool = False,
+    **settings: Any,
+) -> StoredReasoner:
+    """The reasoner in a folder; one that is new if there is none, and a program is given.
+
+    Where there is one, its rules become those of the program that is given: as a transaction. Facts and
+    imports of a program are read only when the store is made. `settings` are those of `Reasoner`.
+    """
+    if durability not in DURABILITY:
+        raise ValueError(f"durability is {durability!r}: it must be one of {', '.join(DURABILITY)}")
+    folder = Folder(Path(path))
+    if read_only:
+        return _reopened(read_found(folder.find()), None, settings)
+    if folder.is_store or program is None:
+        store, opened = Store.open(folder.path, durability)
+        try:
+            reasoner = _reopened(opened, store, settings)
+            if program is not None:
+                reasoner.become(program)
+        except BaseException:
+            store.abandon()
+            raise
+        return reasoner
+    reasoner = StoredReasoner(program, **settings)
+    reasoner.begin(lambda state: Store.create(folder.path, state, durability))
+    return reasoner
+
+
+def _reopened(opened: Opened, store: Store | None, settings: dict[str, Any]) -> StoredReasoner:
+    """The reasoner that a store holds, as far as the journal goes."""
+    state = opened.state
+    kept = {name: state.settings[name] for name in SETTINGS}
+    if has_equality(state.program.predicates) and any(
+        settings.get(name, value) != value for name, value in kept.items()
+    ):
+        said = ", ".join(f"{name}={value!r}" for name, value in kept.items())
+        raise not_storable(f"the store was made with {said}", "open it with these")
+    reasoner = StoredReasoner(state.program, **{**kept, **settings})
+    reasoner.resume(opened, store)
+    return reasoner
+
+
+class StoredReasoner(Reasoner):
+    """A reasoner whose transactions are durable; `close()`, or the end of a `with` block, ends that."""
+
+    def __init__(self, program: Program, **settings: Any) -> None:
+        super().__init__(program, **settings)
+        if self._engine.name != "columnar":
+            raise not_storable(f"the engine `{self._engine.name}` has no store", "use the columnar engine")
+        self._check_storable(program)
+        self._store: Store | None = None
+        self._is_read_only = False
+        self._keeping: StoredKeeping = StoredKeeping(self._keeping, self._note)
+        self._settings = {"equality": self._equality.name, "unique_names": self._equality.unique_names}
+
+    def _check_storable(self, program: Program) -> None:
+        """Nothing, if a store can hold all that a program needs; else raises `DataError`."""
+        if has_equality(program.predicates) and self._equality.name != Axiomatised.name:
+            message = f"a store cannot hold what equality by `{self._equality.name}` needs"
+            raise not_storable(
+                message, f"use `equality={Axiomatised.name!r}`, `--equality {Axiomatised.name}`"
+            )
+
+    # ---- beginning and ending
+
+    def begin(self, create: Callable[[State], Store]) -> None:
+        """Derive everything, and let it be in a new store."""
+        self._complete()
+        self._store = create(self._state(0))
+
+    def resume(self, opened: Opened, store: Store | None) -> None:
+        """Let the state be that of a store, to be written to if there is one."""
+        self._reinstate(opened.state)
+        for record in opened.records:
+            self._replay(record)
+        for notice in opened.notices:
+            self.runtime.tell(Notice(notice))
+        self._keeping.waiting = list(self._demands.asked)
+        self._store = store
+        self._is_read_only = store is None
+
+    def become(self, program: Program) -> None:
+        """Let the rules be those of a program, by a transaction if they are not."""
+        change = self.change()
+        change.become(program)
+        if change.changes_program:
+            change.commit()
+
+    def close(self) -> None:
+        """Write what is left to be written, and let others write to the store; it can be asked still."""
+        if self._store is not None:
+            self._tell_fault(self._store.close(lambda: self._state(self._sequence)))
+
+    def __enter__(self) -> StoredReasoner:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- transactions
+
+    def _commit(self, change: Change) -> Delta:
+        """Carry a transaction out and let it be in the store: all of it, or none of it and an error."""
+        self._check_writable()
+        self._check_storable(change.program)
+        store, commits = self._store, self.commits
+        mark = store.mark if store is not None else None
+        try:
+            delta = super()._commit(change)
+        except BaseException:
+            if store is not None and mark is not None and self.commits == commits:
+                store.withdraw(mark)  # interrupted after it was written
+            raise
+        self._write_if_due()
+        return delta
+
+    def _seal(self, change: Change, meaning: Program) -> None:
+        """Write a transaction to the store, now that it is worked in and may stay."""
+        super()._seal(change, meaning)
+        if self._store is not None and (change.stated or change.changes_program):
+            self._store.append(
+                records.change_record(
+                    change.stated, change.before, change.program, self._engine.dictionary, self.commits + 1
+                )
+            )
+
+    def _note(self, record: bytes) -> None:
+        """Write to the store that a query is kept, or no longer."""
+        if self._store is not None:
+            self._store.append(record)
+
+    def _check_writable(self) -> None:
+        if self._is_read_only:
+            message = "the store was opened for reading"
+            raise DataError(Diagnostic(codes.READ_ONLY, message, help="open it without `read_only`"))
+        if self._store is not None:
+            self._store.check()
+
+    def _write_if_due(self) -> None:
+        """Begin a snapshot, if the journal is long enough; a fault does not concern what was committed."""
+        store = self._store
+        if store is None or not store.is_due:
+            return
+        self._tell_fault(store.wait())
+        try:
+            store.begin_snapshot(lambda: self._state(self._sequence))
+        except DataError as fault:
+            self._tell_fault(fault)
+
+    def _tell_fault(self, fault: BaseException | None) -> None:
+        if fault is not None:
+            self.runtime.tell(Notice(f"no snapshot could be written, the journal holds everything: {fault}"))
+
+    # ---- the state
+
+    @property
+    def _sequence(self) -> int:
+        """The number of the last record."""
+        return self._store.next - 1 if self._store is not None else 0
+
+    def _state(self, sequence: int) -> State:
+        """All that there is now."""
+        known = self._meaning.predicates.keys() | self._demands.kept.arities.keys()
+        relations = [name for name in self._engine.relations() if name in known or is_auxiliary(name)]
+        tally = self.statistics
+        return State(
+            self._program,
+            self._demands.asked,
+            capture(self._engine, relations),
+            sequence,
+            self.commits,
+            tally.loaded,
+            tally.derived,
+            self._settings,
+        )
+
+    def _reinstate(self, state: State) -> None:
+        """Let the state be this one, in a reasoner without facts: none is derived again."""
+        self.runtime.compile_once()
+        self._demands.resume(state.asked, self._meaning)
+        rules = self._demands.whole(self._meaning, self._demands.kept).rules
+        reinstate(self._engine, state.engine, Closures(self._engine, True).modules(rules))
+        self._own.skip(self._program)
+        self.statistics.loaded, self.statistics.derived = state.loaded, state.derived
+        self.commits = state.commits
+        self._was_materialised = self._is_materialised = True
+        try:
+            self._check_consistency(self._meaning)
+        except Inconsistent as inconsistency:
+            self._inconsistency = inconsistency.diagnostics
+
+    def _replay(self, record: Record) -> None:
+        """Do again what a record says was done."""
+        said = records.Said(record)
+        match said.kind:
+            case records.KEEP:
+                self._keeping.keep(said.asked.query, said.asked.parameters)
+            case records.FORGET:
+                asked = self._demands.find(said.name)
+                if asked is not None:
+                    self._keeping.forget(asked)
+            case _:
+                self._replay_change(said)
+
+    def _replay_change(self, said: records.Said) -> None:
+        change = self._begin(None, "ignore")
+        program = said.program(self._program)
+        if program is not self._program:
+            change.become(program)
+        for name, rows in said.facts("-", self._engine.dictionary).items():
+            change.delete_rows(name, rows)
+        for name, rows in said.facts("+", self._engine.dictionary).items():
+            change.insert_rows(name, rows)
+        self.commits = said.commit - 1
+        change.commit()
+
+
+class StoredKeeping(Keeping):
+    """Kept queries that are in the store too; those of earlier processes are taken up when asked again."""
+
+    def __init__(self, keeping: Keeping, note: Callable[[bytes], None]) -> None:
+        super().__init__(keeping.engine, keeping.demands, keeping._carry_out, keeping._program)
+        self.waiting: list[Asked] = []  # kept since an earlier process, not asked in this one
+        self._note = note
+
+    def keep(self, query: Query, parameters: tuple[Variable, ...] = ()) -> Asked:
+        """Let the answers to a query be kept."""
+        for place, known in enumerate(self.waiting):
+            if known.query == query and known.parameters == parameters:
+                return self.waiting.pop(place)
+        asked = super().keep(query, parameters)
+        try:
+            self._note(records.keep_record(asked))
+        except BaseException:
+            super().forget(asked)
+            raise
+        return asked
+
+    def forget(self, asked: Asked) -> None:
+        """Let the answers to a query be kept no longer, nor what only it needed; nothing the second time."""
+        if self.demands.find(asked.name) is asked:
+            super().forget(asked)
+            self._note(records.forget_record(asked))

@@ -1,0 +1,229 @@
+"""Programs as JSON: what they mean, not how they were written, and read back as the very same.
+
+The text of a rule after resolution does not always read back as the same rule, and what it reads back as may
+change with the language. This form is of what rules consist of, and holds for all of them. A term is a text:
+`?x` a variable, anything else an exact term. An expression is a term, or a list of a function and its
+arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tidelog.errors import DataError, Diagnostic
+from tidelog.logic.program import (
+    Aggregation,
+    Apply,
+    Assignment,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Literal,
+    Negation,
+    Predicate,
+    Program,
+    Query,
+    Rule,
+    Term,
+    Transfer,
+    Variable,
+)
+from tidelog.logic.terms import exact, read_exact
+from tidelog.logic.values import ColumnType
+from tidelog.store import codes
+
+Json = Any
+VARIABLE = "?"  # no exact term begins so
+
+
+# ---- programs
+
+
+def program_to_json(program: Program) -> dict[str, Json]:
+    """All of a program but its facts."""
+    return {**surroundings_to_json(program), "rules": [rule_to_json(rule) for rule in program.rules]}
+
+
+def surroundings_to_json(program: Program) -> dict[str, Json]:
+    """All of a program but its rules and facts."""
+    return {
+        "predicates": [_predicate_to_json(each) for each in program.predicates.values()],
+        "imports": [_transfer_to_json(each) for each in program.imports],
+        "exports": [_transfer_to_json(each) for each in program.exports],
+        "outputs": list(program.outputs),
+        "queries": [query_to_json(each) for each in program.queries],
+        "prefixes": dict(program.prefixes),
+        "base": program.base,
+        "parameters": {name: exact(value) for name, value in program.parameters.items()},
+    }
+
+
+def program_of(form: Mapping[str, Json]) -> Program:
+    """The program of a form with rules."""
+    return with_rules(form, tuple(map(rule_of, form["rules"])))
+
+
+def with_rules(form: Mapping[str, Json], rules: tuple[Rule, ...]) -> Program:
+    """The program of a form, with these rules."""
+    predicates = map(_predicate_of, form["predicates"])
+    return Program(
+        predicates={each.name: each for each in predicates},
+        rules=rules,
+        imports=tuple(map(_transfer_of, form["imports"])),
+        exports=tuple(map(_transfer_of, form["exports"])),
+        outputs=tuple(form["outputs"]),
+        queries=tuple(map(query_of, form["queries"])),
+        prefixes=form["prefixes"],
+        base=form["base"],
+        parameters={name: read_exact(text) for name, text in form["parameters"].items()},
+    )
+
+
+def _predicate_to_json(predicate: Predicate) -> list[Json]:
+    types = [each.value for each in predicate.types]
+    return [predicate.name, list(predicate.columns), types, predicate.written, predicate.declared]
+
+
+def _predicate_of(form: list[Json]) -> Predicate:
+    name, columns, types, written, declared = form
+    return Predicate(name, len(types), tuple(columns), tuple(map(ColumnType, types)), written, declared)
+
+
+def _transfer_to_json(transfer: Transfer) -> dict[str, Json]:
+    return {
+        "predicate": transfer.predicate,
+        "format": transfer.format,
+        "options": dict(transfer.options),
+        "types": None if transfer.types is None else [each.value for each in transfer.types],
+        "folder": None if transfer.folder is None else str(transfer.folder.absolute()),
+    }
+
+
+def _transfer_of(form: Mapping[str, Json]) -> Transfer:
+    types, folder = form["types"], form["folder"]
+    options = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in form["options"].items()
+    }
+    return Transfer(
+        form["predicate"],
+        form["format"],
+        options,
+        None if types is None else tuple(map(ColumnType, types)),
+        None if folder is None else Path(folder),
+    )
+
+
+def query_to_json(query: Query) -> dict[str, Json]:
+    """A query."""
+    return {"rule": rule_to_json(query.rule), "variables": list(query.variables), "text": query.text}
+
+
+def query_of(form: Mapping[str, Json]) -> Query:
+    """The query of a form."""
+    return Query(rule_of(form["rule"]), tuple(form["variables"]), form["text"])
+
+
+# ---- rules
+
+
+def rule_to_json(rule: Rule) -> dict[str, Json]:
+    """A rule; what it does not have is left out."""
+    form: dict[str, Json] = {
+        "head": [rule.head.predicate, *map(_expression_to_json, rule.head.terms)],
+        "body": [_literal_to_json(literal) for literal in rule.body],
+        "group": [_expression_to_json(variable) for variable in rule.group],
+        "aggregations": [
+            [item.function, _expression_to_json(item.variable), *map(_expression_to_json, item.arguments)]
+            for item in rule.aggregations
+        ],
+        "after": [_literal_to_json(assignment) for assignment in rule.after],
+        "name": rule.name,
+    }
+    return {key: part for key, part in form.items() if part}
+
+
+def rule_of(form: Mapping[str, Json]) -> Rule:
+    """The rule of a form."""
+    return Rule(
+        Atom(form["head"][0], tuple(map(_term_of, form["head"][1:]))),
+        tuple(map(_literal_of, form.get("body", ()))),
+        tuple(map(_variable_of, form.get("group", ()))),
+        tuple(
+            Aggregation(_variable_of(variable), function, tuple(map(_term_of, arguments)))
+            for function, variable, *arguments in form.get("aggregations", ())
+        ),
+        tuple(_assignment_of(each) for each in form.get("after", ())),
+        form.get("name"),
+    )
+
+
+def _literal_to_json(literal: Literal) -> list[Json]:
+    match literal:
+        case Atom(predicate, terms):
+            return ["atom", predicate, *map(_expression_to_json, terms)]
+        case Negation(Atom(predicate, terms)):
+            return ["not", predicate, *map(_expression_to_json, terms)]
+        case Comparison(operator, left, right):
+            return ["compare", operator, _expression_to_json(left), _expression_to_json(right)]
+        case Assignment(variable, expression):
+            return ["let", _expression_to_json(variable), _expression_to_json(expression)]
+        case Condition(expression, negated):
+            return ["unless" if negated else "if", _expression_to_json(expression)]
+    raise not_storable(f"a rule has a literal that a store cannot hold yet: {type(literal).__name__}")
+
+
+def _literal_of(form: list[Json]) -> Literal:
+    match form:
+        case ["atom", predicate, *terms]:
+            return Atom(predicate, tuple(map(_term_of, terms)))
+        case ["not", predicate, *terms]:
+            return Negation(Atom(predicate, tuple(map(_term_of, terms))))
+        case ["compare", operator, left, right]:
+            return Comparison(operator, _expression_of(left), _expression_of(right))
+        case ["let", _, _]:
+            return _assignment_of(form)
+        case ["if" | "unless" as word, expression]:
+            return Condition(_application_of(expression), word == "unless")
+    raise ValueError(f"no literal is written as {form!r}")
+
+
+def _assignment_of(form: list[Json]) -> Assignment:
+    _, variable, expression = form
+    return Assignment(_variable_of(variable), _expression_of(expression))
+
+
+def _expression_to_json(expression: Expression) -> Json:
+    match expression:
+        case Variable(name):
+            return VARIABLE + name
+        case Constant(value):
+            return exact(value)
+        case Apply(function, arguments):
+            return [function, *map(_expression_to_json, arguments)]
+    raise not_storable(f"a rule has a term that a store cannot hold yet: {type(expression).__name__}")
+
+
+def _expression_of(form: Json) -> Expression:
+    return _application_of(form) if isinstance(form, list) else _term_of(form)
+
+
+def _application_of(form: list[Json]) -> Apply:
+    function, *arguments = form
+    return Apply(function, tuple(map(_expression_of, arguments)))
+
+
+def _term_of(text: str) -> Term:
+    return _variable_of(text) if text.startswith(VARIABLE) else Constant(read_exact(text))
+
+
+def _variable_of(text: str) -> Variable:
+    return Variable(text.removeprefix(VARIABLE))
+
+
+def not_storable(message: str, help: str | None = None) -> DataError:
+    """That a store cannot hold something yet."""
+    return DataError(Diagnostic(codes.NOT_STORABLE, message, help=help or "use a reasoner without a store"))

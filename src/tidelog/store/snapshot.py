@@ -1,0 +1,296 @@
+"""Snapshots: a whole state in one file, a section for each column, written once and never changed.
+
+    header    magic, version of the format, checksum of both
+    sections  the arrays, one after the other, each with a checksum in the index
+    index     JSON: the program, and where the columns of the dictionary and of each relation stand
+    trailer   where the index stands, its checksum, a checksum of that, magic
+
+The file gets its name when it is whole and on the disk, so a file of that name is whole. Every byte of it is
+under some checksum.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+from tidelog.engine.columnar.state import DictionaryState, EngineState, TableState
+from tidelog.engine.maintaining import Counters
+from tidelog.errors import DataError, Diagnostic
+from tidelog.logic.program import Variable
+from tidelog.query.demands import Asked
+from tidelog.store import codes, files
+from tidelog.store.arrays import Array, Section, packed, unpacked
+from tidelog.store.program_form import (
+    program_of,
+    program_to_json,
+    query_of,
+    query_to_json,
+    rule_of,
+    rule_to_json,
+)
+from tidelog.store.state import State
+
+VERSION = 1
+MAGIC, END = b"TIDESNAP", b"TIDEDONE"
+HEADER = struct.Struct("<8sII")
+TRAILER = struct.Struct("<QQII8s")
+DICTIONARY = ("kind", "payload", "extent", "extra", "heap")
+KNOWN_BESIDE: frozenset[str] = frozenset()  # keys of `State.beside` that this version understands
+
+
+# ---- writing
+
+
+def write(path: Path, state: State) -> int:
+    """The state is in the file, on the disk; how many bytes it takes. On any fault there is no such file."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            size = _Writer(descriptor).write(state)
+            files.sync(descriptor)
+        finally:
+            os.close(descriptor)
+        files.rename(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return size
+
+
+class _Writer:
+    """Writes one snapshot. Mutable: it knows how far it is."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self.offset = 0
+
+    def write(self, state: State) -> int:
+        """All of a state; how many bytes it takes."""
+        begin = struct.pack("<8sI", MAGIC, VERSION)
+        self._put(HEADER.pack(MAGIC, VERSION, crc32(begin)))
+        index = json.dumps(self._index(state), ensure_ascii=False, separators=(",", ":")).encode()
+        place = self.offset
+        self._put(index)
+        fields = struct.pack("<QQI", place, len(index), crc32(index))
+        self._put(TRAILER.pack(place, len(index), crc32(index), crc32(fields), END))
+        return self.offset
+
+    def _put(self, data: bytes | memoryview) -> None:
+        files.write_all(self.descriptor, data)
+        self.offset += len(data)
+
+    def _section(self, array: Array) -> list[Any]:
+        section, data = packed(array, self.offset)
+        self._put(data)
+        return section.to_json()
+
+    def _index(self, state: State) -> dict[str, Any]:
+        """What is known of the sections, once they are written."""
+        engine = state.engine
+        return {
+            "format": VERSION,
+            "sequence": state.sequence,
+            "commits": state.commits,
+            "loaded": state.loaded,
+            "derived": state.derived,
+            "settings": dict(state.settings),
+            "beside": dict(state.beside),
+            "program": program_to_json(state.program),
+            "asked": [asked_to_json(asked) for asked in state.asked],
+            "engine": {
+                "counters": engine.counters.value,
+                "clock": engine.clock,
+                "epoch": engine.epoch,
+                "counts": engine.counts,
+                "instances": engine.instances,
+                "counted": [[rule_to_json(rule), count] for rule, count in engine.counted],
+                "rounds": dict(engine.rounds),
+                "closed": list(engine.closed),
+            },
+            "dictionary": {name: self._section(getattr(engine.dictionary, name)) for name in DICTIONARY},
+            "tables": [self._table(table) for table in engine.tables],
+        }
+
+    def _table(self, table: TableState) -> dict[str, Any]:
+        return {
+            "name": table.name,
+            "columns": [self._section(column) for column in table.columns],
+            "flags": self._section(table.flags),
+            "counters": {name: self._section(counter) for name, counter in table.counters.items()},
+            "ends": dict(table.ends),
+            "scratch": table.is_scratch,
+            "rounds": [list(table.rounds), table.rounds_epoch, sorted(table.rounds_of)],
+        }
+
+
+def asked_to_json(asked: Asked) -> dict[str, Any]:
+    """A live or prepared query."""
+    parameters = [variable.name for variable in asked.parameters]
+    return {"name": asked.name, "query": query_to_json(asked.query), "parameters": parameters}
+
+
+def asked_of(form: Mapping[str, Any]) -> Asked:
+    """The live or prepared query of a form."""
+    parameters = tuple(Variable(name) for name in form["parameters"])
+    return Asked(form["name"], query_of(form["query"]), parameters)
+
+
+# ---- reading
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A column of a snapshot, named as people know it."""
+
+    relation: str | None  # None: the dictionary
+    name: str
+    section: Section
+
+    def __str__(self) -> str:
+        return f"{self.name} of `{self.relation}`" if self.relation else f"{self.name} of the dictionary"
+
+
+class Snapshot:
+    """A file of a state, open for reading; the index is right, sections are checked when they are read."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with path.open("rb") as stream:
+            size = os.fstat(stream.fileno()).st_size
+            if size < HEADER.size + TRAILER.size:
+                raise files.damaged(path, f"the snapshot has only {size:,} bytes")
+            self._data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        self.size = size
+        self.index: dict[str, Any] = self._read_index()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._data.close()
+
+    def _read_index(self) -> dict[str, Any]:
+        magic, version, checksum = HEADER.unpack(self._data[: HEADER.size])
+        is_right = magic == MAGIC and checksum == crc32(struct.pack("<8sI", magic, version))
+        if not is_right:
+            raise files.damaged(self.path, "the snapshot does not begin as one")
+        check_version(self.path, version, VERSION)
+        end = self.size - TRAILER.size
+        place, length, of_index, of_fields, magic = TRAILER.unpack(self._data[end:])
+        fields = struct.pack("<QQI", place, length, of_index)
+        if magic != END or of_fields != crc32(fields) or place + length != end:
+            raise files.damaged(self.path, "the snapshot does not end as one")
+        index = self._data[place:end]
+        if crc32(index) != of_index:
+            raise files.damaged(self.path, "the index of the snapshot is damaged")
+        form: dict[str, Any] = json.loads(index)
+        _check_beside(self.path, form["beside"])
+        return form
+
+    def parts(self) -> Iterator[Part]:
+        """All columns."""
+        for name, section in self.index["dictionary"].items():
+            yield Part(None, name, Section(*section))
+        for table in self.index["tables"]:
+            for place, section in enumerate(table["columns"], 1):
+                yield Part(table["name"], f"column {place}", Section(*section))
+            yield Part(table["name"], "flags", Section(*table["flags"]))
+            for name, section in table["counters"].items():
+                yield Part(table["name"], name, Section(*section))
+
+    def is_right(self, section: Section) -> bool:
+        """Whether the bytes of a section are those that were written."""
+        return crc32(self._bytes(section)) == section.checksum
+
+    def _bytes(self, section: Section) -> memoryview:
+        return memoryview(self._data)[section.offset : section.offset + section.size]
+
+    def array(self, form: list[Any], what: str) -> Array:
+        """The array of a section; raises `DataError` if it is damaged."""
+        section = Section(*form)
+        if not self.is_right(section):
+            raise files.damaged(self.path, f"the snapshot is damaged: {what}")
+        return unpacked(section, self._bytes(section))
+
+    def state(self) -> State:
+        """All that the snapshot holds."""
+        index = self.index
+        return State(
+            program_of(index["program"]),
+            tuple(map(asked_of, index["asked"])),
+            self._engine(),
+            index["sequence"],
+            index["commits"],
+            index["loaded"],
+            index["derived"],
+            index["settings"],
+            index["beside"],
+        )
+
+    def _engine(self) -> EngineState:
+        form = self.index["engine"]
+        return EngineState(
+            self.dictionary(),
+            tuple(self.table(each) for each in self.index["tables"]),
+            Counters(form["counters"]),
+            form["clock"],
+            form["epoch"],
+            form["counts"],
+            form["instances"],
+            tuple((rule_of(rule), count) for rule, count in form["counted"]),
+            form["rounds"],
+            tuple(form["closed"]),
+        )
+
+    def dictionary(self) -> DictionaryState:
+        """The values."""
+        sections = self.index["dictionary"]
+        return DictionaryState(
+            *(self.array(sections[name], f"{name} of the dictionary") for name in DICTIONARY)
+        )
+
+    def table(self, form: Mapping[str, Any]) -> TableState:
+        """The rows of a relation."""
+        name = form["name"]
+        rounds, epoch, together = form["rounds"]
+        return TableState(
+            name,
+            tuple(
+                self.array(section, f"column {place} of `{name}`")
+                for place, section in enumerate(form["columns"], 1)
+            ),
+            self.array(form["flags"], f"flags of `{name}`"),
+            {
+                counter: self.array(section, f"{counter} of `{name}`")
+                for counter, section in form["counters"].items()
+            },
+            form["ends"],
+            form["scratch"],
+            tuple(rounds),
+            epoch,
+            frozenset(together),
+        )
+
+
+def check_version(path: Path, version: int, known: int) -> None:
+    """Nothing, if this version of tidelog reads the format; else raises `DataError`."""
+    if version > known:
+        message = f"the store has format {version}, and this tidelog reads up to {known}"
+        help = "open it with a newer tidelog, or let that write its facts: `tidelog store export DIR`"
+        raise DataError(Diagnostic(codes.NEWER, message, place=str(path), help=help))
+
+
+def _check_beside(path: Path, beside: Mapping[str, Any]) -> None:
+    """Nothing, if all that is held besides is understood."""
+    unknown = sorted(beside.keys() - KNOWN_BESIDE)
+    if unknown:
+        message = f"the store holds {', '.join(unknown)}, of which this tidelog knows nothing"
+        help = "open it with a newer tidelog"
+        raise DataError(Diagnostic(codes.NEWER, message, place=str(path), help=help))

@@ -1,0 +1,222 @@
+"""What is on the disk: every damage is found, torn ends are cut, one writes and others read."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from zlib import crc32
+
+import pytest
+
+import tidelog as tl
+from tests.store.imprint import imprint
+from tests.store.test_laws import crash
+from tidelog.store import codes, journal, snapshot
+from tidelog.store.folder import Folder
+from tidelog.store.store import read_found
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+PROGRAM = tl.parse("""
+    edge(a, b) .
+    reach(?x, ?y) :- edge(?x, ?y) .
+    reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
+""")
+CHANGES = (
+    "+ edge(b, c) .",
+    "- edge(a, b) . + edge(c, 17) .",
+    '+ edge(17, "ä") . + even(?x) :- edge(?x, 17) .',
+)
+every_byte = pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store whose journal has three records."""
+    path = tmp_path / "store"
+    reasoner = tl.open(path, PROGRAM)
+    for change in CHANGES:
+        reasoner.apply(change)
+    crash(reasoner)
+    return path
+
+
+def code_of(error: pytest.ExceptionInfo[tl.TidelogError]) -> str:
+    return error.value.diagnostics[0].code
+
+
+# ---- damage
+
+
+@every_byte
+def test_every_flipped_byte_of_a_snapshot_is_found(store: Path, stride: int) -> None:
+    folder = Folder(store)
+    path = folder.snapshot(1)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), stride):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        with pytest.raises(tl.DataError) as error:
+            read_found(folder.find())
+        assert code_of(error) == codes.DAMAGED
+        assert str(path) in str(error.value)
+
+
+@every_byte
+def test_every_flipped_byte_of_a_journal_is_found(store: Path, stride: int) -> None:
+    folder = Folder(store)
+    path = folder.journal(1)
+    whole = path.read_bytes()
+    *_, last = folder.find().records
+    for place in range(0, len(whole), stride):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        if place < last.offset:
+            with pytest.raises(tl.DataError) as error:
+                read_found(folder.find())
+            assert code_of(error) == codes.DAMAGED
+        else:  # it may as well have been torn
+            opened = read_found(folder.find())
+            assert [record.number for record in opened.records] == [1, 2]
+            assert "no whole record" in opened.notices[0]
+
+
+@every_byte
+def test_a_journal_may_be_torn_anywhere(store: Path, stride: int) -> None:
+    folder = Folder(store)
+    path = folder.journal(1)
+    whole = path.read_bytes()
+    ends = [journal.HEADER.size, *(record.end for record in folder.find().records)]
+    for length in range(0, len(whole), stride):
+        path.write_bytes(whole[:length])
+        records = read_found(folder.find()).records
+        assert len(records) == max(0, sum(end <= length for end in ends) - 1)
+
+
+def test_a_torn_end_is_cut_and_told_and_kept_aside(store: Path) -> None:
+    path = Folder(store).journal(1)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-3])
+    told: list[str] = []
+    with tl.open(store, listeners=[lambda event: told.append(getattr(event, "text", ""))]) as reasoner:
+        assert reasoner.commits == 2
+        assert any("no whole record" in text for text in told)
+        reasoner.apply("+ edge(x, y) .")
+        crash(reasoner)
+    with tl.open(store) as reasoner:
+        assert reasoner.commits == 3
+        assert ("x", "y") in list(reasoner["edge"])
+    assert path.with_suffix(".cut").read_bytes() in whole
+
+
+def test_what_is_newer_says_so(store: Path) -> None:
+    path = Folder(store).snapshot(1)
+    data = bytearray(path.read_bytes())
+    begin = struct.pack("<8sI", snapshot.MAGIC, snapshot.VERSION + 1)
+    data[: len(begin) + 4] = begin + struct.pack("<I", crc32(begin))
+    path.write_bytes(data)
+    with pytest.raises(tl.DataError) as error:
+        tl.open(store)
+    assert code_of(error) == codes.NEWER
+    assert "newer tidelog" in str(error.value)
+
+
+def test_a_journal_that_does_not_follow_is_found(store: Path) -> None:
+    folder = Folder(store)
+    journal.Journal.create(folder.journal(2), 9, durable=False).close()
+    with pytest.raises(tl.DataError, match="4 is missing") as error:
+        tl.open(store)
+    assert code_of(error) == codes.DAMAGED
+
+
+def test_what_was_begun_and_not_finished_does_not_matter(store: Path) -> None:
+    folder = Folder(store)
+    (store / ".snapshot-00000002.tide.tmp").write_bytes(b"half")
+    folder.journal(2).write_bytes(b"TIDE")
+    with tl.open(store) as reasoner:
+        assert reasoner.commits == 3
+        reasoner.apply("+ edge(x, y) .")
+        crash(reasoner)
+    assert not list(store.glob(".snapshot*"))
+    with tl.open(store) as reasoner:
+        assert reasoner.commits == 4
+
+
+# ---- who may do what
+
+
+def test_no_store_is_an_error_without_a_program(tmp_path: Path) -> None:
+    for read_only in (True, False):
+        with pytest.raises(tl.DataError) as error:
+            tl.open(tmp_path / "nowhere", read_only=read_only)
+        assert code_of(error) == codes.NO_STORE
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_folder_of_other_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("mine")
+    with pytest.raises(tl.DataError) as error:
+        tl.open(tmp_path, PROGRAM)
+    assert code_of(error) == codes.NO_STORE
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_one_writes_and_the_others_are_told_who(store: Path) -> None:
+    program = f"import tidelog as tl\nwith tl.open({str(store)!r}):\n    print(flush=True)\n    input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
+        assert other.stdin is not None and other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(tl.DataError) as error:
+            tl.open(store)
+        assert code_of(error) == codes.LOCKED
+        assert f"process {other.pid}" in str(error.value)
+        assert tl.open(store, read_only=True).commits == 3
+        other.communicate("\n")
+    tl.open(store).close()
+
+
+def test_readers_see_one_version_and_change_nothing(store: Path) -> None:
+    with tl.open(store) as writer:
+        reader = tl.open(store, read_only=True)
+        writer.apply("+ edge(x, y) .")
+        writer.close()  # with a snapshot: the files that the reader has read are gone
+        assert reader.commits == 3
+        assert ("x", "y") not in list(reader["edge"])
+        assert reader.query("reach(b, ?x)").to_texts().rows()
+        before = sorted(path.read_bytes() for path in store.iterdir())
+        with pytest.raises(tl.DataError) as error:
+            reader.insert("edge", [("p", "q")])
+        assert code_of(error) == codes.READ_ONLY
+        assert sorted(path.read_bytes() for path in store.iterdir()) == before
+    assert ("x", "y") in list(tl.open(store, read_only=True)["edge"])
+
+
+def test_a_closed_store_takes_no_changes_but_answers(store: Path) -> None:
+    with tl.open(store) as reasoner:
+        pass
+    reasoner.close()
+    with pytest.raises(tl.DataError) as error:
+        reasoner.insert("edge", [("p", "q")])
+    assert code_of(error) == codes.CLOSED
+    assert len(reasoner["edge"]) == 3
+
+
+def test_a_store_survives_being_copied(store: Path, tmp_path: Path) -> None:
+    shutil.copytree(store, tmp_path / "copy")
+    with tl.open(store) as one, tl.open(tmp_path / "copy") as other:
+        assert imprint(one) == imprint(other)
+
+
+def test_an_engine_that_has_no_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(tl.TidelogError) as error:
+        tl.open(tmp_path / "store", PROGRAM, engine="spark")
+    assert code_of(error) == codes.NOT_STORABLE
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_durability_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="full, fast"):
+        tl.open(tmp_path / "store", PROGRAM, durability="maybe")
