@@ -96,6 +96,10 @@ class StoredReasoner(Reasoner):
 
     def _check_storable(self, program: Program) -> None:
         """Nothing, if a store can hold all that a program needs; else raises `DataError`."""
+        if program.timed:
+            raise not_storable(
+                f"a store cannot hold intervals yet, and `{min(program.timed)}` holds at times"
+            )
         if has_equality(program.predicates) and self._equality.name != Axiomatised.name:
             message = f"a store cannot hold what equality by `{self._equality.name}` needs"
             raise not_storable(

@@ -210,6 +210,14 @@ def test_a_store_survives_being_copied(store: Path, tmp_path: Path) -> None:
         assert imprint(one) == imprint(other)
 
 
+def test_programs_that_need_more_are_refused(tmp_path: Path) -> None:
+    timed = tl.parse("alarm(?x) :- diamondminus[0, 5] hot(?x) . hot(oven) @ [1, 2] .")
+    with pytest.raises(tl.TidelogError) as error:
+        tl.open(tmp_path / "store", timed)
+    assert code_of(error) == codes.NOT_STORABLE
+    assert not (tmp_path / "store").exists()
+
+
 def test_an_engine_that_has_no_store_is_refused(tmp_path: Path) -> None:
     with pytest.raises(tl.TidelogError) as error:
         tl.open(tmp_path / "store", PROGRAM, engine="spark")

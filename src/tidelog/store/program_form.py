@@ -58,6 +58,7 @@ def surroundings_to_json(program: Program) -> dict[str, Json]:
         "queries": [query_to_json(each) for each in program.queries],
         "prefixes": dict(program.prefixes),
         "base": program.base,
+        "integer_time": program.is_integer_time,
         "parameters": {name: exact(value) for name, value in program.parameters.items()},
     }
 
@@ -79,6 +80,7 @@ def with_rules(form: Mapping[str, Json], rules: tuple[Rule, ...]) -> Program:
         queries=tuple(map(query_of, form["queries"])),
         prefixes=form["prefixes"],
         base=form["base"],
+        is_integer_time=form["integer_time"],
         parameters={name: read_exact(text) for name, text in form["parameters"].items()},
     )
 
@@ -119,12 +121,17 @@ def _transfer_of(form: Mapping[str, Json]) -> Transfer:
 
 def query_to_json(query: Query) -> dict[str, Json]:
     """A query."""
-    return {"rule": rule_to_json(query.rule), "variables": list(query.variables), "text": query.text}
+    return {
+        "rule": rule_to_json(query.rule),
+        "variables": list(query.variables),
+        "text": query.text,
+        "time": query.time,
+    }
 
 
 def query_of(form: Mapping[str, Json]) -> Query:
     """The query of a form."""
-    return Query(rule_of(form["rule"]), tuple(form["variables"]), form["text"])
+    return Query(rule_of(form["rule"]), tuple(form["variables"]), form["text"], form["time"])
 
 
 # ---- rules
@@ -132,6 +139,8 @@ def query_of(form: Mapping[str, Json]) -> Query:
 
 def rule_to_json(rule: Rule) -> dict[str, Json]:
     """A rule; what it does not have is left out."""
+    if type(rule) is not Rule:
+        raise not_storable(f"a rule is of a kind that a store cannot hold yet: {type(rule).__name__}")
     form: dict[str, Json] = {
         "head": [rule.head.predicate, *map(_expression_to_json, rule.head.terms)],
         "body": [_literal_to_json(literal) for literal in rule.body],
