@@ -161,9 +161,9 @@ class StoredReasoner(Reasoner):
         self._write_if_due()
         return delta
 
-    def _seal(self, change: Change, meaning: Program) -> None:
+    def _seal(self, change: Change) -> None:
         """Write a transaction to the store, now that it is worked in and may stay."""
-        super()._seal(change, meaning)
+        super()._seal(change)
         if self._store is not None and (change.stated or change.changes_program):
             self._store.append(
                 records.change_record(
@@ -232,7 +232,7 @@ class StoredReasoner(Reasoner):
         self.commits = state.commits
         self._was_materialised = self._is_materialised = True
         try:
-            self._check_consistency(self._meaning)
+            self._check_consistency(self._program.static)
         except Inconsistent as inconsistency:
             self._inconsistency = inconsistency.diagnostics
 

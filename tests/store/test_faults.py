@@ -122,8 +122,8 @@ def test_a_snapshot_that_fails_does_no_harm(
     told: list[str] = []
     for at in range(1, 100):
         path = tmp_path / f"{name}{at}"
-        settings = {"listeners": [lambda event: told.append(getattr(event, "text", ""))], "threads": 1}
-        reasoner = tl.open(path, PROGRAM, **settings)
+        listen = [lambda event: told.append(getattr(event, "text", ""))]
+        reasoner = tl.open(path, PROGRAM, listeners=listen, threads=1)
         with failing(name, at) as calls:
             expected = apply_all(reasoner)
             reasoner.close()

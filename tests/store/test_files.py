@@ -210,12 +210,31 @@ def test_a_store_survives_being_copied(store: Path, tmp_path: Path) -> None:
         assert imprint(one) == imprint(other)
 
 
-def test_programs_that_need_more_are_refused(tmp_path: Path) -> None:
-    timed = tl.parse("alarm(?x) :- diamondminus[0, 5] hot(?x) . hot(oven) @ [1, 2] .")
+TIMED = "alarm(?x) :- diamondminus[0, 5] hot(?x) . hot(oven)@[1, 2] ."
+EQUAL = "?x = ?y :- key(?x, ?k), key(?y, ?k) . key(a, 1) . key(b, 1) . p(a) ."
+
+
+@pytest.mark.parametrize("text", [TIMED, EQUAL])
+def test_programs_that_need_more_are_refused(tmp_path: Path, text: str) -> None:
     with pytest.raises(tl.TidelogError) as error:
-        tl.open(tmp_path / "store", timed)
+        tl.open(tmp_path / "store", tl.parse(text))
     assert code_of(error) == codes.NOT_STORABLE
     assert not (tmp_path / "store").exists()
+    with tl.open(tmp_path / "store", PROGRAM) as reasoner:
+        with pytest.raises(tl.TidelogError) as error:
+            reasoner.add(text)
+        assert code_of(error) == codes.NOT_STORABLE
+        assert reasoner.commits == 0
+
+
+def test_equality_by_axioms_is_stored(tmp_path: Path) -> None:
+    tl.open(tmp_path / "store", tl.parse(EQUAL), equality="axiomatise").close()
+    with pytest.raises(tl.DataError, match="equality='axiomatise'"):
+        tl.open(tmp_path / "store", equality="rewrite")
+    with tl.open(tmp_path / "store") as reasoner:
+        assert sorted(reasoner["p"]) == [("a",), ("b",)]
+        reasoner.apply("- key(b, 1) .")
+        assert sorted(reasoner["p"]) == [("a",)]
 
 
 def test_an_engine_that_has_no_store_is_refused(tmp_path: Path) -> None:
