@@ -113,7 +113,7 @@ class Outcome:
 
 def run_reference(program: Program) -> Outcome:
     """The program evaluated naively."""
-    facts = reference.evaluate(program, _imported(program))
+    facts = reference.evaluate(program, imported(program))
     output = {
         file_name(predicate.written, "csv"): _rows_as_csv(_header(predicate), facts[predicate.name])
         for predicate in _outputs(program)
@@ -157,7 +157,7 @@ def _outputs(program: Program) -> Iterable[Predicate]:
     return (program.predicates[name] for name in program.output_predicates if name != BOTTOM)
 
 
-def _imported(program: Program) -> dict[str, list[tuple[Value, ...]]]:
+def imported(program: Program) -> dict[str, list[tuple[Value, ...]]]:
     """The facts that the program imports, read by the embedded engine but without its rules."""
     reasoner = tl.Reasoner(replace(program, rules=(), facts=()))
     return {

@@ -86,6 +86,10 @@ def _command(name: str) -> Callable[[Namespace], int]:
             from tidelog.cli.plan import plan
 
             return plan
+        case "explain":
+            from tidelog.cli.explain import explain
+
+            return explain
         case "stream":
             from tidelog.cli.stream import stream
 

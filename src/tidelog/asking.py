@@ -112,7 +112,7 @@ class Asking(ABC):
         """The program that the last query was answered by, if it was rewritten."""
         return None if self._derived is None else readable(*self._derived)
 
-    def explain(self, text: str, strategy: str = strategies.AUTO) -> str:
+    def explain_strategy(self, text: str, strategy: str = strategies.AUTO) -> str:
         """How a query would be answered, and why; derives nothing."""
         query, place = self._resolved(text), self._place()
         choice = strategies.chosen(strategy, query, place)

@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from tidelog.engine.maintaining import Flag
+from tidelog.errors import Span
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.faults import Faults
+from tidelog.io.source import import_file
 from tidelog.io.tables import read_import
 from tidelog.logic.program import Fact, Program, TimedFact
 
@@ -20,18 +22,24 @@ class ProgramFacts:
     def __init__(self, stated: tuple[Fact, ...]) -> None:
         self.stated = stated
         self._loaded = 0  # facts of `stated`
+        self._located = 0  # facts of `stated` that are among …
+        self._spans: dict[Fact, Span | None] = {}  # … those whose places are known
         self._imported = 0  # imports of the program
 
     def pending(
         self, program: Program, faults: Faults, threads: int
-    ) -> Iterator[tuple[str, Iterable[Batch]]]:
-        """What was not loaded before, predicate by predicate; it counts as loaded when more is asked for."""
+    ) -> Iterator[tuple[str, Iterable[Batch], str | None]]:
+        """What was not loaded before, predicate by predicate; it counts as loaded when more is asked for.
+
+        Each with the file that it is imported from; None of what the program states.
+        """
         for name, _, batch in _batches(self.stated[self._loaded :]):
-            yield name, [batch]
+            yield name, [batch], None
         self._loaded = len(self.stated)
         for transfer in program.imports[self._imported :]:
             predicate = program.predicates[transfer.predicate]
-            yield predicate.name, read_import(transfer, predicate, faults, threads)
+            file = import_file(transfer, predicate).shown
+            yield predicate.name, read_import(transfer, predicate, faults, threads), file
             self._imported += 1
 
     def pending_times(self) -> tuple[TimedFact, ...]:
@@ -41,6 +49,13 @@ class ProgramFacts:
     def skip(self, program: Program) -> None:
         """Let everything count as loaded."""
         self._loaded, self._imported = len(self.stated), len(program.imports)
+
+    def span_of(self, fact: Fact) -> Span | None:
+        """Where the program states a fact, if it does."""
+        for stated in self.stated[self._located :]:
+            self._spans.setdefault(stated, stated.span)
+        self._located = len(self.stated)
+        return self._spans.get(fact)
 
     def remaining(self, engine: Any, holds: Callable[[TimedFact], bool]) -> Iterator[Fact]:
         """The facts that the program stated and that are explicit still; `holds` knows about times."""

@@ -9,7 +9,6 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from tidelog.asking import Asking
 from tidelog.changes import Delta, find_predicate
 from tidelog.committing import Committing, total
 from tidelog.engine import registry as engines
@@ -18,6 +17,7 @@ from tidelog.engine.events import FactsLoaded, FactsRemoved, Listener, Notice
 from tidelog.engine.registry import EngineSettings
 from tidelog.equality import registry as treatments
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Source
+from tidelog.explaining import Explaining
 from tidelog.io.columns import Batch
 from tidelog.io.faults import Faults, OnError
 from tidelog.io.formats import data_files
@@ -47,7 +47,7 @@ from tidelog.transaction import Change, with_arity
 PROGRAM_CHANGED = "E634"
 
 
-class Reasoner(Asking):
+class Reasoner(Explaining):
     """Facts, rules, and all that follows from them.
 
     >>> import tidelog as tl
@@ -156,6 +156,7 @@ class Reasoner(Asking):
             known = self._define(predicate, arity)
         # All rows are read before the first is added: a bad one leaves everything as it was.
         batches = list(from_python(data, self.program.types_of(known), known.columns, self.faults))
+        self._origins.note(known.name, None)
         return self._load(known.name, batches)
 
     def _insert_frame(self, predicate: str, data: Any) -> int:
@@ -188,7 +189,12 @@ class Reasoner(Asking):
                     name, batches = self._read(path, change.program, header)
                     change.load(name, batches)
             return change.inserted
-        return sum(self._load(*self._read(path, self._program, header)) for path in files)
+        return sum(self._load_file(path, header) for path in files)
+
+    def _load_file(self, path: Path, header: bool | None) -> int:
+        name, batches = self._read(path, self._program, header)
+        self._origins.note(name, str(path))
+        return self._load(name, batches)
 
     def _read(self, path: Path, program: Program, header: bool | None) -> tuple[str, Iterator[Batch]]:
         """The predicate whose facts a file holds, and the facts."""
@@ -215,6 +221,7 @@ class Reasoner(Asking):
             with self.change() as change:
                 change.load(predicate, batches)
             return change.inserted
+        self._origins.note(predicate, None)
         return self._load(predicate, batches)
 
     def _load(self, name: str, batches: Iterable[Batch]) -> int:
@@ -249,6 +256,7 @@ class Reasoner(Asking):
         self.runtime.compile_once()
         for name, rows in explicit.items():
             self._engine.add(name, rows.columns, rows.count)
+            self._origins.note(name, None)
         self._engine.restore({name: (rows.columns, rows.count) for name, rows in derived.items()})
         self._own.skip(self._program)
         self.statistics.loaded, self.statistics.derived = total(explicit), total(derived)
@@ -346,6 +354,8 @@ class Reasoner(Asking):
         before, after = self._meaning, self._equality.meaning(change.program.static)
         update = self._equality.update(update, self._program.static, change.program.static)
         net = self._committing.carry_out(update, before, after, lambda: self._seal(change))
+        for name in update.added:
+            self._origins.note(name, None)
         self._program = change.program
         self._shown = None
         self._inconsistency = None
@@ -474,8 +484,10 @@ class Reasoner(Asking):
     def _load_program(self) -> None:
         """Load the facts that the program states and imports, those that were not loaded before."""
         self.time.state(self._own.pending_times(), self.runtime.tell)
-        for name, batches in self._own.pending(self._program, self.faults, self._engine.threads):
+        for name, batches, file in self._own.pending(self._program, self.faults, self._engine.threads):
             self._load(name, batches)
+            if file is not None:
+                self._origins.note(name, file)
 
     def _check_consistency(self, said: Program) -> None:
         unequal = self._equality.violation(said)

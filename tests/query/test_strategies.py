@@ -101,11 +101,15 @@ def test_what_auto_chooses(query: str, strategy: str, reason: str) -> None:
 def test_what_is_derived_is_looked_up() -> None:
     reasoner = graph()
     reasoner.materialise()
-    assert reasoner.explain("path(3, ?y)").startswith("lookup: everything is derived already\n")
+    assert reasoner.explain_strategy("path(3, ?y)").startswith("lookup: everything is derived already\n")
 
 
 def test_few_facts_and_every_rule_are_derived_in_full() -> None:
-    assert graph(MANY[:10]).explain("far(3)").startswith("full: every rule is needed, and there are no more")
+    assert (
+        graph(MANY[:10])
+        .explain_strategy("far(3)")
+        .startswith("full: every rule is needed, and there are no more")
+    )
 
 
 def test_many_rewritten_rules_are_for_many_facts() -> None:
@@ -116,12 +120,12 @@ def test_many_rewritten_rules_are_for_many_facts() -> None:
     )
     reasoner = tl.Reasoner(tl.parse(rules))
     reasoner.insert("t", [(number, "a", number + 1) for number in range(0, 1000, 2)])
-    assert "too many for so few facts" in reasoner.explain("t(3, ?p, ?y)")
+    assert "too many for so few facts" in reasoner.explain_strategy("t(3, ?p, ?y)")
 
 
 def test_explanations_derive_nothing() -> None:
     reasoner = graph()
-    assert "path bf" in reasoner.explain("path(3, ?y)", "magic")
+    assert "path bf" in reasoner.explain_strategy("path(3, ?y)", "magic")
     assert "not materialised" in repr(reasoner)
 
 

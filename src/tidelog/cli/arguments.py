@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidelog import __version__
+from tidelog.cli.explain_arguments import add_explain
 from tidelog.cli.pipeline_arguments import add_pipeline_commands
 from tidelog.cli.time_options import add_time
 from tidelog.errors import suggest
@@ -110,6 +111,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     _add_check(commands)
     _add_format(commands)
     _add_plan(commands)
+    add_explain(_command, commands, _rows, _add_data, _add_limits)
     _add_repl(commands)
     _add_stream(commands)
     add_pipeline_commands(commands, _command)

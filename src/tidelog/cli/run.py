@@ -93,7 +93,8 @@ def query(options: Namespace) -> int:
     work.warn(about_unused=False)
     with work.showing_progress(), work.keeping_rejects():
         work.read()
-        explained = work.reasoner.explain(options.query, options.strategy) if options.explain_strategy else ""
+        asked = (options.query, options.strategy)
+        explained = work.reasoner.explain_strategy(*asked) if options.explain_strategy else ""
         answers = work.reasoner.query(options.query, options.strategy, limit=options.limit)
     work.report_rejects()
     work.report_completeness()

@@ -129,6 +129,11 @@ class Changes:
             plans.append(self._backward(parts, supporting=True))
         return tuple(plans)
 
+    def instances(self, relation: str, terms: tuple[Variable, ...]) -> ChangePlan:
+        """All instances whose head is given, over facts true now: values of the terms, into `relation`."""
+        node, _ = self._bound(self._all(Part.NOW))
+        return ChangePlan(relation, Project(node, terms), self.rule, self.number, self.rule.head.predicate)
+
     # ---- whole rules that come and go
 
     def every(self, state: Part) -> ChangePlan:
@@ -188,11 +193,7 @@ class Changes:
     def _backward(self, parts: dict[int, Part], supporting: bool = False) -> ChangePlan:
         """The plan driven by given heads."""
         head = self.rule.head
-        known = dict.fromkeys(term for term in head.terms if isinstance(term, Variable))
-        body = tuple(as_test(literal, known) for literal in self.rule.body)
-        node: Node = Scan(head.predicate, Part.GIVEN, head.terms)
-        for place in order(body, None, self.statistics, tuple(known)):
-            node = self._extended(node, body[place], place, parts)
+        node, body = self._bound(parts)
         if not supporting:
             return self._plan(Project(node, head.terms), head.predicate)
         atoms = tuple(
@@ -201,6 +202,16 @@ class Changes:
             for atom in (atom_of(body[place]),)
         )
         return self._plan(Support(node, atoms), head.predicate)
+
+    def _bound(self, parts: dict[int, Part]) -> tuple[Node, tuple[Literal, ...]]:
+        """The body matched from given heads on, and its literals as they are matched then."""
+        head = self.rule.head
+        known = dict.fromkeys(term for term in head.terms if isinstance(term, Variable))
+        body = tuple(as_test(literal, known) for literal in self.rule.body)
+        node: Node = Scan(head.predicate, Part.GIVEN, head.terms)
+        for place in order(body, None, self.statistics, tuple(known)):
+            node = self._extended(node, body[place], place, parts)
+        return node, body
 
     def _extended(self, node: Node, literal: Literal, place: int, parts: dict[int, Part]) -> Node:
         """The node with one more literal matched."""

@@ -1,0 +1,40 @@
+"""The arguments of the commands that explain. Imports nothing that takes time."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+Command = Callable[[Any, str, str, str], argparse.ArgumentParser]
+Number = Callable[[str], int]
+Add = Callable[[argparse.ArgumentParser], Any]  # adds a group of options that commands share
+
+PICTURES: Final = ("text", "json", "html", "dot")
+
+
+def add_explain(command: Command, commands: Any, number: Number, add_data: Add, add_limits: Add) -> None:
+    """Add `explain`."""
+    summary = "say why facts hold"
+    explain = command(commands, "explain", summary, "tidelog explain family.rls 'ancestor(alice, carol)'")
+    explain.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    explain.add_argument("query", metavar="QUERY", help="a fact, or a query whose answers are explained")
+    add_data(explain)
+    shown = explain.add_argument_group("proofs")
+    shown.add_argument(
+        "--all", metavar="N", type=number, default=1, help="N proofs of each, lowest first (default 1)"
+    )
+    shown.add_argument("--depth", metavar="N", type=number, help="show N steps; what is below is left out")
+    shown.add_argument(
+        "--limit", metavar="N", type=number, default=10, help="explain N answers at most (default 10)"
+    )
+    shown.add_argument(
+        "--rows", metavar="N", type=number, default=20, help="rows of a group to show (default 20)"
+    )
+    written = explain.add_argument_group("output")
+    written.add_argument("-f", "--format", choices=PICTURES, default="text", help="how (default text)")
+    written.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write to this file, not standard output"
+    )
+    add_limits(explain)

@@ -1,0 +1,53 @@
+"""What can be asked of a reasoner about what it knows: why a fact holds."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+
+from tidelog.asking import Asking
+from tidelog.logic.program import Fact
+from tidelog.origins import Origins
+from tidelog.program_facts import ProgramFacts
+from tidelog.proof.explanation import Explanation
+from tidelog.proof.tree import MOST_ROWS
+from tidelog.proof.why import Prover
+from tidelog.proof.words import place_of
+from tidelog.query.keeping import Keeping
+
+MOST_ANSWERS = 10  # to a query that are explained, unless more are asked for
+
+
+class Explaining(Asking):
+    """The part of a reasoner that explains."""
+
+    _own: ProgramFacts
+
+    def __init__(self, keeping: Keeping) -> None:
+        super().__init__(keeping)
+        self._origins = Origins()
+        self._prover = Prover(keeping.engine, self._origin)
+
+    @abstractmethod
+    def _complete(self) -> None:
+        """Derive everything that follows, an inconsistency included, if that has not been done."""
+
+    def explain(
+        self, text: str, *, proofs: int = 1, limit: int = MOST_ANSWERS, rows: int | None = MOST_ROWS
+    ) -> Explanation:
+        """Why a fact such as `ancestor(alice, carol)` holds: a proof of the smallest height there is.
+
+        Of a query with variables, why each of the first `limit` answers is one. More `proofs` of each have
+        other last steps, lowest first. Of a group that is aggregated, so many `rows` are explained, all of
+        them if that is None. Everything is derived first, unless it is already.
+        Raises `ProgramError` if there is nothing to explain.
+        """
+        query = self._resolved(text)
+        self._complete()
+        with self.runtime.limits().guarding():
+            check = self.runtime.check
+            return self._prover.explain(query, self._program, proofs, limit, rows, check)
+
+    def _origin(self, fact: Fact) -> str | None:
+        """Where an explicit fact comes from: the line that states it, else the file it was read from."""
+        span = self._own.span_of(fact)
+        return place_of(span) if span is not None else self._origins.of(fact.predicate)

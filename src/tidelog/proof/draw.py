@@ -1,0 +1,173 @@
+"""Proofs as text with lines, JSON, HTML and DOT. None of them is recursive: proofs can be thousands high."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from tidelog.proof.node import Kind, Node, walk
+from tidelog.proof.words import Words
+
+_STYLE: Final = Path(__file__).with_name("proof.css")
+_OPEN: Final = 3  # levels of a page that are open from the beginning
+
+
+# ---- text
+
+
+def text_lines(proofs: Sequence[Node], words: Words, depth: int | None = None) -> Iterator[str]:
+    """The lines of proofs, an empty one between two; a step that was shown before is not shown again."""
+    for place, proof in enumerate(proofs):
+        if place:
+            yield ""
+        yield from _tree_lines(proof, words, depth)
+
+
+def _tree_lines(proof: Node, words: Words, depth: int | None) -> Iterator[str]:
+    seen: set[int] = set()
+    waiting: list[tuple[Node | str, str, str, int]] = [(proof, "", "", 0)]
+    while waiting:
+        node, first, others, level = waiting.pop()
+        if isinstance(node, str):
+            yield first + node
+            continue
+        again = id(node) in seen and bool(node.children)
+        seen.add(id(node))
+        yield first + _line(node, words, again)
+        below = [] if again else _below(node, depth, level)
+        for place, child in reversed(list(enumerate(below))):
+            is_last = place == len(below) - 1
+            branch, indent = ("└─ ", "   ") if is_last else ("├─ ", "│  ")
+            waiting.append((child, others + branch, others + indent, level + 1))
+
+
+def _line(node: Node, words: Words, again: bool) -> str:
+    reason = "as above" if again else words.reason(node)
+    return f"{words.statement(node)}  {reason}".rstrip()
+
+
+def _below(node: Node, depth: int | None, level: int) -> list[Node | str]:
+    """What stands below a node: its children, and what is left out."""
+    if depth is not None and level >= depth and node.children:
+        return [f"… {node.height} deep" if node.height > 1 else "…"]
+    more = [f"… {node.elided:,} more rows"] if node.elided else []
+    return [*node.children, *more]
+
+
+# ---- JSON
+
+
+def records(proofs: Sequence[Node], words: Words) -> dict[str, object]:
+    """The nodes as a list, in which proofs and children are places."""
+    nodes = list(walk(proofs))
+    places = {id(node): place for place, node in enumerate(nodes)}
+    return {
+        "proofs": [places[id(proof)] for proof in proofs],
+        "nodes": [
+            _record(node, words) | {"children": [places[id(child)] for child in node.children]}
+            for node in nodes
+        ],
+    }
+
+
+def _record(node: Node, words: Words) -> dict[str, object]:
+    record: dict[str, object] = {
+        "kind": node.kind.value,
+        "statement": words.statement(node),
+        "reason": words.reason(node),
+        "height": node.height,
+    }
+    if node.rule is not None and node.kind is Kind.RULE:
+        record |= {"rule": node.number + 1, "name": node.rule.name}
+    if node.origin is not None:
+        record["origin"] = node.origin
+    if node.elided:
+        record["elided"] = node.elided
+    return record
+
+
+# ---- HTML
+
+
+def page(title: str, content: str) -> str:
+    """A page that needs nothing else."""
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{escape(title)}</title>
+</head>
+<body>
+<h1>{escape(title)}</h1>
+{content}</body>
+</html>
+"""
+
+
+def folding_lists(proofs: Sequence[Node], words: Words, depth: int | None = None) -> str:
+    """Proofs as lists that fold, with the style that they need."""
+    style = f"<style>\n{_STYLE.read_text(encoding='utf-8')}</style>\n"
+    opened = _OPEN if depth is None else depth
+    lists = ("".join(_list(proof, words, opened)) for proof in proofs)
+    return f'{style}<div class="tidelog-proof">\n{"".join(lists)}</div>\n'
+
+
+def _list(proof: Node, words: Words, opened: int) -> Iterator[str]:
+    seen: set[int] = set()
+    waiting: list[tuple[Node | str, int]] = [(proof, 0)]
+    while waiting:
+        node, level = waiting.pop()
+        if isinstance(node, str):
+            yield node
+            continue
+        again = id(node) in seen and bool(node.children)
+        seen.add(id(node))
+        line = _html_line(node, words, again)
+        if again or not node.children:
+            yield f'<div class="leaf {node.kind.value}">{line}</div>\n'
+            continue
+        more = f'<div class="leaf">… {node.elided:,} more rows</div>\n' if node.elided else ""
+        is_open = " open" if level < opened else ""
+        yield f'<details class="{node.kind.value}"{is_open}><summary>{line}</summary>\n'
+        waiting.append((f"{more}</details>\n", 0))
+        waiting.extend((child, level + 1) for child in reversed(node.children))
+
+
+def _html_line(node: Node, words: Words, again: bool) -> str:
+    reason = "as above" if again else words.reason(node)
+    return f"<code>{escape(words.statement(node))}</code> <small>{escape(reason)}</small>"
+
+
+# ---- DOT
+
+
+def dot_text(proofs: Sequence[Node], words: Words, depth: int | None = None) -> str:
+    """The nodes down to a depth as a graph for Graphviz."""
+    lines = ["digraph proof {", "  rankdir=TB;", '  node [shape=box, style=rounded, fontname="monospace"];']
+    names: dict[int, str] = {}
+    level = list(proofs)
+    reached = 0
+    while level and (depth is None or reached <= depth):
+        below: list[Node] = []
+        for node in level:
+            if id(node) in names:
+                continue
+            names[id(node)] = f"n{len(names)}"
+            label = f"{words.statement(node)}\n{words.reason(node)}".strip()
+            dashed = "" if node.kind is not Kind.EXPLICIT else ", style=bold"
+            lines.append(f"  {names[id(node)]} [label={_quoted(label)}{dashed}];")
+            below.extend(node.children)
+        level, reached = below, reached + 1
+    for node in walk(proofs):
+        for child in node.children:
+            if id(node) in names and id(child) in names:
+                lines.append(f"  {names[id(node)]} -> {names[id(child)]};")
+    return "\n".join([*lines, "}", ""])
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return f'"{escaped}"'

@@ -1,0 +1,69 @@
+"""Explanations: the proofs of a fact, or of the answers to a query, as people and programs read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tidelog.plan.rule_text import Writing
+from tidelog.proof import draw
+from tidelog.proof.node import Node
+from tidelog.proof.words import Words
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Why a fact holds, or why the answers to a query are answers.
+
+    Each proof is a `Node`; `str` and notebooks show them whole, the methods take a `depth` to stop at.
+    """
+
+    query: str
+    proofs: tuple[Node, ...]
+    writing: Writing
+    omitted: int = 0  # answers that are not explained, for there are more than were asked for
+
+    def to_text(self, depth: int | None = None) -> str:
+        """The proofs as trees, drawn with lines."""
+        return "\n".join(draw.text_lines(self.proofs, self.words, depth)) + "\n" + self._omission
+
+    def to_json(self) -> dict[str, object]:
+        """The proofs as plain JSON values: nodes by number, each with the numbers of its children."""
+        return {"query": self.query, **draw.records(self.proofs, self.words), "omitted": self.omitted}
+
+    def to_html(self, depth: int | None = None) -> str:
+        """A page of its own; steps below the depth are folded."""
+        return draw.page(self.query, self.to_html_fragment(depth))
+
+    def to_html_fragment(self, depth: int | None = None) -> str:
+        """The same without the page around it."""
+        return draw.folding_lists(self.proofs, self.words, depth)
+
+    def to_dot(self, depth: int | None = None) -> str:
+        """A graph for Graphviz: a fact that is used twice is there once."""
+        return draw.dot_text(self.proofs, self.words, depth)
+
+    @property
+    def words(self) -> Words:
+        """How nodes are written."""
+        return Words(self.writing)
+
+    @property
+    def heights(self) -> Sequence[int]:
+        """The heights of the proofs."""
+        return tuple(proof.height for proof in self.proofs)
+
+    @property
+    def _omission(self) -> str:
+        if not self.omitted:
+            return ""
+        return f"… and {self.omitted:,} more answer{'' if self.omitted == 1 else 's'}\n"
+
+    def __str__(self) -> str:
+        return self.to_text().rstrip("\n")
+
+    def __repr__(self) -> str:
+        return f"<Explanation of {self.query}: {len(self.proofs)} proofs>\n{self}"
+
+    def _repr_html_(self) -> str:
+        return self.to_html_fragment()
