@@ -98,6 +98,10 @@ def _command(name: str) -> Callable[[Namespace], int]:
             from tidelog.cli.pipeline import pipeline
 
             return pipeline
+        case "store":
+            from tidelog.cli.store import store
+
+            return store
         case "versions" | "diff" | "rollback" | "vacuum":
             from tidelog.cli import versions
 

@@ -6,19 +6,21 @@ works in what the journal says was done since. Mutates itself, and the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from tidelog.changes import Delta
-from tidelog.engine.columnar.state import capture, reinstate
+from tidelog.committing import total
+from tidelog.engine.columnar.state import capture, refill, reinstate
 from tidelog.engine.events import Notice
 from tidelog.equality.axiomatised import Axiomatised
 from tidelog.errors import DataError, Diagnostic, Inconsistent
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program, Query, Variable
 from tidelog.maintenance.closures import Closures
+from tidelog.maintenance.maintainer import Rows
 from tidelog.query.demands import Asked
 from tidelog.query.keeping import Keeping
 from tidelog.reasoner import Reasoner
@@ -26,7 +28,7 @@ from tidelog.rewrite.aggregates import is_auxiliary
 from tidelog.store import codes, records
 from tidelog.store.folder import Folder
 from tidelog.store.journal import Record
-from tidelog.store.program_form import not_storable
+from tidelog.store.program_form import not_storable, surroundings_to_json
 from tidelog.store.state import State
 from tidelog.store.store import DURABILITY, Opened, Store, read_found
 from tidelog.transaction import Change
@@ -40,12 +42,15 @@ def open_store(
     *,
     durability: str = "full",
     read_only: bool = False,
+    later: bool = False,
     **settings: Any,
 ) -> StoredReasoner:
     """The reasoner in a folder; one that is new if there is none, and a program is given.
 
     Where there is one, its rules become those of the program that is given: as a transaction. Facts and
     imports of a program are read only when the store is made. `settings` are those of `Reasoner`.
+
+    With `later`, a store that is new is made by `begin()`, so that facts can be read before.
     """
     if durability not in DURABILITY:
         raise ValueError(f"durability is {durability!r}: it must be one of {', '.join(DURABILITY)}")
@@ -63,7 +68,9 @@ def open_store(
             raise
         return reasoner
     reasoner = StoredReasoner(program, **settings)
-    reasoner.begin(lambda state: Store.create(folder.path, state, durability))
+    reasoner.create = lambda state: Store.create(folder.path, state, durability)
+    if not later:
+        reasoner.begin()
     return reasoner
 
 
@@ -89,6 +96,7 @@ class StoredReasoner(Reasoner):
         if self._engine.name != "columnar":
             raise not_storable(f"the engine `{self._engine.name}` has no store", "use the columnar engine")
         self._check_storable(program)
+        self.create: Callable[[State], Store] | None = None  # what makes the store when everything is derived
         self._store: Store | None = None
         self._is_read_only = False
         self._keeping: StoredKeeping = StoredKeeping(self._keeping, self._note)
@@ -108,16 +116,16 @@ class StoredReasoner(Reasoner):
 
     # ---- beginning and ending
 
-    def begin(self, create: Callable[[State], Store]) -> None:
-        """Derive everything, and let it be in a new store."""
-        self._complete()
-        self._store = create(self._state(0))
+    def begin(self) -> None:
+        """Derive everything, and let it be in a new store; nothing, if there is one."""
+        if self.create is not None:
+            self._complete()
+            self._store, self.create = self.create(self.state(0)), None
 
     def resume(self, opened: Opened, store: Store | None) -> None:
         """Let the state be that of a store, to be written to if there is one."""
         self._reinstate(opened.state)
-        for record in opened.records:
-            self._replay(record)
+        self.replay(opened.records)
         for notice in opened.notices:
             self.runtime.tell(Notice(notice))
         self._keeping.waiting = list(self._demands.asked)
@@ -128,13 +136,15 @@ class StoredReasoner(Reasoner):
         """Let the rules be those of a program, by a transaction if they are not."""
         change = self.change()
         change.become(program)
-        if change.changes_program:
+        removed, added = change.rule_counts
+        if removed or added or surroundings_to_json(change.program) != surroundings_to_json(self._program):
             change.commit()
+            self.runtime.tell(Notice(f"the program of the store has changed: +{added} −{removed} rules"))
 
     def close(self) -> None:
         """Write what is left to be written, and let others write to the store; it can be asked still."""
         if self._store is not None:
-            self._tell_fault(self._store.close(lambda: self._state(self._sequence)))
+            self._tell_fault(self._store.close(lambda: self.state(self._sequence)))
 
     def __enter__(self) -> StoredReasoner:
         return self
@@ -190,7 +200,7 @@ class StoredReasoner(Reasoner):
             return
         self._tell_fault(store.wait())
         try:
-            store.begin_snapshot(lambda: self._state(self._sequence))
+            store.begin_snapshot(lambda: self.state(self._sequence))
         except DataError as fault:
             self._tell_fault(fault)
 
@@ -205,8 +215,8 @@ class StoredReasoner(Reasoner):
         """The number of the last record."""
         return self._store.next - 1 if self._store is not None else 0
 
-    def _state(self, sequence: int) -> State:
-        """All that there is now."""
+    def state(self, sequence: int) -> State:
+        """All that there is now, after the record of this number."""
         known = self._meaning.predicates.keys() | self._demands.kept.arities.keys()
         relations = [name for name in self._engine.relations() if name in known or is_auxiliary(name)]
         tally = self.statistics
@@ -235,6 +245,30 @@ class StoredReasoner(Reasoner):
             self._check_consistency(self._program.static)
         except Inconsistent as inconsistency:
             self._inconsistency = inconsistency.diagnostics
+
+    def salvage(self, state: State, explicit: Mapping[str, Rows]) -> None:
+        """Let these be the explicit facts, over the dictionary of a state, and derive everything anew."""
+        refill(self._engine.dictionary, state.engine.dictionary)
+        for name, rows in explicit.items():
+            self._engine.add(name, rows.columns, rows.count)
+        self._own.skip(self._program)
+        self.commits = state.commits
+        self._complete()
+        self.statistics.loaded = total(explicit)
+
+    def compact(self) -> None:
+        """Write a snapshot now; raises what is wrong with that."""
+        self._check_writable()
+        if self._store is not None:
+            self._store.begin_snapshot(lambda: self.state(self._sequence))
+            fault = self._store.wait()
+            if fault is not None:
+                raise fault
+
+    def replay(self, records: Iterable[Record]) -> None:
+        """Do again what records say was done."""
+        for record in records:
+            self._replay(record)
 
     def _replay(self, record: Record) -> None:
         """Do again what a record says was done."""

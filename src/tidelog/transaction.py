@@ -233,6 +233,11 @@ class Change:
         """Whether rules or predicates, or anything else but facts, change."""
         return self.program is not self.before
 
+    @property
+    def rule_counts(self) -> tuple[int, int]:
+        """How many rules are taken away, and how many are added."""
+        return len(self._outcome.removed), len(self._outcome.added)
+
     def update(self) -> tuple[Update, tuple[Diagnostic, ...]]:
         """The update, normalised, and notices of what is not there; raises if that is an error."""
         removed, added = self._removed.rows(), self._added.rows()

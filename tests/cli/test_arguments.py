@@ -44,7 +44,7 @@ def test_choices_are_those_of_the_library() -> None:
         (["rnu"], "there is no command `rnu`", "the commands are run, query,"),
         (["querry"], "there is no command `querry`", "did you mean `query`?"),
         (["family.rls"], "there is no command `family.rls`", "did you mean `tidelog run family.rls`?"),
-        (["run"], "required: PROGRAM", "`tidelog run --help`"),
+        (["run"], "PROGRAM is missing", "`tidelog run --help`"),
         (["run", "family.rls", "--ouput", "x"], "`--ouput` makes no sense", "did you mean `--output`?"),
         (["run", "family.rls", "extra"], "`extra` makes no sense after `tidelog run`", "--help"),
         (["run", "family.rls", "--out", "x"], "`--out` makes no sense", "`--output`"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from tidelog import __version__
 from tidelog.cli.explain_arguments import add_explain
 from tidelog.cli.pipeline_arguments import add_pipeline_commands
+from tidelog.cli.store_arguments import add_store_command, add_store_options, wrong_store_options
 from tidelog.cli.time_options import add_time
 from tidelog.errors import suggest
 
@@ -58,6 +59,9 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         known = [name for action in commands[options.command]._actions for name in action.option_strings]
         help = suggest(unknown[0], known) or f"`tidelog {options.command} --help` lists the options"
         raise UsageError(f"`{unknown[0]}` makes no sense after `tidelog {options.command}`", help)
+    wrong = wrong_store_options(options)
+    if wrong is not None:
+        raise UsageError(wrong, f"`tidelog {options.command} --help` lists the options")
     return options
 
 
@@ -115,6 +119,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     _add_repl(commands)
     _add_stream(commands)
     add_pipeline_commands(commands, _command)
+    add_store_command(commands, _command)
     return parser, commands.choices
 
 
@@ -132,11 +137,15 @@ def _command(commands: Commands, name: str, summary: str, example: str) -> _Pars
     )
 
 
+_PROGRAM_HELP: Final = "the program, `-` for standard input; a store that is there has its own"
+
+
 def _add_run(commands: Commands) -> None:
     summary = "derive everything and put out the output predicates"
     run = _command(commands, "run", summary, "tidelog run family.rls --data parent.csv --output results")
-    run.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    run.add_argument("program", metavar="PROGRAM", nargs="?", help=_PROGRAM_HELP)
     _add_data(run)
+    add_store_options(run, reading=True)
     written = run.add_argument_group("output")
     written.add_argument(
         "-o", "--output", metavar="DIR", type=Path, help="write one file per output predicate here"
@@ -155,9 +164,10 @@ def _add_run(commands: Commands) -> None:
 def _add_query(commands: Commands) -> None:
     summary = "print the answers to a query"
     query = _command(commands, "query", summary, "tidelog query family.rls 'ancestor(alice, ?x)'")
-    query.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    query.add_argument("program", metavar="PROGRAM", nargs="?", help=_PROGRAM_HELP)
     query.add_argument("query", metavar="QUERY", help="literals, such as 'ancestor(alice, ?x), ?x != bob'")
     _add_data(query)
+    add_store_options(query, reading=True)
     answered = query.add_argument_group("answering")
     answered.add_argument(
         "--strategy",
@@ -235,6 +245,7 @@ def _add_repl(commands: Commands) -> None:
     repl = _command(commands, "repl", summary, "tidelog repl family.rls")
     repl.add_argument("program", metavar="PROGRAM", nargs="?", help="the program to begin with")
     _add_data(repl)
+    add_store_options(repl)
     repl.add_argument("--rows", metavar="N", type=_rows, help=_ROWS_HELP)
     running = _add_limits(repl)
     _add_tables(running)
@@ -246,7 +257,7 @@ def _add_stream(commands: Commands) -> None:
     stream = _command(
         commands, "stream", summary, "tidelog stream family.rls monday.changes.rls --output now"
     )
-    stream.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    stream.add_argument("program", metavar="PROGRAM", nargs="?", help=_PROGRAM_HELP)
     stream.add_argument(
         "updates",
         metavar="UPDATES",
@@ -255,6 +266,7 @@ def _add_stream(commands: Commands) -> None:
         help="change scripts (`.rls`, `.rls.gz`), folders of them, or `-` for standard input (the default)",
     )
     _add_data(stream)
+    add_store_options(stream)
     taken = stream.add_argument_group("changes")
     taken.add_argument(
         "--follow", action="store_true", help="wait for more files in the folders; Ctrl-C ends"

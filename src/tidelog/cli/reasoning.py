@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import monotonic, perf_counter
-from typing import Final
+from types import TracebackType
+from typing import Any, Final
 
 from tidelog.cli.arguments import UsageError
 from tidelog.cli.messages import Messages
@@ -22,8 +23,10 @@ from tidelog.io.faults import OnError
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import EMPTY
 from tidelog.maintenance import registry
+from tidelog.opening import StoredReasoner, open_store
 from tidelog.query.strategy import TABLE_MEMORY
 from tidelog.reasoner import Reasoner
+from tidelog.store.store import DURABILITY
 
 REJECTS: Final = Path("rejects.csv")
 HEADERS: Final = {"auto": None, "yes": True, "no": False}
@@ -41,35 +44,63 @@ class Work:
         self.files = existing_data(options.data)
         self.maintainer, self.marking = _algorithm(options)
         self.rejects = (on_error, rejects)
-        program = load_beside(options.program, parameters(options), self.files) if options.program else EMPTY
-        self.reasoner = self.begin(program)
+        named = options.program
+        program = load_beside(named, parameters(options), self.files) if named else None
+        self.store: Path | None = getattr(options, "store", None)
+        self.reasoner = self.begin(program or EMPTY) if self.store is None else self.open(program)
         self.tally = self.reasoner.statistics  # what each rule did
         self.reasoning: float | None = None  # seconds, where the tally does not tell
         self.reasoner.runtime.started = monotonic()
 
     def begin(self, program: Program) -> Reasoner:
         """A reasoner as the options want it."""
+        return Reasoner(program, **self._settings)
+
+    def open(self, program: Program | None) -> Reasoner:
+        """The reasoner of the store that the options name; one that is new begins when the data is read."""
+        assert self.store is not None
+        options = self.options
+        return open_store(
+            self.store,
+            program,
+            durability=options.durability or DURABILITY[0],
+            read_only=getattr(options, "read_only", False),
+            later=True,
+            **self._settings,
+        )
+
+    @property
+    def _settings(self) -> dict[str, Any]:
+        """The settings of a reasoner that the options ask for."""
         options = self.options
         on_error, rejects = self.rejects
         megabytes: int | None = getattr(options, "table_memory", None)
-        return Reasoner(
-            program,
-            engine=engine_of(options),
-            maintainer=self.maintainer,
-            marking=self.marking,
-            modules=options.modules,
-            equality=options.equality,
-            unique_names=options.unique_names,
-            equal=options.equal,
-            threads=options.threads,
-            timeout=options.timeout,
-            max_facts=options.max_facts,
-            table_memory=TABLE_MEMORY if megabytes is None else megabytes << 20,
-            on_error=on_error,
-            rejects=rejects,
-            listeners=[self._listen, *self.listeners],
-            time=time_settings(options),
-        )
+        return {
+            "engine": engine_of(options),
+            "maintainer": self.maintainer,
+            "marking": self.marking,
+            "modules": options.modules,
+            "equality": options.equality,
+            "unique_names": options.unique_names,
+            "equal": options.equal,
+            "threads": options.threads,
+            "timeout": options.timeout,
+            "max_facts": options.max_facts,
+            "table_memory": TABLE_MEMORY if megabytes is None else megabytes << 20,
+            "on_error": on_error,
+            "rejects": rejects,
+            "listeners": [self._listen, *self.listeners],
+            "time": time_settings(options),
+        }
+
+    def __enter__(self) -> Work:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(self.reasoner, StoredReasoner):
+            self.reasoner.close()
 
     def replace(self, reasoner: Reasoner) -> None:
         """Go on with another reasoner."""
@@ -100,6 +131,8 @@ class Work:
         files = self.files if paths is None else paths
         if files:
             self.reasoner.read(*files, header=HEADERS[self.options.input_header])
+        if isinstance(self.reasoner, StoredReasoner):
+            self.reasoner.begin()
 
     def showing_progress(self) -> Progress:
         """The work in the block shows how far it is."""

@@ -49,13 +49,13 @@ Texts = Iterator[str]
 def repl(options: Namespace) -> int:
     """The exit code of `tidelog repl`: 0 from a terminal, else that of the worst that happened."""
     is_terminal = sys.stdin.isatty()
-    work = Work(options)
-    work.reasoner.runtime.started = None  # the timeout is for each question, not for the session
-    session = Session(work, is_terminal)
-    session.begin()
-    for text in _texts(session, is_terminal):
-        if not session.take(text):
-            break
+    with Work(options) as work:
+        work.reasoner.runtime.started = None  # the timeout is for each question, not for the session
+        session = Session(work, is_terminal)
+        session.begin()
+        for text in _texts(session, is_terminal):
+            if not session.take(text):
+                break
     return 0 if is_terminal else session.worst
 
 

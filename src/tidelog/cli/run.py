@@ -44,7 +44,14 @@ def run(options: Namespace) -> int:
     check_options(options, form)
     if options.watch:
         check_watchable(options)
-    work = Work(options)
+    with Work(options) as work:
+        _run(work, form)
+        return _watch(work, form) if options.watch else 0
+
+
+def _run(work: Work, form: Form) -> None:
+    """Derive everything, and put out what is asked for."""
+    options = work.options
     work.warn()
     exports = exports_of(work)
     outputs = outputs_of(work, exports)
@@ -63,7 +70,6 @@ def run(options: Namespace) -> int:
         print_results(queries, replace(_TABLE, terms=form.terms, rows=form.rows))
     report_files(work, written)
     _report(work)
-    return _watch(work, form) if options.watch else 0
 
 
 def _watch(work: Work, form: Form) -> int:
@@ -89,7 +95,14 @@ def query(options: Namespace) -> int:
     check_options(options, form)
     check_printable(1, form)
     _check_strategy(options.strategy)
-    work = Work(options)
+    with Work(options) as work:
+        _query(work, form)
+    return 0
+
+
+def _query(work: Work, form: Form) -> None:
+    """Answer the query."""
+    options = work.options
     work.warn(about_unused=False)
     with work.showing_progress(), work.keeping_rejects():
         work.read()
@@ -104,7 +117,6 @@ def query(options: Namespace) -> int:
         Result(" ".join(options.query.split()), len(answers.columns), lambda: answers, "query"), form
     )
     _report(work)
-    return 0
 
 
 def _check_strategy(name: str) -> None:

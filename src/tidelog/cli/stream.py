@@ -37,7 +37,13 @@ def stream(options: Namespace) -> int:
     _check(options, names, form)
     updates = Updates(names, options.follow)
     commits = Commits(options, form)
-    work = Work(options, commits.listeners)
+    with Work(options, commits.listeners) as work:
+        return _stream(work, updates, commits, form)
+
+
+def _stream(work: Work, updates: Updates, commits: Commits, form: Form) -> int:
+    """Apply all updates, and put out what is asked for; the exit code."""
+    options = work.options
     work.reasoner.runtime.started = None  # the timeout is for each transaction, not for the stream
     work.warn()
     exports = exports_of(work)

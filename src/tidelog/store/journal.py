@@ -82,6 +82,16 @@ def read(path: Path) -> Read:
     return Read(path, first, records, end, len(data))
 
 
+def whole_records(path: Path) -> tuple[Record, ...]:
+    """The records before the first that is not whole, whatever stands behind it."""
+    data = path.read_bytes()
+    if len(data) < HEADER.size:
+        return ()
+    _, _, first, checksum = HEADER.unpack_from(data)
+    is_right = checksum == crc32(data[: HEADER.size - 4])
+    return tuple(_records(data, first)) if is_right else ()
+
+
 def _records(data: bytes, number: int) -> Iterator[Record]:
     """The whole records from the beginning on."""
     offset = HEADER.size

@@ -219,13 +219,15 @@ class Snapshot:
             raise files.damaged(self.path, f"the snapshot is damaged: {what}")
         return unpacked(section, self._bytes(section))
 
-    def state(self) -> State:
-        """All that the snapshot holds."""
+    def state(self, *, without_tables: bool = False) -> State:
+        """All that the snapshot holds, or all but relations, closures and kept queries."""
         index = self.index
+        if without_tables:
+            index = {**index, "asked": [], "tables": [], "engine": {**index["engine"], "closed": []}}
         return State(
             program_of(index["program"]),
             tuple(map(asked_of, index["asked"])),
-            self._engine(),
+            self._engine(index),
             index["sequence"],
             index["commits"],
             index["loaded"],
@@ -234,11 +236,11 @@ class Snapshot:
             index["beside"],
         )
 
-    def _engine(self) -> EngineState:
-        form = self.index["engine"]
+    def _engine(self, index: Mapping[str, Any]) -> EngineState:
+        form = index["engine"]
         return EngineState(
             self.dictionary(),
-            tuple(self.table(each) for each in self.index["tables"]),
+            tuple(self.table(each) for each in index["tables"]),
             Counters(form["counters"]),
             form["clock"],
             form["epoch"],

@@ -1,0 +1,67 @@
+"""The arguments of stores: `--store` and its kin, and `tidelog store`. Imports nothing that takes time."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+Command = Callable[[Any, str, str, str], argparse.ArgumentParser]
+
+DURABILITY: Final = ("full", "fast")
+ACTIONS: Final = {
+    "check": "say whether all is whole, and what could be recovered if it is not",
+    "repair": "keep what can be recovered of a damaged store; the damaged files are set aside",
+    "compact": "write a snapshot now, so that the journal is empty",
+    "export": "write the program and the stated facts to a folder that `tidelog run` takes",
+}
+
+
+def add_store_options(parser: argparse.ArgumentParser, *, reading: bool = False) -> None:
+    """Add `--store`, and how it is opened."""
+    group = parser.add_argument_group("store")
+    group.add_argument(
+        "--store",
+        metavar="DIR",
+        type=Path,
+        help="the store to work on, which is made of PROGRAM where there is none",
+    )
+    group.add_argument(
+        "--durability",
+        choices=DURABILITY,
+        help="a commit is on the disk when it returns (full, the default), or soon after (fast)",
+    )
+    if reading:
+        group.add_argument(
+            "--read-only", action="store_true", help="read the store, whoever writes to it meanwhile"
+        )
+
+
+def add_store_command(commands: Any, command: Command) -> None:
+    """Add `store`."""
+    store = command(commands, "store", "look after a store", "tidelog store check graph")
+    meanings = "; ".join(f"{name}: {meaning}" for name, meaning in ACTIONS.items())
+    store.add_argument("action", choices=tuple(ACTIONS), help=meanings)
+    store.add_argument("store", metavar="DIR", type=Path, help="the store")
+    store.add_argument(
+        "-o", "--output", metavar="DIR", type=Path, help="where `export` writes (default DIR.export)"
+    )
+    store.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def wrong_store_options(options: argparse.Namespace) -> str | None:
+    """What makes no sense about the options of stores, if anything does; arguments get their meaning."""
+    store = getattr(options, "store", None)
+    if options.command == "stream" and store is not None and options.program is not None:
+        options.updates = [options.program, *options.updates]  # the program is the store's
+        options.program = None
+    if store is None:
+        if options.command in ("run", "query", "stream") and options.program is None:
+            return "PROGRAM is missing: name one, or a store with --store"
+        for name in ("durability", "read_only"):
+            if getattr(options, name, None):
+                return f"--{name.replace('_', '-')} makes no sense without --store"
+    elif getattr(options, "watch", False):
+        return "--watch makes no sense with --store"
+    return None

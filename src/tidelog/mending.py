@@ -1,0 +1,115 @@
+"""What can be done about a store besides working with it: to repair it, and to take its facts elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidelog.errors import DataError, Diagnostic
+from tidelog.io.formats import file_name
+from tidelog.io.write import WriteOptions, write
+from tidelog.opening import StoredReasoner, open_store
+from tidelog.pipeline.programs import write_rules
+from tidelog.plan.rule_text import Writing
+from tidelog.relation import Relation, column_names
+from tidelog.store import codes, files, snapshot
+from tidelog.store.examine import Examination
+from tidelog.store.folder import LOCK
+from tidelog.store.journal import Journal
+from tidelog.store.lock import WriterLock
+
+
+def repair(path: Path) -> tuple[str, ...]:
+    """Let a store be whole again, with what can be recovered of it; what was done.
+
+    The damaged files are set aside in a folder of the store: nothing is thrown away.
+    """
+    lock = WriterLock(path / LOCK)
+    try:
+        examined = Examination(path)
+        if examined.is_whole:
+            return ("nothing is damaged",)
+        reasoner, sequence = _recovered(examined)
+        with files.writing_to(path):
+            return _write_anew(examined, reasoner, sequence)
+    finally:
+        lock.release()
+
+
+def _recovered(examined: Examination) -> tuple[StoredReasoner, int]:
+    """A reasoner with everything that can be read, and the number of the last record in that."""
+    try:
+        if examined.snapshot is None:
+            raise files.damaged(examined.folder.path, "the snapshot cannot be read")
+        state = examined.snapshot.state(without_tables=True)
+    except DataError as error:
+        message = f"nothing can be recovered: {error.diagnostics[0].message}"
+        help = "go back to a copy of the folder, or make the store anew from its sources"
+        raise DataError(
+            Diagnostic(codes.DAMAGED, message, place=str(examined.folder.path), help=help)
+        ) from error
+    reasoner = StoredReasoner(state.program, **state.settings)
+    reasoner.salvage(state, examined.explicit())
+    reasoner.replay(examined.records)
+    return reasoner, state.sequence + len(examined.records)
+
+
+def _write_anew(examined: Examination, reasoner: StoredReasoner, sequence: int) -> tuple[str, ...]:
+    """Write a new snapshot and an empty journal, and set the old files aside; what was done."""
+    folder = examined.folder
+    last = max((*folder.numbers("snapshot"), *folder.numbers("journal")))
+    old = [path for path in folder.path.iterdir() if path.suffix == ".tide"]
+    snapshot.write(folder.snapshot(last + 1), reasoner.state(sequence))
+    Journal.create(folder.journal(last + 1), sequence + 1, durable=True).close()
+    aside = folder.path / f"damaged-{examined.number:08}"
+    aside.mkdir(exist_ok=True)
+    for path in old:
+        path.replace(aside / path.name)
+    files.sync_folder(folder.path)
+    facts = reasoner.statistics
+    recovered = f"recovered {facts.loaded:,} stated facts, from which {facts.derived:,} are derived"
+    return recovered, f"the damaged files are in {aside}"
+
+
+# ---- taking everything elsewhere
+
+
+def export(path: Path, target: Path) -> tuple[Path, int]:
+    """Write the program and the stated facts of a store to a folder; the program, and how many facts.
+
+    `tidelog run` with that program gives the same facts.
+    """
+    reasoner = open_store(path, read_only=True)
+    program = reasoner.program
+    rules = write_rules(program)
+    if rules is None:
+        message = "the rules of the store cannot be written as a program that means the same"
+        raise DataError(Diagnostic(codes.NOT_STORABLE, message, place=str(path)))
+    stated, count = [], 0
+    for name in program.predicates:
+        relation = _explicit(reasoner, name)
+        if len(relation):
+            stated.append(_written(name, relation, target))
+            count += len(relation)
+    outputs = [f"@output {Writing().predicate(name)} .\n" for name in program.outputs]
+    place = target / "program.rls"
+    place.write_text("".join((rules, *stated, *outputs)), encoding="utf-8")
+    return place, count
+
+
+def _explicit(reasoner: StoredReasoner, name: str) -> Relation:
+    """The stated facts of a predicate."""
+    predicate = reasoner.program.predicates[name]
+    columns, rows = reasoner.engine.explicit(name)
+    return Relation(predicate.written, column_names(predicate), columns, rows, reasoner.engine.dictionary)
+
+
+def _written(name: str, relation: Relation, target: Path) -> str:
+    """The statement that gives these facts to a predicate; they are in a file beside it."""
+    predicate = Writing().predicate(name)
+    if not relation.columns:
+        return f"{predicate}() .\n"
+    file = file_name(name, "csv")
+    texts = relation.to_texts("exact").table
+    write(target / file, "csv", texts.column_names, [texts], WriteOptions(header=False))
+    kinds = ", ".join(["rdf"] * len(relation.columns))
+    return f'@import {predicate} :- csv{{ resource = "{file}", format = ({kinds}) }} .\n'

@@ -1,0 +1,198 @@
+"""`--store`, and `tidelog store`."""
+
+from __future__ import annotations
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+import tidelog as tl
+from tests.cli.conftest import Tidelog, Write
+from tidelog.store.folder import Folder
+
+
+@pytest.fixture
+def store(tidelog: Tidelog, write: Write) -> Path:
+    """A store of the family, with a change in its journal."""
+    write("more.rls", "+ parent(carol, dora) .")
+    assert tidelog("run", "family.rls", "--store", "kept").code == 0
+    reasoner = tl.open("kept")
+    reasoner.apply("+ parent(carol, dora) .")
+    assert reasoner._store is not None
+    reasoner._store.abandon()
+    return Path("kept")
+
+
+def test_run_makes_a_store_and_later_needs_no_program(tidelog: Tidelog, folder: Path) -> None:
+    first = tidelog("run", "family.rls", "--store", "kept", "--format", "csv")
+    assert first.code == 0 and "alice,carol" in first.output
+    (folder / "family.rls").unlink()
+    assert tidelog("run", "--store", "kept", "--format", "csv").output == first.output
+
+
+def test_data_goes_into_a_store(tidelog: Tidelog, write: Write) -> None:
+    write("parent.csv", "carol,dora\n")
+    write("later/parent.csv", "dora,emil\n")
+    assert tidelog("run", "family.rls", "--store", "kept", "--data", "parent.csv").code == 0
+    assert tidelog("query", "--store", "kept", "ancestor(alice, dora)").output
+    asked = ("query", "--store", "kept", "ancestor(?x, emil)", "-f", "csv")
+    done = tidelog(*asked, "--data", "later/parent.csv")
+    assert sorted(done.output.split()[1:]) == ["alice", "bob", "carol", "dora"]
+    assert tidelog(*asked, "--read-only").output == done.output
+
+
+def test_stream_commits_to_a_store(tidelog: Tidelog, write: Write) -> None:
+    write("one.rls", "+ parent(carol, dora) .\n@commit .\n- parent(alice, bob) .\n")
+    tidelog("run", "family.rls", "--store", "kept")
+    done = tidelog("stream", "--store", "kept", "one.rls", "--durability", "fast")
+    assert done.code == 0 and "commit 2" in done.error
+    again = tidelog("query", "--store", "kept", "ancestor(?x, dora)", "-f", "csv")
+    assert again.output.split() == ["x", "bob", "carol"]
+
+
+def test_the_shell_commits_to_a_store(tidelog: Tidelog, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", StringIO("parent(carol, dora) .\n- parent(alice, bob) .\n"))
+    assert tidelog("repl", "family.rls", "--store", "kept").code == 0
+    again = tidelog("query", "--store", "kept", "parent(?x, ?y)", "-f", "csv")
+    assert again.output.split() == ["x,y", "bob,carol", "carol,dora"]
+
+
+def test_rules_that_were_edited_become_those_of_the_store(tidelog: Tidelog, write: Write) -> None:
+    tidelog("run", "family.rls", "--store", "kept")
+    write("family.rls", "ancestor(?x, ?y) :- parent(?x, ?y) .")
+    done = tidelog("run", "family.rls", "--store", "kept", "-f", "csv")
+    assert "+0 −1 rules" in done.error
+    assert "alice,carol" not in done.output and "alice,bob" in done.output
+    assert "rules" not in tidelog("run", "family.rls", "--store", "kept").error
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("run",), "PROGRAM is missing"),
+        (("run", "family.rls", "--durability", "fast"), "without --store"),
+        (("query", "family.rls", "p(?x)", "--read-only"), "without --store"),
+        (("run", "family.rls", "--store", "kept", "--watch"), "--watch makes no sense"),
+        (("store", "check", "kept", "--output", "there"), "without `export`"),
+    ],
+)
+def test_wrong_usage(tidelog: Tidelog, arguments: tuple[str, ...], said: str) -> None:
+    done = tidelog(*arguments)
+    assert done.code == 2 and said in done.error
+
+
+@pytest.mark.parametrize("action", ["check", "repair", "compact", "export"])
+def test_no_store(tidelog: Tidelog, action: str) -> None:
+    done = tidelog("store", action, "nowhere")
+    assert done.code == 1 and "error[E831]" in done.error
+
+
+# ---- looking after a store
+
+
+def test_check_says_what_is_there(tidelog: Tidelog, store: Path) -> None:
+    done = tidelog("store", "check", "kept")
+    assert done.code == 0
+    size = Folder(store).snapshot(1).stat().st_size
+    assert done.output.splitlines() == [
+        f"snapshot-00000001.tide: whole, 5 facts in 2 relations, {size:,} bytes",
+        "journal-00000001.tide: 1 whole record",
+    ]
+    assert tidelog("store", "check", "kept", "--quiet").output == ""
+
+
+def damage(path: Path, place: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def section(store: Path, table: str, part: str) -> int:
+    """Where a part of a relation stands in the snapshot, if it takes any bytes."""
+    from tidelog.store.snapshot import Snapshot
+
+    snapshot = Snapshot(Folder(store).snapshot(1))
+    found = next(each for each in snapshot.parts() if each.relation == table and each.name == part)
+    assert found.section.size
+    return found.section.offset
+
+
+def test_a_relation_that_is_derived_is_derived_anew(tidelog: Tidelog, store: Path) -> None:
+    damage(Folder(store).snapshot(1), section(store, "ancestor", "column 2"))
+    checked = tidelog("store", "check", "kept")
+    assert checked.code == 1 and "column 2 of `ancestor`" in checked.output
+    assert tidelog("query", "--store", "kept", "ancestor(?x, dora)").code == 1
+    done = tidelog("store", "repair", "kept")
+    assert done.code == 0 and "recovered 3 stated facts" in done.error
+    assert tidelog("store", "check", "kept").code == 0
+    again = tidelog("query", "--store", "kept", "ancestor(?x, dora)", "-f", "csv")
+    assert again.output.split() == ["x", "alice", "bob", "carol"]
+    assert len(list(store.glob("damaged-*/*.tide"))) == 2
+
+
+def test_a_relation_that_was_stated_is_lost_and_the_rest_is_kept(tidelog: Tidelog, store: Path) -> None:
+    damage(Folder(store).snapshot(1), section(store, "parent", "column 1"))
+    assert "its stated facts are lost" in tidelog("store", "check", "kept").output
+    assert tidelog("store", "repair", "kept").code == 0
+    again = tidelog("query", "--store", "kept", "ancestor(?x, ?y)", "-f", "csv")
+    assert again.output.split() == ["x,y", "carol,dora"]
+
+
+def test_a_journal_is_kept_up_to_the_damage(tidelog: Tidelog, store: Path) -> None:
+    reasoner = tl.open(store)
+    for name in ("emil", "fritz"):
+        reasoner.insert("parent", [("dora", name)])
+    assert reasoner._store is not None
+    reasoner._store.abandon()
+    journal = Folder(store).journal(1)
+    damage(journal, journal.read_bytes().index(b"emil"))
+    checked = tidelog("store", "check", "kept")
+    assert checked.code == 1 and "1 whole record before it can be recovered" in checked.output
+    opened = tidelog("query", "--store", "kept", "parent(?x, ?y)")
+    assert opened.code == 1 and "error[E833]" in opened.error
+    tidelog("store", "repair", "kept")
+    again = tidelog("query", "--store", "kept", "parent(carol, ?y)", "-f", "csv")
+    assert again.output.split() == ["y", "dora"]
+
+
+def test_what_cannot_be_repaired_says_so(tidelog: Tidelog, store: Path) -> None:
+    snapshot = Folder(store).snapshot(1)
+    damage(snapshot, snapshot.stat().st_size - 60)
+    before = sorted(path.name for path in store.iterdir())
+    done = tidelog("store", "repair", "kept")
+    assert done.code == 1 and "nothing can be recovered" in done.error
+    assert sorted(path.name for path in store.iterdir()) == before
+
+
+def test_nothing_to_repair(tidelog: Tidelog, store: Path) -> None:
+    assert "nothing is damaged" in tidelog("store", "repair", "kept").error
+
+
+def test_compact_empties_the_journal(tidelog: Tidelog, store: Path) -> None:
+    assert tidelog("store", "compact", "kept").code == 0
+    assert "journal-00000002.tide: 0 whole records" in tidelog("store", "check", "kept").output
+
+
+def test_export_gives_a_program_that_derives_the_same(tidelog: Tidelog, write: Write) -> None:
+    write(
+        "all.rls",
+        """
+        @prefix ex: <https://example.org/> .
+        @declare size(x: any, n: int) .
+        size(a, 1) . size("b c", -2) . ex:odd("x"@en) . holds() . value(1.50) . value(2.0e0) .
+        big(?x) :- size(?x, ?n), ?n > 0, holds() .
+        #[name("named")] ex:all(?x, #count(?y)) :- size(?x, ?y), ~ex:odd(?x) .
+        @output big . @output ex:all .
+        """,
+    )
+    tidelog("run", "all.rls", "--store", "kept")
+    done = tidelog("store", "export", "kept", "--output", "out")
+    assert done.code == 0 and "6 stated facts" in done.error
+    expected = tidelog("run", "all.rls", "--format", "jsonl", "--output", "one")
+    assert expected.code == 0
+    again = tidelog("run", "out/program.rls", "--format", "jsonl", "--output", "two")
+    assert again.code == 0, again.error
+    one, two = ({path.read_text() for path in Path(name).iterdir()} for name in ("one", "two"))
+    assert one == two
+    assert "not an empty folder" in tidelog("store", "export", "kept", "--output", "out").error
