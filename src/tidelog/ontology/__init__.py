@@ -1,0 +1,1 @@
+"""Ontologies: OWL axioms as rules."""

@@ -1,0 +1,255 @@
+"""What of an ontology lies outside OWL 2 RL: the axioms, in functional syntax, each with the reason.
+
+OWL 2 Profiles, section 4.2. The rules make what they can of such an axiom; what they cannot is listed here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from tidelog.logic.terms import exact
+from tidelog.logic.values import Kind, Value
+from tidelog.ontology.vocabulary import TYPE, owl, rdf, rdfs
+
+Row = tuple[Value, ...]
+
+THING: Final = owl("Thing")
+# A class expression by the property that tells what it is, in functional syntax.
+EXPRESSIONS: Final = {
+    owl("intersectionOf"): "ObjectIntersectionOf",
+    owl("unionOf"): "ObjectUnionOf",
+    owl("oneOf"): "ObjectOneOf",
+    owl("complementOf"): "ObjectComplementOf",
+    owl("someValuesFrom"): "ObjectSomeValuesFrom",
+    owl("allValuesFrom"): "ObjectAllValuesFrom",
+    owl("hasValue"): "ObjectHasValue",
+    owl("hasSelf"): "ObjectHasSelf",
+    owl("maxCardinality"): "ObjectMaxCardinality",
+    owl("maxQualifiedCardinality"): "ObjectMaxCardinality",
+    owl("minCardinality"): "ObjectMinCardinality",
+    owl("minQualifiedCardinality"): "ObjectMinCardinality",
+    owl("cardinality"): "ObjectExactCardinality",
+    owl("qualifiedCardinality"): "ObjectExactCardinality",
+    owl("onDatatype"): "DatatypeRestriction",
+    owl("datatypeComplementOf"): "DataComplementOf",
+}
+# Axioms of one triple, in functional syntax.
+AXIOMS: Final = {
+    rdfs("subClassOf"): "SubClassOf",
+    owl("equivalentClass"): "EquivalentClasses",
+    owl("disjointWith"): "DisjointClasses",
+    owl("disjointUnionOf"): "DisjointUnion",
+    rdfs("subPropertyOf"): "SubPropertyOf",
+    owl("equivalentProperty"): "EquivalentProperties",
+    owl("propertyDisjointWith"): "DisjointProperties",
+    owl("inverseOf"): "InverseProperties",
+    rdfs("domain"): "PropertyDomain",
+    rdfs("range"): "PropertyRange",
+    owl("propertyChainAxiom"): "SubPropertyOf(chain)",
+    owl("hasKey"): "HasKey",
+    owl("sameAs"): "SameIndividual",
+    owl("differentFrom"): "DifferentIndividuals",
+}
+KINDS: Final = {
+    owl(name): name
+    for name in (
+        "FunctionalProperty",
+        "InverseFunctionalProperty",
+        "SymmetricProperty",
+        "AsymmetricProperty",
+        "TransitiveProperty",
+        "ReflexiveProperty",
+        "IrreflexiveProperty",
+        "AllDisjointClasses",
+        "AllDisjointProperties",
+        "AllDifferent",
+        "NegativePropertyAssertion",
+    )
+}
+NO_NEW_THINGS: Final = "rules make no things that are not named"
+NOT_IN_SUBCLASSES: Final = "not allowed in a subclass"
+NOT_IN_SUPERCLASSES: Final = "not allowed in a superclass"
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """An axiom, or a part of one, that the rules do not cover, and why."""
+
+    axiom: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The triples of an ontology by subject and predicate, and how names are written."""
+
+    triples: frozenset[Row]
+    write: Callable[[Value], str] = exact
+    _objects: Mapping[Value, Mapping[Value, list[Value]]] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        found: dict[Value, dict[Value, list[Value]]] = defaultdict(lambda: defaultdict(list))
+        for subject, predicate, object_ in sorted(self.triples, key=repr):
+            found[subject][predicate].append(object_)
+        object.__setattr__(self, "_objects", found)
+
+    def objects(self, subject: Value, predicate: Value) -> list[Value]:
+        """The objects of the triples with this subject and predicate."""
+        return self._objects[subject][predicate] if subject in self._objects else []
+
+    def members(self, node: Value) -> Iterator[Value]:
+        """The members of a list."""
+        seen: set[Value] = set()
+        while node != rdf("nil") and node not in seen:
+            seen.add(node)
+            yield from self.objects(node, rdf("first"))[:1]
+            node = next(iter(self.objects(node, rdf("rest"))), rdf("nil"))
+
+    def construct(self, node: Value) -> tuple[Value, Value] | None:
+        """The property that tells which class expression a node is, and its value; None if it is a name."""
+        for property_ in EXPRESSIONS:
+            for value in self.objects(node, property_):
+                return property_, value
+        return None
+
+    def parts(self, node: Value) -> list[Value]:
+        """The class expressions inside one."""
+        found = self.construct(node)
+        if found is None:
+            return []
+        property_, value = found
+        if property_ in (owl("intersectionOf"), owl("unionOf")):
+            return list(self.members(value))
+        if property_ in (owl("someValuesFrom"), owl("allValuesFrom"), owl("complementOf")):
+            return [value]
+        return [*self.objects(node, owl("onClass")), *self.objects(node, owl("onDataRange"))]
+
+    def text(self, node: Value) -> str:
+        """A class expression or a name, in functional syntax."""
+        found = self.construct(node) if node.kind is Kind.BLANK else None
+        if found is None:
+            inverse = self.objects(node, owl("inverseOf")) if node.kind is Kind.BLANK else []
+            return f"ObjectInverseOf({self.text(inverse[0])})" if inverse else self.write(node)
+        property_, value = found
+        if property_ in (owl("intersectionOf"), owl("unionOf"), owl("oneOf")):
+            inside = list(map(self.text, self.members(value)))
+        elif property_ == owl("complementOf"):
+            inside = [self.text(value)]
+        else:
+            on = list(map(self.text, self.objects(node, owl("onProperty"))))
+            fillers = [] if self.parts(node) == [value] else list(map(self.text, self.parts(node)))
+            inside = [*on, self.text(value), *fillers]
+            if "Cardinality" in EXPRESSIONS[property_]:
+                inside = [str(value.content), *on, *fillers]
+        return f"{EXPRESSIONS[property_]}({' '.join(inside)})"
+
+
+def axioms(graph: Graph) -> Counter[str]:
+    """How many axioms there are of each kind; those that define a nameless class are no axioms."""
+    found: Counter[str] = Counter()
+    for subject, predicate, object_ in graph.triples:
+        if predicate in AXIOMS and not (predicate == owl("inverseOf") and subject.kind is Kind.BLANK):
+            found[AXIOMS[predicate]] += 1
+        elif predicate == TYPE and object_ in KINDS:
+            found[KINDS[object_]] += 1
+    return found
+
+
+def gaps(graph: Graph) -> list[Gap]:
+    """What lies outside the profile, in the order of its text."""
+    found = {gap for row in graph.triples for gap in _gaps_of(row, graph)}
+    return sorted(found, key=lambda gap: (gap.axiom, gap.reason))
+
+
+def _gaps_of(row: Row, graph: Graph) -> Iterator[Gap]:
+    """What lies outside the profile in the axiom that a triple is, if it is one."""
+    subject, predicate, object_ = row
+    text = graph.text
+    if predicate == rdfs("subClassOf"):
+        yield from _between(subject, object_, graph)
+    elif predicate == owl("equivalentClass"):
+        yield from _between(subject, object_, graph)
+        yield from _between(object_, subject, graph)
+    elif predicate == owl("disjointWith"):
+        axiom = f"DisjointClasses({text(subject)} {text(object_)})"
+        yield from _named(axiom, (*_in_subclass(subject, graph), *_in_subclass(object_, graph)))
+    elif predicate in (rdfs("domain"), rdfs("range")):
+        axiom = f"{AXIOMS[predicate]}({text(subject)} {text(object_)})"
+        yield from _named(axiom, _in_superclass(object_, graph))
+    elif predicate == owl("hasKey"):
+        yield from _named(f"HasKey({text(subject)} …)", _in_subclass(subject, graph))
+    elif predicate == owl("disjointUnionOf"):
+        yield Gap(f"DisjointUnion({text(subject)} …)", "disjoint unions are not in the profile")
+    elif predicate == TYPE and object_ == owl("ReflexiveProperty"):
+        yield Gap(f"ReflexiveProperty({text(subject)})", "reflexive properties are not in the profile")
+    elif predicate == TYPE and object_.kind is Kind.BLANK:
+        yield from _named(f"ClassAssertion({text(object_)} {text(subject)})", _in_superclass(object_, graph))
+    elif predicate == owl("imports"):
+        yield Gap(f"Import({text(object_)})", "imports are not followed: give the file as well")
+
+
+def _named(axiom: str, reasons: Iterable[str]) -> Iterator[Gap]:
+    return (Gap(axiom, reason) for reason in reasons)
+
+
+def _between(subclass: Value, superclass: Value, graph: Graph) -> Iterator[Gap]:
+    """What is missing of the axiom that one class is in another, by the parts of the latter."""
+    found = graph.construct(superclass) if superclass.kind is Kind.BLANK else None
+    if found is not None and found[0] == owl("intersectionOf"):
+        for part in graph.members(found[1]):
+            yield from _between(subclass, part, graph)
+        return
+    axiom = f"SubClassOf({graph.text(subclass)} {graph.text(superclass)})"
+    yield from _named(axiom, (*_in_subclass(subclass, graph), *_in_superclass(superclass, graph)))
+
+
+def _in_subclass(node: Value, graph: Graph) -> Iterator[str]:
+    """Why an expression cannot stand in a subclass."""
+    if node == THING:
+        yield f"owl:Thing is {NOT_IN_SUBCLASSES}"
+    found = graph.construct(node) if node.kind is Kind.BLANK else None
+    if found is None:
+        return
+    property_, value = found
+    if property_ in (owl("intersectionOf"), owl("unionOf")):
+        for part in graph.members(value):
+            yield from _in_subclass(part, graph)
+    elif property_ == owl("someValuesFrom"):
+        yield from _in_subclass(value, graph) if value != THING else ()
+    elif property_ not in (owl("oneOf"), owl("hasValue")):
+        yield f"{EXPRESSIONS[property_]} is {NOT_IN_SUBCLASSES}"
+
+
+def _in_superclass(node: Value, graph: Graph) -> Iterator[str]:
+    """Why an expression cannot stand in a superclass."""
+    found = graph.construct(node) if node.kind is Kind.BLANK else None
+    if found is None:
+        return
+    property_, value = found
+    if property_ == owl("intersectionOf"):
+        for part in graph.members(value):
+            yield from _in_superclass(part, graph)
+    elif property_ == owl("allValuesFrom"):
+        yield from _in_superclass(value, graph)
+    elif property_ == owl("complementOf"):
+        yield from _in_subclass(value, graph)
+    elif property_ in (owl("maxCardinality"), owl("maxQualifiedCardinality")):
+        yield from _in_cardinality(node, value, graph)
+    elif property_ == owl("someValuesFrom"):
+        yield f"ObjectSomeValuesFrom is {NOT_IN_SUPERCLASSES}: {NO_NEW_THINGS}"
+    elif property_ != owl("hasValue"):
+        yield f"{EXPRESSIONS[property_]} is {NOT_IN_SUPERCLASSES}"
+
+
+def _in_cardinality(node: Value, most: Value, graph: Graph) -> Iterator[str]:
+    """Why a greatest cardinality cannot stand in a superclass."""
+    if most.content not in (0, 1):
+        yield "a cardinality of more than 1 is not allowed"
+    if graph.objects(node, owl("onDataRange")):
+        yield "no row of the tables reads owl:onDataRange"
+    for part in graph.objects(node, owl("onClass")):
+        if part != THING:
+            yield from _in_subclass(part, graph)
