@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tidelog.engine.spark.settings import SparkSettings
     from tidelog.logic.program import Program
     from tidelog.logic.time import Interval, read_interval
+    from tidelog.ontology.ontology import Ontology
     from tidelog.opening import StoredReasoner
     from tidelog.reasoner import Reasoner
     from tidelog.relation import Relation
@@ -46,6 +47,7 @@ __all__ = [
     "TidelogError",
     "TimeSettings",
     "load",
+    "load_ontology",
     "open",
     "parse",
     "pipeline",
@@ -76,6 +78,16 @@ def load(path: Path | str, *, parameters: Mapping[str, str] | None = None) -> Pr
     from tidelog.logic.resolve import load as load_program
 
     return load_program(path, parameters)
+
+
+def load_ontology(*paths: Path | str) -> Ontology:
+    """The ontology in files of RDF: its rules, and what lies outside OWL 2 RL.
+
+    `Reasoner(tl.load_ontology("zoo.owl").program)` reasons by it.
+    """
+    from tidelog.ontology import ontology
+
+    return ontology.load_ontology(*paths)
 
 
 def open(

@@ -94,6 +94,14 @@ def _command(name: str) -> Callable[[Namespace], int]:
             from tidelog.cli.stream import stream
 
             return stream
+        case "ontology":
+            from tidelog.cli.ontology import ontology
+
+            return ontology
+        case "sparql":
+            from tidelog.cli.sparql import sparql
+
+            return sparql
         case "pipeline":
             from tidelog.cli.pipeline import pipeline
 

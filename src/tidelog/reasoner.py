@@ -43,6 +43,7 @@ from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
 from tidelog.syntax.parser import parse
 from tidelog.temporal.reasoning import USUAL, Temporal, TimeSettings, is_timed
 from tidelog.transaction import Change, with_arity
+from tidelog.violations import violations
 
 PROGRAM_CHANGED = "E634"
 
@@ -498,11 +499,8 @@ class Reasoner(Explaining):
         self.time.check_consistency(program)
         if BOTTOM not in program.predicates or not self._engine.size(BOTTOM):
             return
-        done = self.statistics.rules
-        matched = [
-            rule for number, rule in enumerate(program.rules) if number in done and done[number].matches
-        ]
-        raise inconsistency(program, matched)
+        found = violations(program, self._engine)
+        raise Inconsistent(found) if found else inconsistency(program)
 
     # ---- asking
 

@@ -24,7 +24,7 @@ def test_no_arguments_print_help_on_standard_error(tidelog: Tidelog) -> None:
     assert "exit codes" in done.error
 
 
-@pytest.mark.parametrize("command", ["run", "query", "check", "format", "plan", "repl"])
+@pytest.mark.parametrize("command", ["run", "query", "check", "format", "plan", "repl", "ontology", "sparql"])
 def test_every_command_has_help_with_an_example(command: str, tidelog: Tidelog) -> None:
     done = tidelog(command, "--help")
     assert done.code == 0

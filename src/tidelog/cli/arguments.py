@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidelog import __version__
 from tidelog.cli.explain_arguments import add_explain
+from tidelog.cli.ontology_arguments import add_ontology, add_ontology_commands, add_triples, settle
 from tidelog.cli.pipeline_arguments import add_pipeline_commands
 from tidelog.cli.store_arguments import add_store_command, add_store_options, wrong_store_options
 from tidelog.cli.time_options import add_time
@@ -55,6 +56,7 @@ def parse_arguments(arguments: Sequence[str]) -> argparse.Namespace:
         raise SystemExit(2)
     _check_command(arguments[0], commands)
     options, unknown = parser.parse_known_args(_programs_first(arguments))
+    unknown = settle(options, unknown)
     if unknown:
         known = [name for action in commands[options.command]._actions for name in action.option_strings]
         help = suggest(unknown[0], known) or f"`tidelog {options.command} --help` lists the options"
@@ -118,6 +120,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     add_explain(_command, commands, _rows, _add_data, _add_limits)
     _add_repl(commands)
     _add_stream(commands)
+    add_ontology_commands(commands, _command, _add_reasoning)
     add_pipeline_commands(commands, _command)
     add_store_command(commands, _command)
     return parser, commands.choices
@@ -144,6 +147,7 @@ def _add_run(commands: Commands) -> None:
     summary = "derive everything and put out the output predicates"
     run = _command(commands, "run", summary, "tidelog run family.rls --data parent.csv --output results")
     run.add_argument("program", metavar="PROGRAM", nargs="?", help=_PROGRAM_HELP)
+    add_ontology(run)
     _add_data(run)
     add_store_options(run, reading=True)
     written = run.add_argument_group("output")
@@ -151,6 +155,7 @@ def _add_run(commands: Commands) -> None:
         "-o", "--output", metavar="DIR", type=Path, help="write one file per output predicate here"
     )
     _add_form(written, "how (default table, with --output csv)")
+    add_triples(written)
     running = _add_limits(run)
     _add_statistics(running)
     _add_maintainer(running)
@@ -302,6 +307,12 @@ def _add_stream(commands: Commands) -> None:
         default=MARKINGS[0],
         help="look ahead at the next update and mark what it will delete (default none)",
     )
+
+
+def _add_reasoning(parser: argparse.ArgumentParser) -> None:
+    """Add what commands take that reason over a program and its data."""
+    _add_data(parser)
+    _add_statistics(_add_limits(parser))
 
 
 def _add_maintainer(group: argparse._ArgumentGroup) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic, perf_counter
 from types import TracebackType
@@ -20,14 +21,23 @@ from tidelog.engine.registry import EngineSettings, settings_of
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.errors import Inconsistent, ProgramError
 from tidelog.io.faults import OnError
-from tidelog.logic.program import Program
+from tidelog.io.formats import format_of
+from tidelog.io.source import TRIPLE, data_file, predicate_of
+from tidelog.io.tables import read
+from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import EMPTY
+from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
+from tidelog.ontology.ontology import Ontology, load_ontology
 from tidelog.opening import StoredReasoner, open_store
 from tidelog.query.strategy import TABLE_MEMORY
 from tidelog.reasoner import Reasoner
 from tidelog.store.store import DURABILITY
 
+QUAD: Final = "quad"
+TRIPLES: Final = Predicate(TRIPLE, 3, (None,) * 3, (ColumnType.ANY,) * 3, TRIPLE)
+QUADS: Final = Predicate(QUAD, 4, (None,) * 4, (ColumnType.ANY,) * 4, QUAD)
+WITH_GRAPHS: Final = frozenset({"nquads", "trig", "jsonld"})
 REJECTS: Final = Path("rejects.csv")
 HEADERS: Final = {"auto": None, "yes": True, "no": False}
 
@@ -46,6 +56,15 @@ class Work:
         self.rejects = (on_error, rejects)
         named = options.program
         program = load_beside(named, parameters(options), self.files) if named else None
+        self.ontology = self._load_ontology()
+        if self.ontology is not None:
+            program = self.ontology.joined(program or EMPTY)
+        is_about_rdf = self.ontology is not None or options.command == "sparql"
+        self.graphs = (QUAD,) if is_about_rdf and any(map(_has_graphs, self.files)) else ()
+        if is_about_rdf:
+            program = program or EMPTY
+            known = {TRIPLE: TRIPLES} | ({QUAD: QUADS} if self.graphs else {})
+            program = replace(program, predicates={**known, **program.predicates})
         self.store: Path | None = getattr(options, "store", None)
         self.reasoner = self.begin(program or EMPTY) if self.store is None else self.open(program)
         self.tally = self.reasoner.statistics  # what each rule did
@@ -115,7 +134,8 @@ class Work:
     def warn(self, *, about_unused: bool = True) -> None:
         """Say what is doubtful about the program and its data; data that nothing uses is left out."""
         found = unused(self.program, self.files) if about_unused else {}
-        self.messages.diagnose((*warnings(self.program, self.files), *found.values()))
+        outside = self.ontology.warnings if self.ontology else ()
+        self.messages.diagnose((*warnings(self.program, self.files), *outside, *found.values()))
         self.files = tuple(path for path in self.files if path not in found)
 
     def derive(self) -> None:
@@ -131,8 +151,15 @@ class Work:
         files = self.files if paths is None else paths
         if files:
             self.reasoner.read(*files, header=HEADERS[self.options.input_header])
+        for path in filter(_has_graphs, files) if self.graphs else ():
+            self.reasoner.load(QUAD, read(data_file(path, QUADS), self.reasoner.faults))
         if isinstance(self.reasoner, StoredReasoner):
             self.reasoner.begin()
+
+    def _load_ontology(self) -> Ontology | None:
+        """The ontology that the options name."""
+        paths: list[Path] = getattr(self.options, "ontology", [])
+        return load_ontology(*paths, tell=self.messages.say) if paths else None
 
     def showing_progress(self) -> Progress:
         """The work in the block shows how far it is."""
@@ -171,6 +198,11 @@ class Work:
     def _listen(self, event: Event) -> None:
         if isinstance(event, Notice):
             self.messages.say(event.text)
+
+
+def _has_graphs(path: Path) -> bool:
+    """Whether a file of triples has them in named graphs, which are kept beside the triples."""
+    return format_of(path) in WITH_GRAPHS and predicate_of(path, {}) == TRIPLE
 
 
 def engine_of(options: Namespace) -> EngineSettings:

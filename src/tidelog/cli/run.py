@@ -16,6 +16,7 @@ from tidelog.cli.files import Staging, staging
 from tidelog.cli.reasoning import Work
 from tidelog.cli.results import (
     ROWS_ON_TERMINAL,
+    TRIPLE,
     Form,
     Result,
     check_printable,
@@ -25,7 +26,7 @@ from tidelog.cli.results import (
     print_results,
     query_name,
 )
-from tidelog.cli.statistics import choices, print_statistics, write_statistics
+from tidelog.cli.statistics import choices, report_statistics
 from tidelog.cli.watch import Watch, check_watchable
 from tidelog.errors import ProgramError
 from tidelog.io.export import Export, export_file
@@ -33,7 +34,9 @@ from tidelog.io.formats import file_name, is_compressed
 from tidelog.io.source import import_file
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Query, Transfer
+from tidelog.program_facts import EXPLICIT
 from tidelog.query import registry as strategies
+from tidelog.relation import Relation
 
 _TABLE: Final = Form("table")
 
@@ -69,7 +72,7 @@ def _run(work: Work, form: Form) -> None:
     elif queries:
         print_results(queries, replace(_TABLE, terms=form.terms, rows=form.rows))
     report_files(work, written)
-    _report(work)
+    report_statistics(work)
 
 
 def _watch(work: Work, form: Form) -> int:
@@ -116,7 +119,7 @@ def _query(work: Work, form: Form) -> None:
     print_result(
         Result(" ".join(options.query.split()), len(answers.columns), lambda: answers, "query"), form
     )
-    _report(work)
+    report_statistics(work)
 
 
 def _check_strategy(name: str) -> None:
@@ -144,12 +147,25 @@ def outputs_of(work: Work, exports: Iterable[tuple[Transfer, Export]]) -> list[R
     program = work.program
     exported = {transfer.predicate for transfer, export in exports}
     skipped = exported - set(program.outputs) if work.options.output is None else set()
-    return [_facts(work, name) for name in program.output_predicates if name not in skipped]
+    shown = [name for name in program.output_predicates if name not in skipped]
+    return [_facts(work, name) for name in (*shown, *work.graphs)]
 
 
 def _facts(work: Work, name: str) -> Result:
     predicate = work.program.predicates[name]
+    if name == TRIPLE and getattr(work.options, "triples", "all") != "all":
+        return Result(predicate.written, predicate.arity, lambda: _triples(work))
     return Result(predicate.written, predicate.arity, lambda: work.reasoner[name])
+
+
+def _triples(work: Work) -> Relation:
+    """The triples that are inferred, or those that were given."""
+    whole = work.reasoner[TRIPLE]
+    columns, rows, dictionary = whole.coded
+    explicit = (work.reasoner.engine.standing(TRIPLE, columns, rows) & EXPLICIT) != 0
+    wanted = explicit if work.options.triples == "explicit" else ~explicit
+    kept = tuple(column[wanted] for column in columns)
+    return Relation(whole.name, whole.columns, kept, int(wanted.sum()), dictionary)
 
 
 def _answers(work: Work, query: Query) -> Result:
@@ -240,12 +256,4 @@ def _report_edit(work: Work, delta: Delta | None) -> None:
         for line in choices(work.tally):
             work.messages.say(f"{work.maintainer} {line}")
     else:
-        _report(work)
-
-
-def _report(work: Work) -> None:
-    """Statistics, where they were asked for."""
-    if work.options.stats == ON_SCREEN:
-        print_statistics(work)
-    elif work.options.stats is not None:
-        write_statistics(work, Path(work.options.stats))
+        report_statistics(work)

@@ -10,6 +10,7 @@ from shutil import get_terminal_size
 from time import perf_counter
 from typing import Final
 
+from tidelog.cli.arguments import ON_SCREEN
 from tidelog.cli.messages import is_coloured
 from tidelog.cli.reasoning import Work
 from tidelog.engine.events import RuleStatistics, Tally
@@ -185,6 +186,14 @@ def print_statistics(work: Work) -> None:
     console.print(_escaped(_summary(found)), soft_wrap=True)
     for line in choices(work.tally):
         console.print(_escaped(f"{work.maintainer} {line}"), soft_wrap=True)
+
+
+def report_statistics(work: Work) -> None:
+    """Statistics, where they were asked for."""
+    if work.options.stats == ON_SCREEN:
+        print_statistics(work)
+    elif work.options.stats is not None:
+        write_statistics(work, Path(work.options.stats))
 
 
 def _closed_lines(work: Work) -> Iterator[str]:

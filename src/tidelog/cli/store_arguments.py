@@ -57,7 +57,10 @@ def wrong_store_options(options: argparse.Namespace) -> str | None:
         options.updates = [options.program, *options.updates]  # the program is the store's
         options.program = None
     if store is None:
-        if options.command in ("run", "query", "stream") and options.program is None:
+        needs_program = options.command in ("run", "query", "stream") and not getattr(
+            options, "ontology", None
+        )
+        if needs_program and options.program is None:
             return "PROGRAM is missing: name one, or a store with --store"
         for name in ("durability", "read_only"):
             if getattr(options, name, None):

@@ -44,6 +44,8 @@ Stamps = dict[Path, tuple[int, int]]  # when each file was written, and its size
 
 def check_watchable(options: Namespace) -> None:
     """Nothing, if the options go together; else a usage error."""
+    if options.ontology:
+        raise UsageError("--watch makes no sense with --ontology", "watch a program that has the rules")
     if options.program == STANDARD_INPUT:
         raise UsageError("standard input cannot be watched", "name a file")
     if options.on_error == OnError.COLLECT.value or options.rejects is not None:

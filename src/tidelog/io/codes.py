@@ -21,6 +21,7 @@ NOT_ROWS: Final = "E514"
 NOT_WRITABLE: Final = "E515"
 NEEDS_QUOTES: Final = "E516"
 NOT_A_STATEMENT: Final = "E517"
+NOT_SPARQL: Final = "E518"
 
 MEANINGS: Final = {
     NOT_FOUND: "a file that does not exist or cannot be opened",
@@ -39,4 +40,5 @@ MEANINGS: Final = {
     NOT_WRITABLE: "a file that cannot be written",
     NEEDS_QUOTES: "text that cannot be written without quotes",
     NOT_A_STATEMENT: "a row that cannot be written as a statement of RDF",
+    NOT_SPARQL: "a query that is not SPARQL",
 }

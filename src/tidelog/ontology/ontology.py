@@ -10,6 +10,7 @@ from typing import Final
 
 from tidelog.errors import Diagnostic, ProgramError, Severity
 from tidelog.io.formats import format_of
+from tidelog.logic.codes import EMPTY_PREDICATE
 from tidelog.logic.include import bundled_rules
 from tidelog.logic.program import Program, Rule, Transfer
 from tidelog.logic.resolve import load
@@ -95,7 +96,14 @@ class Ontology:
             imports=(*own.imports, *program.imports),
             outputs=own.outputs if is_empty else program.outputs,
             prefixes={**own.prefixes, **program.prefixes},
+            warnings=tuple(item for item in program.warnings if not _is_about_triples(item, program)),
         )
+
+
+def _is_about_triples(warning: Diagnostic, program: Program) -> bool:
+    """Whether a warning says that there are no triples, which the ontology brings."""
+    known = program.predicates.get(TRIPLE)
+    return warning.code == EMPTY_PREDICATE and known is not None and warning.span == known.span
 
 
 def load_ontology(*paths: Path | str, tell: Callable[[str], None] = lambda notice: None) -> Ontology:

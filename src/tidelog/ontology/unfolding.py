@@ -160,7 +160,8 @@ class _Unfolding:
         """Take in a rule, unless it says nothing new."""
         plain = _canonical(rule)
         key = plain.head, frozenset(plain.body)
-        if plain.head in plain.body or key in self.rules:
+        says_nothing = plain.head in plain.body or not set(plain.positive).isdisjoint(plain.negated)
+        if says_nothing or key in self.rules:
             return
         self.rules[key] = plain
         for handles, index in self._places(plain):

@@ -1,0 +1,42 @@
+"""`tidelog ontology`."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections import Counter
+
+from tidelog.cli.messages import Messages
+from tidelog.ontology.ontology import Ontology, load_ontology
+
+
+def ontology(options: Namespace) -> int:
+    """The exit code of `tidelog ontology`."""
+    messages = Messages(options.quiet)
+    found = load_ontology(*options.files, tell=messages.say)
+    if options.show == "rules":
+        messages.diagnose(found.warnings)
+        print(found.text(), end="")
+    else:
+        for line in coverage(found):
+            print(line)
+    return 0
+
+
+def coverage(found: Ontology) -> list[str]:
+    """What there is of an ontology, what rules it became, and what they do not cover, as lines of text."""
+    rows = Counter(rule.name or "within themselves" for rule in found.rules)
+    lines = [f"{sum(found.axioms.values()):,} axioms"]
+    lines += _counted(found.axioms)
+    lines += ["", f"{len(found.rules):,} rules, by the rows of the tables"]
+    lines += _counted(rows)
+    if not found.gaps:
+        return [*lines, "", "all of it lies within OWL 2 RL"]
+    lines += ["", f"{len(found.gaps):,} outside OWL 2 RL"]
+    for gap in found.gaps:
+        lines += [f"  {gap.axiom}", f"    {gap.reason}"]
+    return lines
+
+
+def _counted(counts: Counter[str]) -> list[str]:
+    width = max(map(len, counts), default=0)
+    return [f"  {name:<{width}}  {count:>6,}" for name, count in sorted(counts.items())]

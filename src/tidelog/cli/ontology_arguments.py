@@ -1,0 +1,83 @@
+"""The arguments about ontologies: `tidelog ontology`, `tidelog sparql`, and `--ontology` of others."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+TRIPLES: Final = ("all", "inferred", "explicit")
+SHOWN: Final = ("coverage", "rules")
+SPARQL_FORMATS: Final = ("table", "csv", "tsv", "json", "nt", "ttl")
+PROGRAM_SUFFIX: Final = ".rls"
+
+
+def add_ontology_commands(
+    commands: Any, command: Callable[..., Any], add_running: Callable[[Any], None]
+) -> None:
+    """Add the commands; `add_running` adds what all commands that reason take."""
+    summary = "show the rules that an ontology becomes, or what of it they cover"
+    ontology = command(commands, "ontology", summary, "tidelog ontology zoo.owl --show rules")
+    ontology.add_argument("files", metavar="FILE", nargs="+", type=Path, help="files of RDF")
+    ontology.add_argument("--show", choices=SHOWN, default=SHOWN[0], help="what (default coverage)")
+    ontology.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+    summary = "derive everything and answer a SPARQL query over the triples"
+    sparql = command(
+        commands, "sparql", summary, "tidelog sparql zoo.rls 'SELECT ?x WHERE { ?x a <Cat> }' --format csv"
+    )
+    sparql.add_argument("program", metavar="PROGRAM", nargs="?", help="the program, or a file of RDF")
+    sparql.add_argument("query", metavar="QUERY", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@FILE` reads it")
+    add_ontology(sparql)
+    add_running(sparql)
+    written = sparql.add_argument_group("output")
+    written.add_argument(
+        "-f",
+        "--format",
+        choices=SPARQL_FORMATS,
+        metavar="FORMAT",
+        help=f"how (default table, for graphs nt); one of {', '.join(SPARQL_FORMATS)}",
+    )
+
+
+def add_ontology(parser: argparse.ArgumentParser) -> None:
+    """Add `--ontology`."""
+    group = parser.add_argument_group("ontology")
+    group.add_argument(
+        "--ontology",
+        metavar="FILE",
+        type=Path,
+        action="append",
+        default=[],
+        help="reason by this ontology, in OWL 2 RL; arguments that are no programs are then data",
+    )
+
+
+def add_triples(group: argparse._ArgumentGroup) -> None:
+    """Add `--triples`."""
+    group.add_argument(
+        "--triples",
+        choices=TRIPLES,
+        default=TRIPLES[0],
+        help="which facts of `triple` to put out: all (default), those inferred, or those given",
+    )
+
+
+def settle(options: argparse.Namespace, unknown: list[str]) -> list[str]:
+    """The arguments that make no sense; with an ontology, and for SPARQL, those that are files are data."""
+    if not getattr(options, "ontology", None) and options.command != "sparql":
+        return unknown
+    files = [word for word in unknown if not word.startswith("-")]
+    if options.command == "sparql":
+        files = [options.query, *files]
+        options.query = files.pop()
+    if options.program is not None and not _is_program(options.program):
+        files.insert(0, options.program)
+        options.program = None
+    options.data = [*options.data, *map(Path, files)]
+    return [word for word in unknown if word.startswith("-")]
+
+
+def _is_program(name: str) -> bool:
+    return name == "-" or name.endswith(PROGRAM_SUFFIX)

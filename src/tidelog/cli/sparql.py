@@ -1,0 +1,69 @@
+"""`tidelog sparql`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from itertools import islice
+from typing import Final
+
+import pyarrow as pa
+
+from tidelog.cli.arguments import UsageError
+from tidelog.cli.programs import read_source
+from tidelog.cli.reasoning import QUAD, Work
+from tidelog.cli.results import ROWS_ON_TERMINAL, Form, data
+from tidelog.cli.statistics import report_statistics
+from tidelog.io.sparql import Answer, Store
+from tidelog.ontology.vocabulary import TRIPLE
+
+GRAPHS: Final = ("nt", "ttl")
+_STATEMENTS: Final = Form("nt")
+
+
+def sparql(options: Namespace) -> int:
+    """The exit code of `tidelog sparql`."""
+    query = read_source(options.query[1:]).text if options.query.startswith("@") else options.query
+    Store([]).query(query)  # a query that is not well written is told of before the work
+    work = Work(options)
+    work.warn()
+    work.derive()
+    answer = Store(_statements(work)).query(query)
+    form = _form(answer, options.format)
+    sys.stdout.flush()
+    if form == "table":
+        _print_table(answer)
+    elif answer.is_truth and form != "json":
+        print("true" if answer else "false")
+    else:
+        answer.write(sys.stdout.buffer, form)
+    report_statistics(work)
+    return 0
+
+
+def _statements(work: Work) -> list[pa.Table]:
+    """The triples, and those of named graphs in their graphs."""
+    known = work.reasoner.predicates()
+    return [data(work.reasoner[name], _STATEMENTS) for name in (TRIPLE, QUAD) if name in known]
+
+
+def _form(answer: Answer, asked: str | None) -> str:
+    """The format of an answer; a usage error if it cannot have the one that is asked for."""
+    if answer.is_graph:
+        if asked not in (None, *GRAPHS):
+            raise UsageError(f"a graph cannot be written as {asked}", "choose --format nt or ttl")
+        return asked or GRAPHS[0]
+    if asked in GRAPHS:
+        raise UsageError(f"rows cannot be written as {asked}", "choose --format table, csv, tsv or json")
+    return "text" if answer.is_truth and asked in (None, "table") else asked or "table"
+
+
+def _print_table(answer: Answer) -> None:
+    """The rows as a table, on a terminal the first ones."""
+    most = ROWS_ON_TERMINAL if sys.stdout.isatty() else None
+    rows = list(islice(answer, most))
+    columns = list(zip(*([answer.columns, *rows]), strict=True))
+    widths = [max(map(len, column)) for column in columns]
+    for row in (answer.columns, tuple("─" * width for width in widths), *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        print("  ".join(cells).rstrip())

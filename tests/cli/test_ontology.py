@@ -1,0 +1,183 @@
+"""`tidelog ontology`, `tidelog sparql` and `tidelog run --ontology`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Tidelog, Write
+
+PREFIXES = """\
+@prefix : <https://example.org/> .
+@prefix owl: <http://www.w3.org/2002/07/owl#> .
+@prefix rdfs: <http://www.w3.org/2000/01/rdf-schema#> .
+@prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+"""
+ZOO = """\
+:Cat rdfs:subClassOf :Animal . :Animal owl:disjointWith :Plant .
+:chip a owl:InverseFunctionalProperty .
+:age rdfs:range xsd:nonNegativeInteger .
+:Cat rdfs:subClassOf [ owl:onProperty :eats ; owl:someValuesFrom :Fish ] .
+"""
+ANIMALS = ':tom a :Cat ; rdfs:label "Tom"@en ; :chip "1" ; :age 7 . :tomcat :chip "1" .'
+TYPE = "<http://www.w3.org/1999/02/22-rdf-syntax-ns#type>"
+TOM = f"<https://example.org/tom> {TYPE} <https://example.org/Animal> ."
+SELECT = "PREFIX : <https://example.org/> SELECT ?x WHERE { ?x a :Animal } ORDER BY ?x"
+
+
+@pytest.fixture(autouse=True)
+def files(write: Write) -> None:
+    write("zoo.ttl", PREFIXES + ZOO)
+    write("animals.ttl", PREFIXES + ANIMALS)
+
+
+def lines_of(path: str) -> list[str]:
+    return Path(path).read_text(encoding="utf-8").splitlines()
+
+
+def test_run_writes_given_and_inferred_triples(tidelog: Tidelog) -> None:
+    done = tidelog("run", "--ontology", "zoo.ttl", "animals.ttl", "--output", "out", "--format", "nt")
+    assert (done.code, done.output) == (0, "")
+    assert "warning[W710]: outside OWL 2 RL: SubClassOf(example:Cat ObjectSomeValuesFrom(" in done.error
+    lines = lines_of("out/triple.nt")
+    assert TOM in lines
+    assert TOM.replace("tom", "tomcat") in lines  # the same as tom, by the chip
+    assert '<https://example.org/tom> <http://www.w3.org/2000/01/rdf-schema#label> "Tom"@en .' in lines
+    assert not [line for line in lines if line.startswith('"')]
+
+
+@pytest.mark.parametrize(
+    "words", [["--ontology", "zoo.ttl", "-d", "animals.ttl"], ["animals.ttl", "--ontology", "zoo.ttl"]]
+)
+def test_inferred_and_given_triples_make_up_all(tidelog: Tidelog, words: list[str]) -> None:
+    found = {}
+    for which in ("all", "inferred", "explicit"):
+        assert tidelog("run", *words, "--triples", which, "-o", which, "-f", "nt", "-q").code == 0
+        found[which] = set(lines_of(f"{which}/triple.nt"))
+    assert found["inferred"] | found["explicit"] == found["all"]
+    assert not found["inferred"] & found["explicit"]
+    assert TOM in found["inferred"]
+    assert TOM.replace("Animal", "Cat") in found["explicit"]
+
+
+def test_a_program_reads_what_an_ontology_derives(tidelog: Tidelog, write: Write) -> None:
+    write(
+        "count.rls",
+        "many(#count(?x)) :- [?x, <http://www.w3.org/1999/02/22-rdf-syntax-ns#type>,"
+        " <https://example.org/Animal>] . @output many .",
+    )
+    done = tidelog("run", "count.rls", "--ontology", "zoo.ttl", "animals.ttl", "--format", "csv")
+    assert done.output.splitlines() == ["c1", "2"]
+    assert "W102" not in done.error
+
+
+def test_inconsistency_names_the_rule_and_the_facts(tidelog: Tidelog, write: Write) -> None:
+    write("odd.ttl", PREFIXES + ":tom a :Cat , :Plant ; :age -1 .")
+    done = tidelog("run", "--ontology", "zoo.ttl", "odd.ttl", "-q")
+    assert (done.code, done.output) == (3, "")
+    assert "error[E601]: inconsistent: bottom() derived by the rule 'cax-dw'" in done.error
+    assert "triple(example:tom, rdf:type, example:Animal) (derived)" in done.error
+    assert "triple(example:tom, rdf:type, example:Plant) (stated)" in done.error
+    assert "bottom() derived by the rule 'dt-not-type'" in done.error
+
+
+def test_inconsistency_of_any_program_shows_facts(tidelog: Tidelog, write: Write) -> None:
+    write("odd.rls", "age(a, -1) . age(b, -2) . bottom() :- age(_, ?n), ?n < 0 .")
+    done = tidelog("run", "odd.rls")
+    assert done.code == 3
+    assert "bottom() derived, in 2 ways" in done.error
+    assert "help: from age(a, -1) (stated)" in done.error
+
+
+def test_rules_that_are_shown_can_be_run(tidelog: Tidelog, write: Write) -> None:
+    shown = tidelog("ontology", "zoo.ttl", "--show", "rules", "-q")
+    write("zoo.rls", shown.output)
+    done = tidelog("run", "zoo.rls", "--data", "animals.ttl", "-o", "out", "-f", "nt")
+    assert done.code == 0
+    assert TOM in lines_of("out/triple.nt")
+
+
+def test_coverage(tidelog: Tidelog) -> None:
+    lines = tidelog("ontology", "zoo.ttl").output.splitlines()
+    assert lines[0] == "5 axioms"
+    assert "  SubClassOf(example:Cat ObjectSomeValuesFrom(example:eats example:Fish))" in lines
+    assert [line.split() for line in lines if "cax-sco" in line] == [["cax-sco", "1"]]
+
+
+def test_an_ontology_that_is_not_there(tidelog: Tidelog) -> None:
+    done = tidelog("run", "--ontology", "zo.ttl", "animals.ttl")
+    assert done.code == 1
+    assert "there is no file `zo.ttl`" in done.error
+    assert "did you mean `zoo.ttl`?" in done.error
+
+
+def test_named_graphs_tags_datatypes_and_blank_nodes_survive(tidelog: Tidelog, write: Write) -> None:
+    write(
+        "data.trig",
+        PREFIXES
+        + ':g { :tom a :Cat ; rdfs:label "Tom"@en-gb ; :at "7"^^:h . _:b :knows :tom , "a \\"b\\"" . }',
+    )
+    assert tidelog("run", "--ontology", "zoo.ttl", "data.trig", "-o", "out", "-f", "nt", "-q").code == 0
+    graph = "<https://example.org/g>"
+    assert sorted(lines_of("out/quad.nq")) == sorted(
+        [
+            f"<https://example.org/tom> {TYPE} <https://example.org/Cat> {graph} .",
+            f'<https://example.org/tom> <http://www.w3.org/2000/01/rdf-schema#label> "Tom"@en-gb {graph} .',
+            f'<https://example.org/tom> <https://example.org/at> "7"^^<https://example.org/h> {graph} .',
+            f"_:b <https://example.org/knows> <https://example.org/tom> {graph} .",
+            f'_:b <https://example.org/knows> "a \\"b\\"" {graph} .',
+        ]
+    )
+    assert TOM in lines_of("out/triple.nt")
+    asked = "SELECT ?g WHERE { GRAPH ?g { ?x ?p ?y } } GROUP BY ?g"
+    assert tidelog("sparql", "data.trig", asked, "-f", "csv").output.split() == ["g", "https://example.org/g"]
+
+
+# ---- SPARQL
+
+
+def test_select_as_a_table_and_in_files(tidelog: Tidelog) -> None:
+    words = ["sparql", "--ontology", "zoo.ttl", "animals.ttl", SELECT, "-q"]
+    table = tidelog(*words).output.splitlines()
+    assert [line.strip() for line in table[2:]] == ["https://example.org/tom", "https://example.org/tomcat"]
+    assert tidelog(*words, "-f", "csv").output.split() == ["x", *(line.strip() for line in table[2:])]
+    found = tidelog(*words, "-f", "json").json["results"]["bindings"]
+    assert [row["x"]["value"] for row in found] == ["https://example.org/tom", "https://example.org/tomcat"]
+
+
+def test_ask_and_construct(tidelog: Tidelog) -> None:
+    words = ["sparql", "--ontology", "zoo.ttl", "animals.ttl", "-q"]
+    assert (
+        tidelog(*words, SELECT.replace("SELECT ?x WHERE", "ASK").replace("ORDER BY ?x", "")).output
+        == "true\n"
+    )
+    assert (
+        tidelog(*words, "ASK { <https://example.org/tom> a <https://example.org/Plant> }").output == "false\n"
+    )
+    graph = "CONSTRUCT { ?x a <Beast> } WHERE { ?x a <https://example.org/Animal> }"
+    assert f"<https://example.org/tom> {TYPE} <Beast> ." in tidelog(*words, graph).output.splitlines()
+
+
+def test_names_of_programs_are_names_in_queries(tidelog: Tidelog, write: Write) -> None:
+    write("names.rls", '[?y, knows, ?x] :- [?x, knows, ?y] . [ada, knows, bob] . [ada, says, "<b>"] .')
+    rows = tidelog("sparql", "names.rls", "SELECT ?x ?y { ?x <knows> ?y } ORDER BY ?x", "-f", "csv")
+    assert rows.output.split() == ["x,y", "ada,bob", "bob,ada"]
+    assert tidelog("sparql", "names.rls", "SELECT ?y { ?x <says> ?y }", "-f", "csv").output.split() == [
+        "y",
+        "<b>",
+    ]
+
+
+def test_a_query_that_is_not_sparql_is_shown_with_its_place(tidelog: Tidelog) -> None:
+    done = tidelog("sparql", "animals.ttl", "SELECT ?x WHERE { ?x a }")
+    assert (done.code, done.output) == (1, "")
+    assert "error[E518]: the query is not SPARQL" in done.error
+    lines = done.error.splitlines()
+    assert lines[1].strip() == "--> <query>:1:24"
+    assert lines[4].index("^") == lines[3].index("}")
+
+
+def test_formats_that_do_not_fit(tidelog: Tidelog) -> None:
+    assert tidelog("sparql", "animals.ttl", "SELECT ?x { ?x a ?y }", "-f", "nt").code == 2
+    assert tidelog("sparql", "animals.ttl", "CONSTRUCT WHERE { ?x a ?y }", "-f", "csv").code == 2
