@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,3 +22,26 @@ def kernels() -> None:
     from tidelog.reasoner import prepare
 
     prepare()
+
+
+# Tests that need Java: one worker runs them all, so that one Java serves them.
+ON_SPARK = ("tests/spark/", "tests/pipeline/test_spark.py", "tests/pipeline/test_stream.py")
+MAY_NEED_SPARK = ("tests/benchmarks/test_spark.py::test_jobs", "tests/docs/test_examples.py::test_slow_page")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadgroup`, tests that need Java go to one worker.
+
+    Groups of marks are lost with pytest 9.2: pytest-xdist 3.8 writes them where it no longer looks.
+    """
+    if config.getvalue("dist") != "loadgroup":
+        return None
+    from xdist.scheduler import LoadGroupScheduling  # type: ignore[import-untyped, unused-ignore]
+
+    class OneJava(LoadGroupScheduling):  # type: ignore[misc, unused-ignore]
+        def _split_scope(self, nodeid: str) -> str:
+            is_there = nodeid.startswith((*ON_SPARK, *MAY_NEED_SPARK))
+            return "spark" if is_there else str(super()._split_scope(nodeid))
+
+    return OneJava(config, log)

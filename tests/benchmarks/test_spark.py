@@ -58,7 +58,6 @@ def test_seconds_of_other_processes_count() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("spark")
 @pytest.mark.parametrize("workload", spark.VARIANTS)
 def test_jobs_on_little(workload: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workloads, "RESULTS", tmp_path)

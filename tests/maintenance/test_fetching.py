@@ -16,13 +16,11 @@ from tests.maintenance.far import FarBench, half
 from tests.maintenance.laboratory import Change, Facts, Laboratory
 from tests.maintenance.scripts import Script, graph_scripts, program_scripts, tangled_scripts
 from tests.maintenance.test_laws import ALGORITHMS
-from tidelog.engine.maintaining import Counters
 from tidelog.logic.program import Program
 from tidelog.logic.values import Value, integer
 
 Make = Callable[[Program, Facts], FarBench]
-UNCOUNTED = [name for name, algorithm in ALGORITHMS.items() if algorithm.counters is Counters.NONE]
-uncounted = pytest.mark.parametrize("name", UNCOUNTED)
+algorithms = pytest.mark.parametrize("name", ALGORITHMS)
 places = pytest.mark.parametrize("make", [FarBench, half])
 
 
@@ -37,24 +35,24 @@ def run(make: Make, script: Script, choose: Callable[[int], str]) -> None:
 
 
 @places
-@uncounted
+@algorithms
 @given(script=graph_scripts())
 def test_over_a_graph_all_is_as_from_scratch(make: Make, name: str, script: Script) -> None:
     run(make, script, lambda number: name)
 
 
 @places
-@given(script=st.one_of(program_scripts(), tangled_scripts()), name=st.sampled_from(UNCOUNTED))
+@given(script=st.one_of(program_scripts(), tangled_scripts()), name=st.sampled_from(sorted(ALGORITHMS)))
 def test_over_random_programs_all_is_as_from_scratch(make: Make, script: Script, name: str) -> None:
     run(make, script, lambda number: name)
 
 
-@given(script=graph_scripts(), names=st.lists(st.sampled_from(UNCOUNTED), min_size=5, max_size=5))
+@given(script=graph_scripts(), names=st.lists(st.sampled_from(sorted(ALGORITHMS)), min_size=5, max_size=5))
 def test_algorithms_take_turns(script: Script, names: list[str]) -> None:
     run(FarBench, script, lambda number: names[number])
 
 
-@given(script=graph_scripts(), name=st.sampled_from(UNCOUNTED), at=st.integers(1, 12))
+@given(script=graph_scripts(), name=st.sampled_from(sorted(ALGORITHMS)), at=st.integers(1, 12))
 def test_whatever_event_stops_a_transaction_nothing_has_changed(script: Script, name: str, at: int) -> None:
     laboratory = Laboratory(FarBench, script.program, script.start)
     for change in script.changes:
@@ -81,7 +79,7 @@ REACH = "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y
 CHAINS = [(10 * chain + step, 10 * chain + step + 1) for chain in range(50) for step in range(4)]
 
 
-@uncounted
+@algorithms
 def test_only_what_an_update_touches_is_fetched(name: str) -> None:
     """Of fifty chains, the facts of one."""
     found, bench = laboratory(REACH, CHAINS)
@@ -90,7 +88,7 @@ def test_only_what_an_update_touches_is_fetched(name: str) -> None:
     assert 0 < fetched <= 4 + 10
 
 
-@uncounted
+@algorithms
 def test_what_was_asked_for_is_not_asked_for_again(name: str) -> None:
     found, bench = laboratory(REACH, CHAINS)
     algorithm = ALGORITHMS[name]
@@ -98,11 +96,3 @@ def test_what_was_asked_for_is_not_asked_for_again(name: str) -> None:
         asked = len(bench.engine.requests)
         found.apply(algorithm, Change({"edge": rows(edges)}, found.program.rules))
     assert len(bench.engine.requests) == asked
-
-
-def test_what_lies_elsewhere_is_not_counted() -> None:
-    found, bench = laboratory(REACH, CHAINS)
-    with pytest.raises(tl.EvaluationError) as caught:
-        found.apply(ALGORITHMS["rank-counting"], Change({"edge": rows(CHAINS[1:])}, found.program.rules))
-    assert caught.value.diagnostics[0].code == "E684"
-    assert len(bench.facts()["edge"]) == 200

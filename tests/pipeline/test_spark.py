@@ -19,7 +19,7 @@ from tidelog.errors import DataError
 from tidelog.pipeline import Engine, Job, Sink, Source, read
 from tidelog.pipeline.manifest import Input, Manifest
 
-pytestmark = [pytest.mark.usefixtures("kernels"), pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
 ON_SPARK = Engine(reader="spark")
 RULES = "@declare p(name: any, size: int) .\nq(?x) :- p(?x, _) .\n"

@@ -18,7 +18,7 @@ from tidelog.pipeline import Job, Step, read
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.stream import Following
 
-pytestmark = [pytest.mark.usefixtures("kernels"), pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.usefixtures("kernels")
 
 STREAM = """
 [stream]

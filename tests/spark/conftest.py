@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from tidelog.engine.spark.session import SessionSettings
-
-FOLDER = Path(__file__).parent
 
 
 @pytest.fixture(scope="session")
@@ -19,11 +16,3 @@ def spark() -> Iterator[SparkSession]:
     session = SessionSettings(master="local[2]", conf={"spark.driver.memory": "1g"}).start()
     yield session
     session.stop()
-
-
-@pytest.hookimpl(tryfirst=True)  # before xdist looks at the groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one worker run all tests of this folder, so that one Java serves them all."""
-    for item in items:
-        if item.path.is_relative_to(FOLDER):
-            item.add_marker(pytest.mark.xdist_group("spark"))

@@ -17,7 +17,7 @@ import pytest
 from tidelog.engine.spark.java import find_java
 from tidelog.engine.spark.shipping import write_archive
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("spark")]
+pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples"
@@ -134,7 +134,8 @@ def watch():  # until a task runs in an executor
     from pyspark import SparkContext
     while not killed:
         context = SparkContext._active_spark_context
-        tracker = context and context.statusTracker()
+        is_there = getattr(context, "_jsc", None) is not None  # it is known before it has begun
+        tracker = context.statusTracker() if is_there else None
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()] if tracker else []
         if any(stage and stage.numActiveTasks and stage.numTasks > 1 for stage in stages):
             kill()

@@ -14,6 +14,7 @@ import tidelog as tl
 from tests.corpus import run_engine
 from tests.strategies import Case, Features, cases
 from tidelog.engine.events import Event, RoundEnded, RuleRan, StratumStrategy
+from tidelog.engine.maintaining import Counters
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -170,6 +171,16 @@ def test_an_interrupt_cancels_the_jobs_and_the_session_goes_on(spark: Any) -> No
     assert spark.range(5).count() == 5
 
 
+def test_frames_and_facts_of_the_driver_are_joined(spark: Any) -> None:
+    """They come from different sessions; what is counted of either must be told."""
+    rules = f"{REACH} reach(?x, ?y) :- hop(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), hop(?y, ?z) ."
+    for strategy in (JOINS, EXECUTORS):
+        reasoner = tl.Reasoner(tl.parse(rules), engine=tl.spark(spark, strategy=strategy))
+        reasoner.insert("edge", [(0, 1)])
+        reasoner.insert("hop", spark.createDataFrame([(1, 2), (2, 3)]))
+        assert len(reasoner["reach"]) == 6
+
+
 # ---- changes
 
 SCRIPT = [
@@ -194,6 +205,9 @@ RULES = ["+ back(?y, ?x) :- reach(?x, ?y) .", "- reach(?x, ?z) :- reach(?x, ?y),
         pytest.param("auto", 0, marks=pytest.mark.slow),
         pytest.param("fp-update", 0, marks=pytest.mark.slow),
         pytest.param("backward-forward", 0, marks=pytest.mark.slow),
+        pytest.param("rank-counting", 0, marks=pytest.mark.slow),
+        pytest.param("counting", 0, marks=pytest.mark.slow),
+        pytest.param("forward-backward-forward", 0, marks=pytest.mark.slow),
     ],
 )
 def test_changes_of_facts_and_rules(maintainer: str, resident: int, spark: Any) -> None:
@@ -211,14 +225,30 @@ def test_changes_of_facts_and_rules(maintainer: str, resident: int, spark: Any) 
     assert deltas[0] == deltas[1]
 
 
-def test_more_facts_than_the_driver_is_to_hold_are_not_maintained_there(spark: Any) -> None:
-    engine = tl.spark(spark, strategy=JOINS, resident_facts=3)
-    reasoner = tl.Reasoner(tl.parse(REACH), engine=engine, maintainer="rank-counting")
-    reasoner.insert("edge", chain(5))
+def test_more_facts_than_the_driver_is_to_hold_have_no_tables_there(spark: Any) -> None:
+    reasoner = tl.Reasoner(tl.parse(REACH), engine=tl.spark(spark, strategy=JOINS, resident_facts=3))
+    reasoner.insert("edge", spark.createDataFrame(chain(5)))
     with pytest.raises(tl.EvaluationError) as caught:
-        reasoner.apply("- edge(0, 1) .")
+        reasoner.query("reach(0, ?x)", "tabling")
     assert caught.value.diagnostics[0].code == "E684"
-    assert len(reasoner["reach"]) == 15
+    assert len(reasoner.query("reach(0, ?x)", "magic")) == 5
+
+
+def test_instances_are_counted_where_the_facts_lie(spark: Any) -> None:
+    """Three edges to 3 from 0, one way that is longer: one founded instance, one hidden by its rank."""
+    rules = f"{REACH} reach(?x, ?z) :- reach(?x, ?y), reach(?y, ?z) ."
+    deltas = []
+    for engine in ("columnar", tl.spark(spark, strategy=JOINS, resident_facts=0)):
+        reasoner = tl.Reasoner(tl.parse(rules), engine=engine, maintainer="rank-counting", modules=False)
+        edges = [(0, 1), (1, 2), (2, 3), (0, 3), (3, 1)]
+        is_far = engine != "columnar"
+        reasoner.insert("edge", spark.createDataFrame(edges) if is_far else edges)
+        deltas.append(
+            [sorted(map(str, reasoner.apply(step))) for step in ("- edge(0, 3) .", "- edge(3, 1) .")]
+        )
+        assert reasoner.engine.counters is Counters.RANK
+        assert not is_far or reasoner.engine.is_placed("reach")
+    assert deltas[0] == deltas[1]
 
 
 def test_what_an_update_touches_is_fetched_and_the_bulk_stays(spark: Any) -> None:

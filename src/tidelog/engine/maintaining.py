@@ -239,7 +239,7 @@ class Maintainable(Engine, Protocol):
 
     @property
     def is_resident(self) -> bool:
-        """Whether all facts lie in this process, or can: else what is touched is fetched, nothing counted."""
+        """Whether all facts lie in this process, or can: else what an update touches is fetched."""
 
     @property
     def counters(self) -> Counters:

@@ -282,7 +282,10 @@ class MaintainedEngine(NotedEngine):
         self.mark(heads, clear=Flag.PENDING)
         return found, heads
 
-    has_compiled_ranks = True
+    @property
+    def has_compiled_ranks(self) -> bool:
+        """Whether the engine has a compiled loop of rank counting: it has."""
+        return True
 
     @property
     def closing(self) -> MaintainedClosures | None:

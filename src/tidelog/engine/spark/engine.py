@@ -80,7 +80,7 @@ class SparkEngine(MaintainedOnSpark):
         """Add the rows of a frame as explicit facts; returns how many were new."""
         store = self.store
         encoding = Encoding(types, names, store.hashing)
-        encoded = data.mapInArrow(encoding, encoding.schema).persist()
+        encoded = store.adopted(data.mapInArrow(encoding, encoding.schema).persist())
         columns = columns_of(len(types))
         texts = [f"t{place}" for place in range(len(types))]
         before = self.stated(relation)

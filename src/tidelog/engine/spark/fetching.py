@@ -24,6 +24,7 @@ from tidelog.engine.columnar.arrow import numbers_of
 from tidelog.engine.columnar.change_runner import RowSet
 from tidelog.engine.columnar.transactions import ROW, Columns
 from tidelog.engine.maintaining import OutOfReach
+from tidelog.engine.spark.counted import FOUNDED, HIDDEN, RANK, Counted
 from tidelog.engine.spark.frames import Source
 from tidelog.engine.spark.overlay import Changed, Overlay, Rows, row_numbers
 from tidelog.engine.spark.places import Places
@@ -38,6 +39,7 @@ LARGE_OVERLAY = 100_000  # changes beside a frame from which on it is made anew 
 MOST_LAYERS = 8  # changes of a frame that its plan may hold, one above the other
 TRUE = layout.ALIVE | layout.BEFORE
 REQUEST, FLAGS = "request", "flags"
+COUNTERS = {FOUNDED: layout.FOUNDED, HIDDEN: layout.HIDDEN, RANK: layout.RANK}  # and where they stand in T
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class Answer:
 
     columns: tuple[Ids, ...]
     flags: npt.NDArray[np.uint8]
+    counters: tuple[Ids, ...] = ()  # as in COUNTERS
 
 
 class FetchingEngine(Places):
@@ -71,6 +74,9 @@ class FetchingEngine(Places):
         self._composed: dict[str, DataFrame] = {}  # frames with their changes, once they were read
         self._asked: dict[Key, str] = {}  # relations that hold the keys that were asked for
         self._fetched = 0  # rows
+        self._counted_frames: dict[
+            str, Counted
+        ] = {}  # facts with their counters, of relations that have some
 
     def relations(self) -> tuple[str, ...]:
         """The relations that are there, but for those of keys that were asked for."""
@@ -236,7 +242,8 @@ class FetchingEngine(Places):
         names = ", ".join(sorted({request.relation for request in requests}))
         padded = union(_padded(frame, width) for frame in frames)
         table = self.store.jobs.run(f"fetching what changes touch of {names}", padded.toArrow)
-        numbers, flags, *columns = (numbers_of(column.combine_chunks(), "int64") for column in table.columns)
+        numbers, flags, *others = (numbers_of(column.combine_chunks(), "int64") for column in table.columns)
+        counters, columns = others[: len(COUNTERS)], others[len(COUNTERS) :]
         chosen = [np.flatnonzero(numbers == number) for number in range(len(requests))]
         arities = [self.arity(request.relation) for request in requests]
         wide = [
@@ -246,7 +253,11 @@ class FetchingEngine(Places):
         ]
         narrow = iter(self.store.narrowed(wide) if wide else ())
         return [
-            Answer(tuple(islice(narrow, arity)), flags[rows].astype(np.uint8))
+            Answer(
+                tuple(islice(narrow, arity)),
+                flags[rows].astype(np.uint8),
+                tuple(counter[rows].astype(np.int32) for counter in counters),
+            )
             for rows, arity in zip(chosen, arities, strict=True)
         ]
 
@@ -254,7 +265,9 @@ class FetchingEngine(Places):
         """The facts of a relation that have one of the keys, and which of them are explicit."""
         placed = self._placed[request.relation]
         is_stated = placed.stated is not None and placed.stated.frame is placed.frame
-        yield self._requested(number, request, placed.frame, TRUE | (layout.EXPLICIT if is_stated else 0))
+        counted = self._counted_frames.get(request.relation)
+        frame = placed.frame if counted is None else counted.frame
+        yield self._requested(number, request, frame, TRUE | (layout.EXPLICIT if is_stated else 0))
         if placed.stated is not None and not is_stated:
             yield self._requested(number, request, placed.stated.frame, layout.EXPLICIT)
 
@@ -264,8 +277,12 @@ class FetchingEngine(Places):
             keys = self.store.lifted(request.keys, len(request.rows)).toDF(*names)
             frame = frame.join(sql.broadcast(keys), names, "left_semi")
         columns = columns_of(self.arity(request.relation))
-        noted = sql.lit(number).cast("long").alias(REQUEST), sql.lit(flags).cast("long").alias(FLAGS)
-        return frame.select(*noted, *columns)
+        noted = {REQUEST: number, FLAGS: flags}
+        if FOUNDED not in frame.columns:  # what is not counted is stated, or no algorithm asks
+            noted |= {FOUNDED: int(flags & layout.EXPLICIT != 0), HIDDEN: 0, RANK: 0}
+        constants = {name: sql.lit(value).cast("long").alias(name) for name, value in noted.items()}
+        noted_columns = [constants.get(name, sql.col(name)) for name in (REQUEST, FLAGS, *COUNTERS)]
+        return frame.select(*noted_columns, *columns)
 
     def _enter(self, relation: str, answer: Answer) -> None:
         """Let a table hold what was fetched; rows that it has already are right."""
@@ -274,6 +291,10 @@ class FetchingEngine(Places):
         rows = super().all_facts({relation: (answer.columns, count)}, create=True)[relation].rows[relation]
         is_new = rows >= before
         np.bitwise_or.at(table.flags, rows[is_new], answer.flags[is_new])
+        is_fact = is_new & (answer.flags & layout.ALIVE != 0)
+        for place, counter in zip(COUNTERS.values(), answer.counters, strict=False):
+            if place in table.counters:
+                table.counters[place][rows[is_fact]] = counter[is_fact]
         entered = table.flags[before : len(table)]
         table.words[layout.DEAD] -= np.count_nonzero(entered & layout.ALIVE)
         self._fetched += len(entered)
@@ -303,6 +324,11 @@ class FetchingEngine(Places):
         self.fetch_facts(given)
         return super().standing_of(given)
 
+    def forget_counters(self) -> None:
+        """Count nothing any more."""
+        self._counted_frames = {}
+        super().forget_counters()
+
     def every(self, relation: str) -> RowSet:
         """All facts of a relation that are true now."""
         if self.is_fetching and self.is_placed(relation):
@@ -317,8 +343,6 @@ class FetchingEngine(Places):
 
     def begin_transaction(self) -> None:
         """Begin a journal."""
-        if self._fetched > self.settings.fetched_facts // 2:
-            self.end_fetching()
         for relation in [name for name, overlay in self._overlays.items() if len(overlay) > LARGE_OVERLAY]:
             self.fold(relation)
         super().begin_transaction()
@@ -374,8 +398,10 @@ class FetchingEngine(Places):
         return row_numbers({*touched.tolist(), *self._overlays.get(relation, Overlay()).rows})
 
     def tidy(self, relations: Iterable[str]) -> None:
-        """Let go of dead rows where they are the greater part; not of rows that stand for facts on Spark."""
+        """Let go of dead rows where they are the greater part, and of what was fetched where it is much."""
         super().tidy([relation for relation in relations if not self.is_placed(relation)])
+        if self._fetched > self.settings.fetched_facts // 2:
+            self.end_fetching()
 
     # ---- relations that come and go
 

@@ -6,14 +6,16 @@ that are driven by all facts, those of rules that come and go, are frames; only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tidelog.engine.columnar.change_runner import EMPTY, ChangeRunner, RowSet
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.change_runner import COUNTERS, EMPTY, ChangeRunner, RowSet
 from tidelog.engine.maintaining import PARTS, Counters, Effect, Flag, Notes, Noting, OutOfReach, Where
+from tidelog.engine.spark.counted import Counted
 from tidelog.engine.spark.fetching import NOT_RESIDENT, FetchingEngine, Request
 from tidelog.engine.spark.frames import Heads, Source, Translation
 from tidelog.engine.spark.store import columns_of, difference, union
@@ -21,11 +23,15 @@ from tidelog.engine.spark.tagging import new_terms
 from tidelog.engine.spark.wanted import Wanted, wanted
 from tidelog.errors import Diagnostic
 from tidelog.logic.program import Variable
+from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import ChangePlan, Part, Project, Scan, scans
 from tidelog.rewrite.closures import ClosureModule
 
+if TYPE_CHECKING:
+    from tidelog.engine.spark.engine import SparkEngine
+
 NEW_KEY = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)
-HELP = "raise `tidelog.residentFacts`, or use `auto`, `recompute`, `dred`, `fp-update` or `backward-forward`"
+HELP = "raise `tidelog.residentFacts`, or do without"
 FOUND = "found on Spark"  # a name with a space is no predicate's
 
 
@@ -77,19 +83,70 @@ class MaintainedOnSpark(FetchingEngine):
 
     def begin_transaction(self) -> None:
         """Begin a journal; what lies on Spark comes to the driver, or what is touched of it will."""
-        if self.is_resident:
+        if self.is_resident and self.counters is Counters.NONE:
             self.come_home()
-        else:
+        elif self._placed:
             self.begin_fetching()
         super().begin_transaction()
 
     def recount(self, counters: Counters, strata: Any) -> RowSet:
         """Count all instances of the strata's rules anew; returns the facts that are true and unfounded."""
-        if counters is not Counters.NONE:
-            if not self.is_resident:
-                raise self._refusal("instances are counted where all facts lie on the driver")
+        if counters is Counters.NONE or not self._placed:
+            return super().recount(counters, strata)
+        strata = [stratum for stratum in strata if not any(rule.aggregations for rule in stratum.rules)]
+        if counters is self.counters:
+            self._fetch_all({name for stratum in strata for name in _relations(stratum)})
+            return super().recount(counters, strata)
+        if self.is_resident:
             self.come_home()
-        return super().recount(counters, strata)
+            return super().recount(counters, strata)
+        self._count_elsewhere(counters, strata)
+        return EMPTY
+
+    def _count_elsewhere(self, counters: Counters, strata: Sequence[Stratum]) -> None:
+        """Count the instances of strata where their facts lie; tables get the counters with the facts."""
+        self.forget_counters()
+        self.end_fetching()
+        here, there = [], []
+        for stratum in strata:  # from the bottom up: what reads something on Spark is counted there
+            if not any(map(self.is_placed, _relations(stratum))):
+                here.append(stratum)
+                continue
+            there.append(stratum)
+            for name in stratum.predicates:
+                if not self.is_placed(name):
+                    self.move_to_spark(name)
+        counted, highest = self.counted_frames(counters, there)
+        super().recount(counters, here)
+        self.begin_fetching()
+        for name, found in counted.items():
+            self.table(name).count_explicit()
+            self.table(name).count_too(COUNTERS[counters] if found.is_recursive else ())
+        self._counted_frames = counted
+        state = self.workspaces[0].state
+        state[layout.Z_CLOCK] = max(int(state[layout.Z_CLOCK]), highest + 1)
+
+    def counted_frames(self, counters: Counters, strata: Sequence[Stratum]) -> tuple[dict[str, Counted], int]:
+        """The facts of strata with their counters, and a rank that none of them exceeds."""
+        from tidelog.engine.spark.counting import StratumCount
+
+        counted: dict[str, Counted] = {}
+        highest = 1
+        for stratum in strata:
+            count = StratumCount(cast("SparkEngine", self), stratum, counters, self.check)
+            counted |= count.count()
+            highest = max(highest, count.rounds + 1)
+        return counted, highest
+
+    def _fetch_all(self, relations: Collection[str]) -> None:
+        """Let the tables hold all of relations."""
+        for relation in relations:
+            self.every(relation)
+
+    @property
+    def has_compiled_ranks(self) -> bool:
+        """Whether the engine has a compiled loop of rank counting: not of facts that are fetched."""
+        return not self.is_fetching
 
     def keep_notes(self, noting: Noting) -> None:
         """In this transaction, let what is noted of facts be this."""
@@ -115,13 +172,23 @@ class MaintainedOnSpark(FetchingEngine):
         if not self.is_fetching:
             return super().run(plans, given, effect)
         plans = list(plans)
-        whole = [plan for plan in plans if plan.given is None and any(map(self.is_placed, plan.reads))]
+        whole = [plan for plan in plans if isinstance(plan, FetchingRunner) and self._is_whole(plan)]
         others = [plan for plan in plans if plan not in whole]
         self._fetch_for(others, given)
         found = super().run(others, given, effect)
         for plan in whole:
-            found |= self.run_whole(plan.plan, effect)
+            found |= self.run_whole(plan, effect) if effect.count == 0 else self._run_here(plan, effect)
         return found
+
+    def _is_whole(self, plan: FetchingRunner) -> bool:
+        """Whether a plan is driven by all facts, and some lie on Spark."""
+        return plan.given is None and any(map(self.is_placed, plan.reads))
+
+    def _run_here(self, plan: FetchingRunner, effect: Effect) -> RowSet:
+        """The heads that the effect selects, of all instances of a plan, each of which counts."""
+        self._fetch_all(set(plan.reads))
+        self._fetch_for([plan], EMPTY)
+        return super().run([plan], EMPTY, effect)
 
     def run_support(self, plans: Iterable[Any], given: Any) -> tuple[RowSet, RowSet]:
         """For each given head the first instance that a plan finds: its unchecked facts, and the heads."""
@@ -130,9 +197,13 @@ class MaintainedOnSpark(FetchingEngine):
             self._fetch_for(plans, given)
         return super().run_support(plans, given)
 
-    def _fetch_for(self, plans: Iterable[FetchingRunner], given: RowSet) -> None:
-        """Fetch what plans will look up: one look-up of each after the other, those of all plans together."""
-        driven = [plan.keys for plan in plans if plan.given is None or plan.given in given.rows]
+    def _fetch_for(self, plans: Iterable[ChangeRunner], given: RowSet) -> None:
+        """Fetch what plans will look up: one look-up of each after the other, those of all plans together.
+
+        Plans that the engine has made for itself run where all is fetched.
+        """
+        prepared = [plan for plan in plans if isinstance(plan, FetchingRunner)]
+        driven = [plan.keys for plan in prepared if plan.given is None or plan.given in given.rows]
         instances = self._instances
         for level in zip_longest(*driven):
             steps = [step for step in level if step is not None and self.is_placed(step[0].relation)]
@@ -148,8 +219,9 @@ class MaintainedOnSpark(FetchingEngine):
 
     # ---- plans over all facts
 
-    def run_whole(self, plan: ChangePlan, effect: Effect) -> RowSet:
+    def run_whole(self, runner: FetchingRunner, effect: Effect) -> RowSet:
         """The heads that the effect selects, of the instances that a plan has on Spark."""
+        plan = runner.plan
         translation = Translation(
             self.store, self._part, plan.number, self.store.session.sparkContext.accumulator(0)
         )
@@ -187,3 +259,9 @@ class MaintainedOnSpark(FetchingEngine):
         columns = columns_of(self.arity(relation))
         rest = difference(known.frame, self.lifted_rows(relation, touched), columns, True)
         return Source(union([rest, self.lifted_rows(relation, true)]), known.rows + len(true))
+
+
+def _relations(stratum: Stratum) -> set[str]:
+    """The relations that the rules of a stratum read or derive."""
+    read = {atom.predicate for rule in stratum.rules for atom in (*rule.positive, *rule.negated)}
+    return read | set(stratum.predicates)

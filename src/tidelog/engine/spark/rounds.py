@@ -18,6 +18,7 @@ from tidelog.engine.spark.frames import Heads, Source
 from tidelog.engine.spark.jobs import observed
 from tidelog.engine.spark.store import union
 from tidelog.engine.spark.tagging import STATED, Tagging, count_by_relation, count_by_rule, new_terms
+from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import Part
 from tidelog.plan.compile import delta_plans
@@ -41,6 +42,8 @@ class Piece:
 class Rounds:
     """A recursive stratum while it is closed."""
 
+    notes: tuple[str, ...] = ()  # columns beside those of facts
+
     def __init__(self, derivation: Derivation, place: int, stratum: Stratum) -> None:
         self.derivation = derivation
         self.engine = derivation.engine
@@ -54,6 +57,14 @@ class Rounds:
 
     def close(self) -> int:
         """Derive all of the stratum; returns the number of rounds."""
+        stated = self.run()
+        for name in self.stratum.predicates:
+            found = self._source(name, Part.ALL)
+            self.engine.keep(name, found.frame, int(found.rows), stated[name])
+        return self.count
+
+    def run(self) -> dict[str, Source | None]:
+        """Let all pieces of the stratum be there; returns its explicit facts."""
         session = self.store.session
         session.conf.set("spark.sql.adaptive.enabled", "false")
         session.conf.set("spark.sql.shuffle.partitions", self.store.partitions)
@@ -61,22 +72,25 @@ class Rounds:
         for name, source in stated.items():
             if source is not None:
                 rows = tuple(int(source.rows) if other == name else 0 for other in self.stratum.predicates)
-                self.old.append(Piece(self.tagging.tagged(name, source.frame, STATED, ()), rows))
+                tagged = self.tagging.tagged(name, source.frame, STATED, ())
+                self.old.append(Piece(self._noted(tagged), rows))
         live = [rule for rule in self.stratum.rules if not self.engine.is_idle(rule)]
         self._round(
-            [
-                (rule.head.predicate, self.derivation.numbers[id(rule)], self.derivation.heads_of(rule))
-                for rule in live
-            ]
+            [(rule.head.predicate, self.derivation.numbers[id(rule)], self._first(rule)) for rule in live]
         )
         while self.new is not None:
             self._round(self._deltas())
-        for name in self.stratum.predicates:
-            found = self._source(name, Part.ALL)
-            self.engine.keep(name, found.frame, int(found.rows), stated[name])
         session.conf.set("spark.sql.adaptive.enabled", "true")
         session.conf.set("spark.sql.codegen.wholeStage", "true")
-        return self.count
+        return stated
+
+    def _first(self, rule: Rule) -> Heads:
+        """The heads of a rule in the first round: of its stratum there are explicit facts only."""
+        return self.derivation.heads_of(rule)
+
+    def _noted(self, frame: DataFrame) -> DataFrame:
+        """The facts of a round, with what is noted of them."""
+        return frame
 
     def _deltas(self) -> list[tuple[str, int, Heads]]:
         """The heads of all rules over what the last round found."""
@@ -124,6 +138,7 @@ class Rounds:
             rows = sum(sum(piece.rows) for piece in self.old)
             known = union(piece.frame.select("tag", *tagging.columns) for piece in self.old)
             found = tagging.without(found, known, rows <= self.store.settings.broadcast_rows // FEWER)
+        found = self._noted(found)
         counted = Observation()
         rules = sorted({number for _, number, _ in heads})
         terms = [sql.count(text).alias(text) for text in texts]
@@ -159,7 +174,8 @@ class Rounds:
             return
         pieces = sorted(self.old, key=lambda piece: sum(piece.rows))
         small, largest = pieces[:-1], pieces[-1]
-        frame = union(piece.frame.select("tag", "rule", *self.tagging.columns) for piece in small)
+        columns = ("tag", "rule", *self.tagging.columns, *self.notes)
+        frame = union(piece.frame.select(*columns) for piece in small)
         coalesced = frame.coalesce(self.store.partitions)
         description = f"stratum {self.place + 1}, round {self.count}: putting facts together"
         kept = self.store.jobs.run(description, coalesced.localCheckpoint)

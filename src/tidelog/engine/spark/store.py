@@ -136,6 +136,19 @@ class Store:
             )
         return self._folder.name
 
+    def adopted(self, frame: DataFrame) -> DataFrame:
+        """A frame of another session as one of this.
+
+        A query belongs to the session of its first frame, and tells observations to that session only:
+        whoever waits for one of a frame of another session waits for ever.
+        """
+        name = f"tidelog_{uuid4().hex}"
+        frame.createGlobalTempView(name)
+        try:
+            return self.session.table(f"{self.session.conf.get('spark.sql.globalTempDatabase')}.{name}")
+        finally:
+            self.session.catalog.dropGlobalTempView(name)
+
     def empty(self, arity: int) -> DataFrame:
         """A frame without rows."""
         return self.session.createDataFrame([], ", ".join(f"{name} long" for name in columns_of(arity)))

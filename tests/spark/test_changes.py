@@ -1,0 +1,61 @@
+"""Changes of facts on Spark: random programs and scripts, by every algorithm, are as from scratch."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.corpus import Case, delta_texts
+from tests.maintenance.columnar import ColumnarBench, Facts
+from tests.maintenance.laboratory import Laboratory
+from tests.maintenance.scripts import Script, graph_scripts, program_scripts
+from tests.maintenance.test_laws import ALGORITHMS
+from tests.test_corpus import CHANGING
+from tidelog.__main__ import main
+from tidelog.engine.spark.engine import SparkEngine
+from tidelog.engine.spark.settings import SparkSettings
+from tidelog.logic.program import Program
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("kernels")]
+
+FEW = settings(max_examples=max(2, settings().max_examples // 25))
+
+
+class SparkBench(ColumnarBench):
+    """The bench of facts on Spark."""
+
+    def __init__(self, session: Any, program: Program, explicit: Facts) -> None:
+        far = SparkSettings(session, resident_facts=-1)
+        super().__init__(program, explicit, make=partial(SparkEngine, far))  # type: ignore[arg-type]
+        engine: Any = self.engine
+        for relation in engine.relations():
+            engine.move_to_spark(relation)
+
+    def check(self, program: Program) -> None:
+        """Nothing: of most facts there is nothing here."""
+
+
+@FEW
+@given(script=st.one_of(graph_scripts(), program_scripts()), name=st.sampled_from(sorted(ALGORITHMS)))
+def test_random_changes_are_as_from_scratch(script: Script, name: str, spark: Any) -> None:
+    laboratory = Laboratory(partial(SparkBench, spark), script.program, script.start)
+    for change in script.changes:
+        laboratory.apply(ALGORITHMS[name], change)
+
+
+@pytest.mark.parametrize("maintainer", ["auto", "dred", "fp-update", "rank-counting"])
+@pytest.mark.parametrize("case", CHANGING[::2], ids=lambda case: case.name)
+def test_changes_of_the_corpus(
+    case: Case, maintainer: str, spark: Any, tmp_path: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every transaction changes what it should, and nothing else, where facts are fetched."""
+    folder = tmp_path / "deltas"
+    given = ["stream", str(case.path), str(case.changes), "--deltas", str(folder), "--maintainer", maintainer]
+    far = ("tidelog.strategy=iterated-joins", "tidelog.residentFacts=0")
+    code = main([*given, "--engine", "spark", *(word for one in far for word in ("--conf", one))])
+    assert code == 0, capfd.readouterr().err
+    assert delta_texts(folder) == case.deltas
