@@ -1,5 +1,5 @@
 #!/bin/sh
-# The company of `make demo` on Spark: the same rules, the same answers, by executors; and a pipeline of versions.
+# The company of `make demo` on Spark: the same rules and the same answers, by executors.
 # `make demo ENGINE=spark` runs this with the tidelog of .venv; everything is written to output/.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -14,7 +14,7 @@ program=examples/company/company.rls
 spark='--engine spark --conf tidelog.strategy=executor-fixpoint,iterated-joins'
 
 mkdir -p output
-rm -rf output/spark output/columnar output/flights
+rm -rf output/spark output/columnar
 step 'How each stratum is derived on Spark' \
     "tidelog plan $program $spark | sed -n '/^on Spark/,\$p'"
 step 'Everything derived, by executors, and what each rule did' \
