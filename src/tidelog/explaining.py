@@ -1,4 +1,4 @@
-"""What can be asked of a reasoner about what it knows: why a fact holds."""
+"""What can be asked of a reasoner about what it knows: why a fact holds, why another does not."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from tidelog.logic.program import Fact
 from tidelog.origins import Origins
 from tidelog.program_facts import ProgramFacts
 from tidelog.proof.explanation import Explanation
+from tidelog.proof.failure import WhyNot
 from tidelog.proof.tree import MOST_ROWS
 from tidelog.proof.why import Prover
+from tidelog.proof.why_not import Doubter
 from tidelog.proof.words import place_of
 from tidelog.query.keeping import Keeping
 
 MOST_ANSWERS = 10  # to a query that are explained, unless more are asked for
+MOST_REPAIRS = 5  # by each rule and literal
 
 
 class Explaining(Asking):
@@ -46,6 +49,17 @@ class Explaining(Asking):
         with self.runtime.limits().guarding():
             check = self.runtime.check
             return self._prover.explain(query, self._program, proofs, limit, rows, check)
+
+    def why_not(self, text: str, *, repairs: int = MOST_REPAIRS) -> WhyNot:
+        """Why a fact such as `reach(a, z)` does not hold: for each rule, the instance that comes nearest.
+
+        Its `repairs` are facts that would complete a rule, so many by each rule and literal.
+        """
+        query = self._resolved(text)
+        self._complete()
+        with self.runtime.limits().guarding():
+            instances = self._prover.instances(query, self._program)
+            return Doubter(instances, self._program, self.runtime.check).explain(query, repairs)
 
     def _origin(self, fact: Fact) -> str | None:
         """Where an explicit fact comes from: the line that states it, else the file it was read from."""

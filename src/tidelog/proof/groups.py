@@ -42,6 +42,21 @@ def groups_of(found: Found, heads: Numbers, dictionary: Dictionary) -> Iterator[
             yield Group(heads[members[:1]], members, row_of, len(rows))
 
 
+def heads_of(rule: Rule, found: Found, dictionary: Dictionary) -> Iterator[list[Value]]:
+    """The heads that the groups among instances give, whatever they were found for."""
+    collected = collected_variables(rule)
+    for members in _alike(found, np.zeros(found.count, np.int64), rule.group):
+        columns = [found.columns[variable][members] for variable in collected]
+        rows, _ = _numbered(columns, len(members))
+        values = {
+            variable: dictionary.decode_all(column[rows].tolist())
+            for variable, column in zip(collected, columns, strict=True)
+        }
+        head = aggregated(rule, values, len(rows))
+        if head is not None:
+            yield head
+
+
 def aggregated(rule: Rule, values: dict[Variable, list[Value]], rows: int) -> list[Value] | None:
     """The head that a group of distinct rows gives, None if something in it has no value."""
     binding = {variable: values[variable][0] for variable in rule.group}

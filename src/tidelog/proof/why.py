@@ -54,9 +54,7 @@ class Prover:
         check: Callable[[], None] = lambda: None,
     ) -> Explanation:
         """So many proofs of each of the first answers to a query; everything is derived."""
-        check_explainable(query, program)
-        self._engine.come_home()
-        self._instances.use(program.rules)
+        self.instances(query, program)
         columns, count = self._answers(query.rule)
         if not count:
             raise does_not_hold(query)
@@ -66,6 +64,13 @@ class Prover:
             for row in rows.tolist():
                 proofs += self._prove(Search(self._instances, relation, row, check), wanted, most_rows)
         return Explanation(query.text.strip(), tuple(proofs), Writing.of(program), max(0, count - limit))
+
+    def instances(self, query: Query, program: Program) -> Instances:
+        """What finds instances of the program's rules; an error if the query cannot be explained."""
+        check_explainable(query, program)
+        self._engine.come_home()
+        self._instances.use(program.rules)
+        return self._instances
 
     def _answers(self, rule: Rule) -> tuple[Sequence[Ids], int]:
         """The answers to a query; a fact is looked up, since a plan would look at all of its predicate."""
@@ -119,7 +124,8 @@ def does_not_hold(query: Query) -> ProgramError:
     text = query.text.strip()
     what = "does not hold" if not query.variables else "has no answers"
     message = f"`{text}` {what}, so there is nothing to explain"
-    return ProgramError(Diagnostic(DOES_NOT_HOLD, message))
+    help = f"`tidelog explain PROGRAM --why-not '{text}'`, or `reasoner.why_not(…)`, says what is missing"
+    return ProgramError(Diagnostic(DOES_NOT_HOLD, message, help=None if query.variables else help))
 
 
 def check_explainable(query: Query, program: Program) -> None:

@@ -1,0 +1,194 @@
+"""Why a fact does not hold: for each rule that could give it, the instance that comes nearest.
+
+Literals are left out of the body, as few as possible, until what is left holds for the fact that is asked
+about. What cannot be decided without a literal that is left out, because nothing else binds its variables,
+stays open. Where one atom alone was left out and nothing is open, the atom is a repair: stated, it completes
+the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations, islice
+
+import numpy as np
+
+from tidelog.errors import Diagnostic, ProgramError
+from tidelog.logic.program import (
+    Assignment,
+    Atom,
+    Constant,
+    Literal,
+    Program,
+    Query,
+    Rule,
+    Variable,
+    literal_variables,
+    variables_of,
+)
+from tidelog.logic.values import Value
+from tidelog.plan.join_order import negated_only_variables
+from tidelog.plan.rule_text import Writing
+from tidelog.proof.failure import Failure, Part, State, WhyNot
+from tidelog.proof.groups import heads_of
+from tidelog.proof.instances import SCRATCH, Found, Instances
+from tidelog.proof.node import ground_atom, grounded
+from tidelog.proof.why import the_atom
+
+NOT_A_FACT = "E657"
+MOST_TRIED = 100  # combinations of literals that are left out, before one literal after the other is
+GOAL = f"{SCRATCH} not"  # the relation of the fact that is asked about
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A body without some of its literals, and the instances of what is left."""
+
+    omitted: frozenset[int]
+    open: frozenset[int]
+    found: Found
+
+
+class Doubter:
+    """Finds out why facts do not hold."""
+
+    def __init__(self, instances: Instances, program: Program, check: Callable[[], None]) -> None:
+        self._instances = instances
+        self._engine = instances.engine
+        self._program = program
+        self._check = check
+
+    def explain(self, query: Query, limit: int) -> WhyNot:
+        """Why a fact does not hold, with so many repairs by each rule and literal."""
+        atom = self._goal(query)
+        values = [term.value for term in atom.terms if isinstance(term, Constant)]
+        relation = f"{GOAL} {len(values)}"
+        self._engine.scratch(relation, len(values))
+        try:
+            columns = [np.array([self._engine.identity(value)], np.int32) for value in values]
+            self._engine.add(relation, columns, 1)
+            rules = self._instances.rules_of(atom.predicate)
+            found = [failure for rule, number in rules for failure in self._failures(rule, number, relation, limit)]
+        finally:
+            self._engine.clear(relation)
+        return WhyNot(atom, tuple(found), len(rules), Writing.of(self._program), self._program.derived)
+
+    def _goal(self, query: Query) -> Atom:
+        """The fact that is asked about; an error if it is none, or holds."""
+        text = query.text.strip()
+        atom = the_atom(query.rule)
+        if atom is None or query.variables:
+            message, help = f"`{text}` is not a single fact", "ask about one fact, without variables"
+            raise ProgramError(Diagnostic(NOT_A_FACT, message, help=help))
+        ids = [self._engine.identity(term.value) for term in atom.terms if isinstance(term, Constant)]
+        columns = [np.array([identity], np.int32) for identity in ids]
+        if self._engine.standing(atom.predicate, columns, 1)[0]:
+            message, help = f"`{text}` holds", "ask why it does: `tidelog explain`, `reasoner.explain(…)`"
+            raise ProgramError(Diagnostic(NOT_A_FACT, message, help=help))
+        return atom
+
+    def _failures(self, rule: Rule, number: int, relation: str, limit: int) -> Iterator[Failure]:
+        """How a rule fails, if its head fits the fact."""
+        asked = replace(rule, head=Atom(relation, rule.head.terms), aggregations=(), after=(), group=())
+        if not self._attempt(asked, frozenset(range(len(rule.body)))).found.count:
+            return
+        whole = self._attempt(asked, frozenset())
+        if whole.found.count:
+            yield self._other_value(rule, number, whole.found)
+            return
+        attempts = self._nearest(asked)
+        best = min(attempts, key=lambda attempt: len(attempt.open))
+        repairs = [] if rule.aggregations else [self._repairs(rule, attempt, limit) for attempt in attempts]
+        facts = tuple(fact for some, _ in repairs for fact in some)
+        yield Failure(rule, number, self._parts(rule, best), facts, sum(more for _, more in repairs))
+
+    # ---- leaving literals out
+
+    def _nearest(self, rule: Rule) -> list[Attempt]:
+        """All ways to leave out as few literals as possible so that the rest holds."""
+        places = range(len(rule.body))
+        tried = 0
+        for size in range(1, len(places) + 1):
+            succeeded = []
+            for omitted in islice(combinations(places, size), MOST_TRIED - tried):
+                tried += 1
+                attempt = self._attempt(rule, frozenset(omitted))
+                if attempt.found.count:
+                    succeeded.append(attempt)
+            if succeeded:
+                return succeeded
+            if tried >= MOST_TRIED:
+                break
+        return [self._greedy(rule)]
+
+    def _greedy(self, rule: Rule) -> Attempt:
+        """Literals are kept one after the other, as long as what is kept holds."""
+        omitted = frozenset(range(len(rule.body)))
+        for place in range(len(rule.body)):
+            if self._attempt(rule, omitted - {place}).found.count:
+                omitted -= {place}
+        return self._attempt(rule, omitted)
+
+    def _attempt(self, rule: Rule, omitted: frozenset[int]) -> Attempt:
+        self._check()
+        open_places = undecided(rule, omitted)
+        kept = [item for place, item in enumerate(rule.body) if place not in omitted | open_places]
+        found = self._instances.find(replace(rule, body=tuple(kept)), -1, np.zeros(1, np.int64))
+        return Attempt(omitted, open_places, found)
+
+    # ---- what was found
+
+    def _binding(self, found: Found, place: int) -> dict[Variable, Value]:
+        decode = self._engine.dictionary.decode
+        return {name: decode(int(column[place])) for name, column in found.columns.items()}
+
+    def _parts(self, rule: Rule, attempt: Attempt) -> tuple[Part, ...]:
+        """The literals of the nearest instance, each with what is known of it."""
+        binding = self._binding(attempt.found, 0)
+        return tuple(
+            Part(
+                grounded(literal, binding),
+                State.FAILS if place in attempt.omitted else State.OPEN if place in attempt.open else State.HOLDS,
+            )
+            for place, literal in enumerate(rule.body)
+        )
+
+    def _repairs(self, rule: Rule, attempt: Attempt, limit: int) -> tuple[list[Atom], int]:
+        """The facts that complete the rule by themselves, and how many more there are."""
+        if len(attempt.omitted) > 1 or attempt.open:
+            return [], 0
+        literal = rule.body[next(iter(attempt.omitted))]
+        if not isinstance(literal, Atom):
+            return [], 0
+        bound = [term for term in literal.terms if isinstance(term, Variable) and term in attempt.found.columns]
+        rows = dict.fromkeys(zip(*(attempt.found.columns[term].tolist() for term in bound), strict=True))
+        decode = self._engine.dictionary.decode
+        bindings = (dict(zip(bound, map(decode, row), strict=True)) for row in (rows or {(): None}))
+        facts = [ground_atom(literal, binding) for binding in islice(bindings, limit)]
+        return facts, max(0, len(rows) - limit)
+
+    def _other_value(self, rule: Rule, number: int, found: Found) -> Failure:
+        """The body of an aggregate rule holds, but the group has other values."""
+        given = heads_of(rule, found, self._engine.dictionary)
+        parts = tuple(Part(Atom(rule.head.predicate, tuple(map(Constant, row))), State.GIVEN) for row in given)
+        return Failure(rule, number, parts)
+
+
+def undecided(rule: Rule, omitted: frozenset[int]) -> frozenset[int]:
+    """The places of literals that nothing decides once others are left out: they lack a variable's value."""
+    wild = negated_only_variables(rule.body)
+    bound = {term for term in rule.head.terms if isinstance(term, Variable)} | wild
+    for place, literal in enumerate(rule.body):
+        if isinstance(literal, Atom) and place not in omitted:
+            bound.update(literal_variables(literal))
+    open_places: set[int] = set()
+    for place, literal in enumerate(rule.body):  # each variable is bound before it is used
+        if place in omitted or isinstance(literal, Atom):
+            continue
+        needed = variables_of(literal.expression) if isinstance(literal, Assignment) else literal_variables(literal)
+        if not bound.issuperset(needed):
+            open_places.add(place)
+        elif isinstance(literal, Assignment):
+            bound.add(literal.variable)
+    return frozenset(open_places)
