@@ -11,6 +11,14 @@ from tidelog.query.demands import Demands, Step
 from tidelog.runtime import Runtime
 
 
+class Rehearsed(Exception):  # noqa: N818 – no error: the update was never meant to stay
+    """An update was worked in to see what it changes, and must be taken back."""
+
+    def __init__(self, net: NetChange) -> None:
+        super().__init__()
+        self.net = net
+
+
 class Committing:
     """The maintainer at work, for the program and for kept queries alike."""
 
@@ -19,8 +27,23 @@ class Committing:
         self._runtime = runtime
         self._demands = demands
 
-    def carry_out(
+    def rehearse(
         self, update: Update, before: Program, after: Program, check: Callable[[], None]
+    ) -> NetChange:
+        """The net change that an update would make: it is carried out and taken back."""
+        try:
+            self.carry_out(update, before, after, check, is_kept=False)
+        except Rehearsed as rehearsed:
+            return rehearsed.net
+        raise AssertionError("a rehearsal is taken back")
+
+    def carry_out(
+        self,
+        update: Update,
+        before: Program,
+        after: Program,
+        check: Callable[[], None],
+        is_kept: bool = True,
     ) -> NetChange:
         """The net change of an update; on any exception, such as one of `check`, everything is as before."""
         is_same = after is before
@@ -33,7 +56,7 @@ class Committing:
             for name in new:
                 engine.define(name, after.predicates[name].arity)
             step = self._demands.step(update, before, after)
-            net = self.maintain(step, check)
+            net = self.maintain(step, check, is_kept)
             self._demands.adopt(step)
         except BaseException:
             for name in new:
@@ -42,8 +65,11 @@ class Committing:
             raise
         return net
 
-    def maintain(self, step: Step, check: Callable[[], None]) -> NetChange:
-        """The net change of a step, which is taken back if its outcome may not be: then `check` raises."""
+    def maintain(self, step: Step, check: Callable[[], None], is_kept: bool = True) -> NetChange:
+        """The net change of a step, which is taken back if its outcome may not be: then `check` raises.
+
+        One that is not to be kept is taken back in any case, and the net change raised.
+        """
         update, tally = step.update, self._runtime.statistics
         loaded, derived = tally.loaded, tally.derived
         net = NetChange()
@@ -59,6 +85,8 @@ class Committing:
                 _count(tally, loaded, derived, update, net)
                 limits.check()
                 check()
+                if not is_kept:
+                    raise Rehearsed(net)
         except BaseException:
             if is_done:
                 self._undo(step)

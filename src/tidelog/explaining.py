@@ -1,10 +1,11 @@
-"""What can be asked of a reasoner about what it knows: why a fact holds, why another does not."""
+"""What a reasoner says of itself: why a fact holds, why another does not, what a change would change."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 
 from tidelog.asking import Asking
+from tidelog.changes import Delta
 from tidelog.logic.program import Fact
 from tidelog.origins import Origins
 from tidelog.program_facts import ProgramFacts
@@ -15,6 +16,7 @@ from tidelog.proof.why import Prover
 from tidelog.proof.why_not import Doubter
 from tidelog.proof.words import place_of
 from tidelog.query.keeping import Keeping
+from tidelog.transaction import Change
 
 MOST_ANSWERS = 10  # to a query that are explained, unless more are asked for
 MOST_REPAIRS = 5  # by each rule and literal
@@ -60,6 +62,19 @@ class Explaining(Asking):
         with self.runtime.limits().guarding():
             instances = self._prover.instances(query, self._program)
             return Doubter(instances, self._program, self.runtime.check).explain(query, repairs)
+
+    def what_if(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Delta:
+        """What a transaction, written as a change script, would change: it is not made.
+
+        It is worked in and taken back, and nobody is told. Raises what the transaction would raise.
+        """
+        with self._begin_rehearsal(missing) as change:
+            change.apply(script, name=name)
+        return change.delta
+
+    @abstractmethod
+    def _begin_rehearsal(self, missing: str) -> Change:
+        """A transaction that is taken back when it has been carried out."""
 
     def _origin(self, fact: Fact) -> str | None:
         """Where an explicit fact comes from: the line that states it, else the file it was read from."""

@@ -29,7 +29,7 @@ from tidelog.logic.resolve import EMPTY, extend
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
-from tidelog.maintenance.maintainer import Rows, Update
+from tidelog.maintenance.maintainer import NetChange, Rows, Update
 from tidelog.plan.join_order import Statistics
 from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
@@ -307,6 +307,12 @@ class Reasoner(Explaining):
         announce = self._subscriptions.deliver
         return Change(program or self._program, self._engine, self.faults, self._commit, announce, missing)
 
+    def _begin_rehearsal(self, missing: str) -> Change:
+        """A transaction that is taken back when it has been carried out, and that nobody is told of."""
+        self._settle()
+        program = self._program
+        return Change(program, self._engine, self.faults, self._rehearse, lambda delta: None, missing)
+
     def apply(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Delta:
         """Carry out one transaction, written as a change script: `+ fact .`, `- rule .`"""
         with self.change(missing=missing) as change:
@@ -344,6 +350,26 @@ class Reasoner(Explaining):
     def _commit(self, change: Change) -> Delta:
         """Carry a transaction out: all of it, or none of it and an error."""
         start = perf_counter()
+        update, before, after, notices = self._normalised(change)
+        net = self._committing.carry_out(update, before, after, lambda: self._seal(change))
+        for name in update.added:
+            self._origins.note(name, None)
+        self._program = change.program
+        self._shown = None
+        self._inconsistency = None
+        self.commits += 1
+        return self._delta(net, change, notices, perf_counter() - start)
+
+    def _rehearse(self, change: Change) -> Delta:
+        """What a transaction would change: it is carried out and taken back."""
+        start = perf_counter()
+        update, before, after, notices = self._normalised(change)
+        static = change.program.static
+        net = self._committing.rehearse(update, before, after, lambda: self._check_consistency(static))
+        return self._delta(net, change, notices, perf_counter() - start)
+
+    def _normalised(self, change: Change) -> tuple[Update, Program, Program, tuple[Diagnostic, ...]]:
+        """What a transaction asks for, what is meant before and after it, and what is doubtful about it."""
         strategies.settle(self._strategies.values())
         if change.before is not self._program:
             message = "the program was changed while this transaction was put together"
@@ -354,15 +380,12 @@ class Reasoner(Explaining):
         self._equality.check(change.program)
         before, after = self._meaning, self._equality.meaning(change.program.static)
         update = self._equality.update(update, self._program.static, change.program.static)
-        net = self._committing.carry_out(update, before, after, lambda: self._seal(change))
-        for name in update.added:
-            self._origins.note(name, None)
-        self._program = change.program
-        self._shown = None
-        self._inconsistency = None
-        self.commits += 1
-        seconds = perf_counter() - start
-        known = self._program.predicates
+        return update, before, after, notices
+
+    def _delta(
+        self, net: NetChange, change: Change, notices: tuple[Diagnostic, ...], seconds: float
+    ) -> Delta:
+        known = change.program.predicates
         watched = {name: _described(asked) for name, asked in self._demands.watched.items()}
         return Delta(net, known, self._engine.dictionary, self.commits, seconds, notices, watched)
 

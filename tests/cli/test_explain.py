@@ -49,3 +49,27 @@ def test_what_does_not_hold_exits_with_1(tidelog: Tidelog) -> None:
 
 def test_nothing_to_explain_is_wrong_usage(tidelog: Tidelog) -> None:
     assert tidelog("explain", "family.rls", "ancestor(alice, ?x)", "--all", "0").code == 2
+
+
+def test_why_not_lists_repairs(tidelog: Tidelog) -> None:
+    done = tidelog("explain", "family.rls", "--why-not", "ancestor(carol, alice)")
+    assert done.code == 0 and "  + parent(carol, alice) ." in done.output.splitlines()
+    record = tidelog("explain", "family.rls", "--why-not", "ancestor(carol, alice)", "-f", "json").json
+    assert record["repairs"] == ["parent(carol, alice)"]
+
+
+def test_what_if_prints_what_would_change(tidelog: Tidelog) -> None:
+    done = tidelog("explain", "family.rls", "--what-if", "- parent(bob, carol) .")
+    assert done.output.splitlines() == [
+        "- parent(bob, carol) .",
+        "- ancestor(alice, carol) .",
+        "- ancestor(bob, carol) .",
+    ]
+    nothing = tidelog("explain", "family.rls", "--what-if", "+ parent(bob, carol) .")
+    assert nothing.output == "nothing would change\n"
+
+
+def test_one_question_at_a_time(tidelog: Tidelog) -> None:
+    assert tidelog("explain", "family.rls").code == 2
+    assert tidelog("explain", "family.rls", "parent(a, b)", "--what-if", "- parent(bob, carol) .").code == 2
+    assert tidelog("explain", "family.rls", "--why-not", "parent(a, b)", "-f", "dot").code == 2

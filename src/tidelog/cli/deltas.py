@@ -53,16 +53,24 @@ def print_lines(delta: Delta, form: Form, names: tuple[str, ...] | None = None) 
 
 def print_script(delta: Delta, names: tuple[str, ...], most: int | None) -> None:
     """The changes of some predicates are on standard output, as a change script; at most so many of each."""
+    for line in script_lines(delta, names, most):
+        print(line)
+    sys.stdout.flush()
+
+
+def script_lines(
+    delta: Delta, names: tuple[str, ...] | None = None, most: int | None = None
+) -> Iterator[str]:
+    """The changes, by default of all predicates, as a change script; at most so many of each."""
     for name, sign, relation in _parts(delta):
-        if name not in names:
+        if names is not None and name not in names:
             continue
         shown = relation if most is None else relation.head(most)
         rows = shown.to_texts("exact").rows() if relation.columns else [()] * len(relation)
         for row in rows:
-            print(f"{sign} {name}({', '.join(row)}) .")
+            yield f"{sign} {name}({', '.join(row)}) ."
         if len(relation) > len(rows):
-            print(f"% … {len(relation) - len(rows):,} more")
-    sys.stdout.flush()
+            yield f"% … {len(relation) - len(rows):,} more"
 
 
 def _parts(delta: Delta) -> Iterator[tuple[str, str, Relation]]:

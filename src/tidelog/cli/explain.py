@@ -1,4 +1,4 @@
-"""`tidelog explain`: why facts hold."""
+"""`tidelog explain`: why facts hold, why one does not, what a change would change."""
 
 from __future__ import annotations
 
@@ -7,34 +7,68 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from tidelog.changes import Delta
 from tidelog.cli.arguments import UsageError
+from tidelog.cli.deltas import script_lines
 from tidelog.cli.messages import Messages
 from tidelog.cli.reasoning import Work
 from tidelog.io.atomic import replacing
 from tidelog.proof.explanation import Explanation
+from tidelog.reasoner import Reasoner
 
 
 def explain(options: Namespace) -> int:
     """The exit code of `tidelog explain`."""
-    for name in ("all", "limit"):
-        if getattr(options, name) < 1:
-            raise UsageError(f"--{name} 0 leaves nothing to explain")
+    _check(options)
     work = Work(options)
     work.warn(about_unused=False)
     with work.showing_progress(), work.keeping_rejects():
         work.read()
-        found = work.reasoner.explain(
-            options.query, proofs=options.all, limit=options.limit, rows=options.rows
-        )
+        text = _asked(work.reasoner, options)
     work.report_rejects()
-    put_out(_written(found, options.format, options.depth), options.output, work.messages)
+    put_out(text, options.output, work.messages)
     return 0
+
+
+def _check(options: Namespace) -> None:
+    """Nothing, if the options go together; else a usage error."""
+    asked = (options.query, options.why_not, options.what_if)
+    if sum(each is not None for each in asked) != 1:
+        raise UsageError("explain takes one of QUERY, --why-not FACT and --what-if CHANGES")
+    if options.query is None and options.format not in ("text", "json"):
+        raise UsageError(f"--format {options.format} is for proofs", "choose text or json")
+    for name in ("all", "limit"):
+        if getattr(options, name) < 1:
+            raise UsageError(f"--{name} 0 leaves nothing to explain")
+
+
+def _asked(reasoner: Reasoner, options: Namespace) -> str:
+    """What is to be said."""
+    if options.what_if is not None:
+        return _changed(reasoner.what_if(options.what_if, name="<what-if>"), options.format)
+    if options.why_not is not None:
+        doubted = reasoner.why_not(options.why_not, repairs=options.limit)
+        return _json(doubted.to_json()) if options.format == "json" else doubted.to_text()
+    found = reasoner.explain(options.query, proofs=options.all, limit=options.limit, rows=options.rows)
+    return _written(found, options.format, options.depth)
+
+
+def _changed(delta: Delta, format: str) -> str:
+    """What would change, as a change script, or as an object for each fact."""
+    lines = list(script_lines(delta))
+    if format == "json":
+        return _json([{"change": line[0], "fact": line[2:].removesuffix(" .")} for line in lines])
+    return "".join(f"{line}\n" for line in lines) or "nothing would change\n"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 
 def _written(found: Explanation, format: str, depth: int | None) -> str:
     match format:
         case "json":
-            return json.dumps(found.to_json(), indent=2, ensure_ascii=False) + "\n"
+            return _json(found.to_json())
         case "html":
             return found.to_html(depth)
         case "dot":

@@ -16,10 +16,18 @@ PICTURES: Final = ("text", "json", "html", "dot")
 
 def add_explain(command: Command, commands: Any, number: Number, add_data: Add, add_limits: Add) -> None:
     """Add `explain`."""
-    summary = "say why facts hold"
+    summary = "say why facts hold, why one does not, or what a change would change"
     explain = command(commands, "explain", summary, "tidelog explain family.rls 'ancestor(alice, carol)'")
     explain.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
-    explain.add_argument("query", metavar="QUERY", help="a fact, or a query whose answers are explained")
+    explain.add_argument(
+        "query", metavar="QUERY", nargs="?", help="a fact, or a query whose answers are explained"
+    )
+    explain.add_argument(
+        "--why-not", metavar="FACT", help="say why this fact does not hold, and what would complete a rule"
+    )
+    explain.add_argument(
+        "--what-if", metavar="CHANGES", help="say what this change script would change, without the change"
+    )
     add_data(explain)
     shown = explain.add_argument_group("proofs")
     shown.add_argument(

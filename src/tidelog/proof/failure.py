@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from html import escape
 
-from tidelog.logic.program import Atom, Literal, Rule
+from tidelog.logic.program import Atom, Literal, Rule, literal_variables
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.words import named_rule
 
@@ -79,13 +79,18 @@ class WhyNot:
         for failure in self.failures:
             yield f"{named_rule(failure.rule, failure.number)}: {self.writing.rule(failure.rule)}"
             for part in failure.parts:
-                yield f"  {MARKS[part.state]} {self.writing.literal(part.literal)}"
+                yield f"  {MARKS[part.state]} {self._literal(part.literal)}"
         if self.repairs:
             yield "any of these would complete a rule:"
             yield from (f"  + {self.writing.atom(atom)} ." for atom in self.repairs)
             more = sum(failure.more for failure in self.failures)
             if more:
                 yield f"  … and {more:,} more"
+
+    def _literal(self, literal: Literal) -> str:
+        """A literal, with `_` for what the program does not name."""
+        unnamed = (item for item in literal_variables(literal) if item.name.startswith("_"))
+        return self.writing.literal(literal, dict.fromkeys(unnamed, "_"))
 
     def to_json(self) -> dict[str, object]:
         """The same as plain JSON values."""
@@ -98,7 +103,7 @@ class WhyNot:
                     "name": failure.rule.name,
                     "text": writing.rule(failure.rule),
                     "body": [
-                        {"literal": writing.literal(part.literal), "state": part.state.value}
+                        {"literal": self._literal(part.literal), "state": part.state.value}
                         for part in failure.parts
                     ],
                 }

@@ -8,7 +8,7 @@ the rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
@@ -19,7 +19,6 @@ from tidelog.logic.program import (
     Assignment,
     Atom,
     Constant,
-    Literal,
     Program,
     Query,
     Rule,
@@ -69,7 +68,7 @@ class Doubter:
             columns = [np.array([self._engine.identity(value)], np.int32) for value in values]
             self._engine.add(relation, columns, 1)
             rules = self._instances.rules_of(atom.predicate)
-            found = [failure for rule, number in rules for failure in self._failures(rule, number, relation, limit)]
+            found = [each for rule, number in rules for each in self._failures(rule, number, relation, limit)]
         finally:
             self._engine.clear(relation)
         return WhyNot(atom, tuple(found), len(rules), Writing.of(self._program), self._program.derived)
@@ -146,11 +145,9 @@ class Doubter:
     def _parts(self, rule: Rule, attempt: Attempt) -> tuple[Part, ...]:
         """The literals of the nearest instance, each with what is known of it."""
         binding = self._binding(attempt.found, 0)
+        states = {**dict.fromkeys(attempt.open, State.OPEN), **dict.fromkeys(attempt.omitted, State.FAILS)}
         return tuple(
-            Part(
-                grounded(literal, binding),
-                State.FAILS if place in attempt.omitted else State.OPEN if place in attempt.open else State.HOLDS,
-            )
+            Part(grounded(literal, binding), states.get(place, State.HOLDS))
             for place, literal in enumerate(rule.body)
         )
 
@@ -161,8 +158,9 @@ class Doubter:
         literal = rule.body[next(iter(attempt.omitted))]
         if not isinstance(literal, Atom):
             return [], 0
-        bound = [term for term in literal.terms if isinstance(term, Variable) and term in attempt.found.columns]
-        rows = dict.fromkeys(zip(*(attempt.found.columns[term].tolist() for term in bound), strict=True))
+        columns = attempt.found.columns
+        bound = [term for term in literal.terms if isinstance(term, Variable) and term in columns]
+        rows = dict.fromkeys(zip(*(columns[term].tolist() for term in bound), strict=True))
         decode = self._engine.dictionary.decode
         bindings = (dict(zip(bound, map(decode, row), strict=True)) for row in (rows or {(): None}))
         facts = [ground_atom(literal, binding) for binding in islice(bindings, limit)]
@@ -170,8 +168,8 @@ class Doubter:
 
     def _other_value(self, rule: Rule, number: int, found: Found) -> Failure:
         """The body of an aggregate rule holds, but the group has other values."""
-        given = heads_of(rule, found, self._engine.dictionary)
-        parts = tuple(Part(Atom(rule.head.predicate, tuple(map(Constant, row))), State.GIVEN) for row in given)
+        given = (tuple(map(Constant, row)) for row in heads_of(rule, found, self._engine.dictionary))
+        parts = tuple(Part(Atom(rule.head.predicate, terms), State.GIVEN) for terms in given)
         return Failure(rule, number, parts)
 
 
@@ -186,7 +184,9 @@ def undecided(rule: Rule, omitted: frozenset[int]) -> frozenset[int]:
     for place, literal in enumerate(rule.body):  # each variable is bound before it is used
         if place in omitted or isinstance(literal, Atom):
             continue
-        needed = variables_of(literal.expression) if isinstance(literal, Assignment) else literal_variables(literal)
+        needed = set(literal_variables(literal))
+        if isinstance(literal, Assignment):
+            needed = set(variables_of(literal.expression))
         if not bound.issuperset(needed):
             open_places.add(place)
         elif isinstance(literal, Assignment):
