@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -94,10 +95,17 @@ class Delta:
         self.seconds = seconds  # that it took
         self.notices = notices  # what was not there to be taken away, where that is no error
         self._watched = watched or {}  # live queries, by the relations of their answers
-        self._change = _of(change, predicates)
-        self._answers = _of(change, self._watched)
+        self._net = change
         self._known = predicates
         self._dictionary = dictionary
+
+    @cached_property
+    def _change(self) -> NetChange:
+        return _of(self._net, self._known)
+
+    @cached_property
+    def _answers(self) -> NetChange:
+        return _of(self._net, self._watched) if self._watched else NetChange()
 
     @property
     def added(self) -> int:

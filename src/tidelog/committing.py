@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from tidelog.engine.events import Tally
 from tidelog.logic.program import Program
-from tidelog.maintenance.maintainer import Maintainer, NetChange, Rows, Update
+from tidelog.maintenance.maintainer import LateRows, Maintainer, NetChange, Rows, Update
 from tidelog.query.demands import Demands, Step
 from tidelog.runtime import Runtime
 
@@ -100,8 +100,9 @@ class Committing:
 
 
 def total(rows: Mapping[str, Rows]) -> int:
-    """How many rows there are, of all predicates."""
-    return sum(some.count for some in rows.values())
+    """How many rows there are, of all predicates; of those that are found late, how many stand for them."""
+    known = rows.kept if isinstance(rows, LateRows) else rows
+    return sum(some.count for some in known.values())
 
 
 def _count(tally: Tally, loaded: int, derived: int, update: Update, net: NetChange) -> None:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.measure import Limits, Stopped, not_tried, run
 from benchmarks.record import Counts, Measurement, Record, Task, read_records
-from benchmarks.suites import maintain, query, stream
+from benchmarks.suites import equality, maintain, query, stream
 from benchmarks.targets import targets
 
 from benchmarks import asking, changing, streams, workloads
@@ -142,3 +142,12 @@ def test_peers_are_asked_what_one_node_reaches() -> None:
     names = ("tidelog", "duckdb", "clingo")
     tasks = [Task("query", "W7L", name, "magic" * (name == "tidelog"), 1, 1, 1100) for name in names]
     assert len({found.tuples for found in query.perform(tasks)}) == 1
+
+
+@pytest.mark.parametrize("workload", ["uobm", "lubm"])
+def test_treatments_of_equality_give_the_same_facts(workload: str) -> None:
+    found = {}
+    for variant in equality.VARIANTS:
+        [made] = equality.perform([Task("equality", workload, "tidelog", variant, 5, 1, 600)])
+        found[variant] = made.tuples
+    assert len(set(found.values())) == 1

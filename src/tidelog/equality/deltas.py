@@ -9,12 +9,39 @@ import numpy as np
 
 from tidelog.equality.representatives import Classes, Ids, expanded
 from tidelog.logic.program import BOTTOM, Atom, Predicate, Rule, Variable
-from tidelog.maintenance.maintainer import NetChange, Rows
+from tidelog.maintenance.maintainer import LateRows, NetChange, Rows
 from tidelog.maintenance.row_sets import distinct, joined, without
-from tidelog.rewrite.over_representatives import stored
+from tidelog.rewrite.over_representatives import MARK, stored
 
 CHANGED = "= changed"
 ANSWER = "?- changed"
+
+
+class Late:
+    """What a transaction changed among members, found when somebody asks, or before the next one begins."""
+
+    def __init__(
+        self, engine: Any, classes: Classes, net: NetChange, predicates: Mapping[str, Predicate]
+    ) -> None:
+        self._known = (engine, classes, net, predicates)
+        self._found: NetChange | None = None
+
+    def find(self) -> NetChange:
+        """The net change among members."""
+        if self._found is None:
+            self._found = expanded_change(*self._known)
+        return self._found
+
+    def change(self, net: NetChange) -> NetChange:
+        """The net change, to be found late; `net` is what was changed among representatives."""
+        return NetChange(
+            LateRows(_stored_only(net.added), lambda: self.find().added),
+            LateRows(_stored_only(net.removed), lambda: self.find().removed),
+        )
+
+
+def _stored_only(rows: Mapping[str, Rows]) -> dict[str, Rows]:
+    return {name: some for name, some in rows.items() if name.endswith(MARK)}
 
 
 def composed(nets: Sequence[NetChange]) -> NetChange:

@@ -15,6 +15,7 @@ least one that the facts give.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,7 +24,7 @@ import numpy as np
 
 from tidelog.equality import answers, faults
 from tidelog.equality.axiomatised import Axiomatised, Derive
-from tidelog.equality.deltas import composed, expanded_change
+from tidelog.equality.deltas import Late, composed
 from tidelog.equality.doubt import Doubts
 from tidelog.equality.representatives import Classes, Moved
 from tidelog.equality.unmerged import Pairs, unmerged
@@ -72,6 +73,7 @@ class Rewriting(Axiomatised):
         self._programs: list[Known] = []
         self._conflicts: list[int] = []  # classes that have members which must not be equal
         self._doubts: tuple[Program, Doubts] | None = None
+        self._late: weakref.ref[Late] | None = None  # what the last transaction changed
 
     def attach(self, runtime: Any, maintainer: Maintainer) -> Maintainer:
         """The maintainer that keeps classes right too."""
@@ -209,6 +211,7 @@ class Rewriting(Axiomatised):
         before = self.meaning(self._said(before))
         gone, come = _differing(before, self.meaning(said))
         update = replace(update, rules_removed=gone, rules_added=come)
+        self._settle()
         self.classes.former = {}
         self.rounds = 0
         work = Work()
@@ -217,7 +220,16 @@ class Rewriting(Axiomatised):
         except BaseException:
             self._undo(work)
             raise
-        return expanded_change(self._engine, self.classes, composed(work.nets), said.predicates)
+        net = composed(work.nets)
+        late = Late(self._engine, self.classes, net, said.predicates)
+        self._late = weakref.ref(late)
+        return late.change(net)
+
+    def _settle(self) -> None:
+        """Let what the last transaction changed be found now, if somebody may still ask for it."""
+        late = None if self._late is None else self._late()
+        if late is not None:
+            late.find()
 
     def _work_in(self, update: Update, before: Program, said: Program, work: Work) -> None:
         """Divide what is in doubt, carry the update out, and merge what is equal."""

@@ -6,7 +6,7 @@ is reached; `apply` is then called once per transaction, after the first materia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -61,6 +61,23 @@ class NetChange:
 
     added: Mapping[str, Rows] = field(default_factory=dict)
     removed: Mapping[str, Rows] = field(default_factory=dict)
+
+
+class LateRows(Mapping[str, Rows]):
+    """Rows by relation that are found when somebody looks at them; `kept` are those that stand for them."""
+
+    def __init__(self, kept: Mapping[str, Rows], find: Callable[[], Mapping[str, Rows]]) -> None:
+        self.kept = kept
+        self._find = find
+
+    def __getitem__(self, name: str) -> Rows:
+        return self._find()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._find())
+
+    def __len__(self) -> int:
+        return len(self._find())
 
 
 class Maintainer(Protocol):

@@ -24,6 +24,9 @@ from tidelog.logic.values import Value
 from tidelog.rewrite.sideways import Cost
 
 
+UNKNOWN = 100.0  # facts that an empty relation may have when a plan is run again
+
+
 class Statistics(Protocol):
     """What the order of a join is decided on."""
 
@@ -70,7 +73,8 @@ def order(
 def growth(atom: Atom, bound: set[Variable], statistics: Statistics) -> tuple[float, int]:
     """By how much joining the atom is expected to multiply the rows, and the atom's size to break ties."""
     size = statistics.size(atom.predicate)
-    rows = float(size)
+    # A plan outlives the sizes that it was made for: what is empty now must not invite to a cross product.
+    rows = float(size) if size or not bound else UNKNOWN
     free = False
     for column, term in enumerate(atom.terms):
         if isinstance(term, Constant):
