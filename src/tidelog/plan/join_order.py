@@ -23,7 +23,6 @@ from tidelog.logic.program import (
 from tidelog.logic.values import Value
 from tidelog.rewrite.sideways import Cost
 
-
 UNKNOWN = 100.0  # facts that an empty relation may have when a plan is run again
 
 
