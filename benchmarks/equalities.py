@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -74,13 +75,13 @@ def maintained(loaded: Loaded, treatment: str, task: Task) -> Measurement:
     instances = reasoner.engine.instances
     for number in range(OPERATIONS):
         batch = sample(loaded, task.size, number)
-        _, cpu, wall = timed(lambda batch=batch: transact(reasoner, batch, "delete"))
+        _, cpu, wall = timed(partial(transact, reasoner, batch, "delete"))
         deleted.append(cpu)
         walls.append(wall)
         if not number:
             tuples = count(reasoner)
             instances = reasoner.engine.instances
-        added.append(timed(lambda batch=batch: transact(reasoner, batch, "insert"))[1])
+        added.append(timed(partial(transact, reasoner, batch, "insert"))[1])
     made = (reasoner.engine.instances - instances) // (2 * OPERATIONS - 1)
     counts: Counts = {
         "first_s": round(deleted[0], 6),
