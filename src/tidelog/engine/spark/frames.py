@@ -128,11 +128,7 @@ class Translation:
         )
         pairs = [f"{name} long, {text} string" for name, text in zip(names, texts, strict=False)]
         schema = ", ".join(pairs) if texts else "c0 long"
-        fresh = tuple(
-            place
-            for place, term in enumerate(root.terms)
-            if isinstance(term, Variable) and term not in opaque
-        )
+        fresh = tuple(place for place, term in enumerate(root.terms) if term not in opaque)
         return Heads(parted.mapInArrow(grouping, schema), fresh, collected.matches, self.missing)
 
     # ---- nodes
