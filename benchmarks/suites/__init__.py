@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.suites import equality, maintain, materialise, query, spark, stream
+from benchmarks.suites import equality, maintain, materialise, query, spark, store, stream
 from benchmarks.suites.suite import Suite
 
 SUITES: Mapping[str, Suite] = {
@@ -14,4 +14,5 @@ SUITES: Mapping[str, Suite] = {
     "query": query.SUITE,
     "spark": spark.SUITE,
     "equality": equality.SUITE,
+    "store": store.SUITE,
 }

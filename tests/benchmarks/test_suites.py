@@ -9,10 +9,10 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.measure import Limits, Stopped, not_tried, run
 from benchmarks.record import Counts, Measurement, Record, Task, read_records
-from benchmarks.suites import equality, maintain, query, stream
+from benchmarks.suites import equality, maintain, query, store, stream
 from benchmarks.targets import targets
 
-from benchmarks import asking, changing, streams, workloads
+from benchmarks import asking, changing, storing, streams, workloads
 
 SHAPE = {
     *("suite", "workload", "engine", "variant", "size", "cpu_s", "wall_s", "p99_s", "tuples", "peak_rss_mb"),
@@ -26,6 +26,7 @@ def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workloads, "RESULTS", tmp_path)
     monkeypatch.setattr(changing, "ENOUGH", 0.0)
     monkeypatch.setattr(changing, "DRIFT_SAMPLE", 3)
+    monkeypatch.setattr(storing, "COMMITS", 5)
     monkeypatch.setattr(streams, "REPEATS", 1)
     monkeypatch.setattr(streams, "SEEDS", (1,))
 
@@ -42,6 +43,17 @@ def test_maintainers_give_the_same_facts(workload: str) -> None:
     answers = {(one.tuples, one.counts["digest"], one.counts["net_change"]) for one in found.values()}
     assert len(answers) == 1
     assert all(one.cpu_s > 0 and float(one.counts["add_cpu_s"]) > 0 for one in found.values())
+
+
+@pytest.mark.parametrize("workload", ["pairs", "W1", "W5"])
+def test_what_is_opened_is_what_was_derived(workload: str) -> None:
+    derived, opened, committed, floored = (
+        next(iter(store.perform([Task("store", workload, "tidelog", variant, 300, 1)])))
+        for variant in store.VARIANTS
+    )
+    assert derived.tuples == opened.tuples
+    assert committed.tuples > derived.tuples
+    assert floored.wall_s > 0 and float(committed.counts["commits_per_s"]) > 0
 
 
 def test_rules_are_removed_and_added_again() -> None:
