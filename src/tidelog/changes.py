@@ -13,6 +13,7 @@ from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import Predicate
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.relation import Relation, column_names
+from tidelog.temporal.changing import TimedRows, timed_relation
 
 ADDED, REMOVED = "+", "-"
 MINUS = "−"  # the sign in texts for people
@@ -152,6 +153,8 @@ class Delta:
         names = column_names(predicate)
         if rows is None:
             return Relation.empty(predicate.written, names, self._dictionary)
+        if isinstance(rows, TimedRows):
+            return timed_relation(predicate.written, names, rows, self._dictionary)
         return Relation(predicate.written, names, rows.columns, rows.count, self._dictionary)
 
     def __iter__(self) -> Iterator[tuple[str, str, tuple[Any, ...]]]:

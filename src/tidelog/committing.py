@@ -10,6 +10,8 @@ from tidelog.maintenance.maintainer import LateRows, Maintainer, NetChange, Rows
 from tidelog.query.demands import Demands, Step
 from tidelog.runtime import Runtime
 
+Check = Callable[[NetChange], None]  # raises if a net change must not be
+
 
 class Rehearsed(Exception):  # noqa: N818 – no error: the update was never meant to stay
     """An update was worked in to see what it changes, and must be taken back."""
@@ -27,9 +29,7 @@ class Committing:
         self._runtime = runtime
         self._demands = demands
 
-    def rehearse(
-        self, update: Update, before: Program, after: Program, check: Callable[[], None]
-    ) -> NetChange:
+    def rehearse(self, update: Update, before: Program, after: Program, check: Check) -> NetChange:
         """The net change that an update would make: it is carried out and taken back."""
         try:
             self.carry_out(update, before, after, check, is_kept=False)
@@ -42,7 +42,7 @@ class Committing:
         update: Update,
         before: Program,
         after: Program,
-        check: Callable[[], None],
+        check: Check,
         is_kept: bool = True,
     ) -> NetChange:
         """The net change of an update; on any exception, such as one of `check`, everything is as before."""
@@ -65,7 +65,7 @@ class Committing:
             raise
         return net
 
-    def maintain(self, step: Step, check: Callable[[], None], is_kept: bool = True) -> NetChange:
+    def maintain(self, step: Step, check: Check, is_kept: bool = True) -> NetChange:
         """The net change of a step, which is taken back if its outcome may not be: then `check` raises.
 
         One that is not to be kept is taken back in any case, and the net change raised.
@@ -84,7 +84,7 @@ class Committing:
                     is_done = True
                 _count(tally, loaded, derived, update, net)
                 limits.check()
-                check()
+                check(net)
                 if not is_kept:
                     raise Rehearsed(net)
         except BaseException:

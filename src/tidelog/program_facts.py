@@ -28,18 +28,21 @@ class ProgramFacts:
 
     def pending(
         self, program: Program, faults: Faults, threads: int
-    ) -> Iterator[tuple[str, Iterable[Batch], str | None]]:
+    ) -> Iterator[tuple[str, Iterable[Batch], str | None, tuple[str, ...]]]:
         """What was not loaded before, predicate by predicate; it counts as loaded when more is asked for.
 
-        Each with the file that it is imported from; None of what the program states.
+        Each with the file that it is imported from, None of what the program states, and the columns that say
+        when facts hold, which are the last ones of the batches.
         """
         for name, _, batch in _batches(self.stated[self._loaded :]):
-            yield name, [batch], None
+            yield name, [batch], None, ()
         self._loaded = len(self.stated)
         for transfer in program.imports[self._imported :]:
             predicate = program.predicates[transfer.predicate]
             file = import_file(transfer, predicate).shown
-            yield predicate.name, read_import(transfer, predicate, faults, threads), file
+            time = transfer.options.get("time", ())
+            assert isinstance(time, tuple), "the resolver has seen to that"
+            yield predicate.name, read_import(transfer, predicate, faults, threads), file, time
             self._imported += 1
 
     def pending_times(self) -> tuple[TimedFact, ...]:

@@ -41,6 +41,8 @@ from tidelog.runtime import Runtime
 from tidelog.streaming import Changes, Stream, stream_async
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
 from tidelog.syntax.parser import parse
+from tidelog.temporal.changing import Times
+from tidelog.temporal.intake import split_rows
 from tidelog.temporal.reasoning import USUAL, Temporal, TimeSettings, is_timed
 from tidelog.transaction import Change, with_arity
 from tidelog.violations import violations
@@ -150,6 +152,9 @@ class Reasoner(Explaining):
                 change.insert(predicate, data)
             return change.inserted
         known = self._program.find(predicate)
+        timed = split_rows(data, None if known is None else known.arity, self._program.is_integer_time)
+        if timed is not None:
+            return self._insert_timed(predicate, *timed)
         if known is None:
             data, arity = with_arity(data)
             if arity is None:
@@ -159,6 +164,17 @@ class Reasoner(Explaining):
         batches = list(from_python(data, self.program.types_of(known), known.columns, self.faults))
         self._origins.note(known.name, None)
         return self._load(known.name, batches)
+
+    def _insert_timed(self, predicate: str, data: object, times: Times) -> int:
+        """Add facts with times."""
+        known = self._program.find(predicate)
+        if known is None:
+            data, arity = with_arity(data)
+            known = self._define(predicate, arity or 0)
+        self._program = replace(self._program, given_times=self._program.given_times | {known.name})
+        batches = list(from_python(data, self.program.types_of(known), known.columns, self.faults))
+        columns = [tuple(map(self._engine.encode_column, batch.columns)) for batch in batches]
+        return self.time.give(known.name, columns, times)
 
     def _insert_frame(self, predicate: str, data: Any) -> int:
         """Add the rows of a frame that only the engine reads."""
@@ -287,7 +303,6 @@ class Reasoner(Explaining):
         Taking away what is not there is an error; with `missing="ignore"` it is passed over, with a notice.
         """
         self._settle()
-        self.time.refuse_changes(self._program)
         return self._begin(None, missing)
 
     @contextmanager
@@ -326,7 +341,6 @@ class Reasoner(Explaining):
         such as a `Delta`.
         """
         self._settle()
-        self.time.refuse_changes(self._program)
         return Stream(updates, lambda program: self._begin(program, missing), self._maintainer)
 
     def stream_async(
@@ -351,21 +365,30 @@ class Reasoner(Explaining):
         """Carry a transaction out: all of it, or none of it and an error."""
         start = perf_counter()
         update, before, after, notices = self._normalised(change)
-        net = self._committing.carry_out(update, before, after, lambda: self._seal(change))
+        timed: list[NetChange] = []
+
+        def check(static: NetChange) -> None:
+            programs = self._program, change.program
+            tell, stop = self.runtime.tell, self.runtime.check
+            net = self.time.change(change.times, static, programs, tell, stop, lambda: self._seal(change))
+            timed.append(net)
+
+        self._committing.carry_out(update, before, after, check)
         for name in update.added:
             self._origins.note(name, None)
         self._program = change.program
         self._shown = None
         self._inconsistency = None
         self.commits += 1
-        return self._delta(net, change, notices, perf_counter() - start)
+        return self._delta(timed[0], change, notices, perf_counter() - start)
 
     def _rehearse(self, change: Change) -> Delta:
         """What a transaction would change: it is carried out and taken back."""
         start = perf_counter()
         update, before, after, notices = self._normalised(change)
         static = change.program.static
-        net = self._committing.rehearse(update, before, after, lambda: self._check_consistency(static))
+        self.time.refuse_rehearsal(change.program)
+        net = self._committing.rehearse(update, before, after, lambda _: self._check_consistency(static))
         return self._delta(net, change, notices, perf_counter() - start)
 
     def _normalised(self, change: Change) -> tuple[Update, Program, Program, tuple[Diagnostic, ...]]:
@@ -380,6 +403,7 @@ class Reasoner(Explaining):
         self._equality.check(change.program)
         before, after = self._meaning, self._equality.meaning(change.program.static)
         update = self._equality.update(update, self._program.static, change.program.static)
+        update = update.without(change.program.timed)
         return update, before, after, notices
 
     def _delta(
@@ -435,6 +459,7 @@ class Reasoner(Explaining):
         self._is_told = False
         try:
             self._check_consistency(self._program.static)
+            self.time.check_consistency(self._program)
         except Inconsistent as inconsistency:
             self._inconsistency = inconsistency.diagnostics  # a transaction may put it right
 
@@ -469,7 +494,7 @@ class Reasoner(Explaining):
 
     def _keep(self, step: Step) -> None:
         """Carry out what kept queries want."""
-        self._committing.maintain(step, lambda: self._demands.check_consistency(self._meaning))
+        self._committing.maintain(step, lambda _: self._demands.check_consistency(self._meaning))
 
     def _keep_by_rules(self) -> None:
         """Let the answers of kept queries follow from what is derived, now that everything is."""
@@ -508,8 +533,11 @@ class Reasoner(Explaining):
     def _load_program(self) -> None:
         """Load the facts that the program states and imports, those that were not loaded before."""
         self.time.state(self._own.pending_times(), self.runtime.tell)
-        for name, batches, file in self._own.pending(self._program, self.faults, self._engine.threads):
-            self._load(name, batches)
+        for name, batches, file, time in self._own.pending(self._program, self.faults, self._engine.threads):
+            if time:
+                self.time.load(name, batches, time, self.runtime.tell)
+            else:
+                self._load(name, batches)
             if file is not None:
                 self._origins.note(name, file)
 
@@ -519,7 +547,6 @@ class Reasoner(Explaining):
             raise Inconsistent(unequal)
         program = self._equality.meaning(said)
         self._demands.check_consistency(program)
-        self.time.check_consistency(program)
         if BOTTOM not in program.predicates or not self._engine.size(BOTTOM):
             return
         found = violations(program, self._engine)

@@ -25,7 +25,7 @@ from tidelog.io.faults import Faults
 from tidelog.io.objects import from_python
 from tidelog.io.tables import read_import
 from tidelog.logic.changes import RuleChanges, RuleOutcome, resolve_changes
-from tidelog.logic.program import Fact, Predicate, Program
+from tidelog.logic.program import Fact, Predicate, Program, TimedFact
 from tidelog.logic.report import by_place
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows, Update
@@ -34,6 +34,8 @@ from tidelog.plan.rule_text import Writing
 from tidelog.stated import Stated, Statements
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
+from tidelog.temporal.changing import TimedRows, TimedUpdate, times_of
+from tidelog.temporal.intake import split_rows
 
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns
@@ -82,6 +84,7 @@ class Change:
         self._missing = missing
         self._rules = RuleChanges(program.rules)
         self._outcome = RuleOutcome(program.rules)
+        self.times = TimedUpdate(is_strict=missing == "error")  # facts that hold at times
         self._removed = Statements(engine.dictionary)
         self._added = Statements(engine.dictionary)
         self._faulty: list[Diagnostic] = []  # what is not there to be taken away
@@ -91,6 +94,8 @@ class Change:
 
     def insert(self, predicate: str, data: object) -> None:
         """Add explicit facts: Arrow data, a data frame, or an iterable of tuples."""
+        if self._take_times(predicate, data, self.times.added):
+            return
         known = self.program.find(predicate)
         if known is None:
             data, arity = with_arity(data)
@@ -99,8 +104,27 @@ class Change:
             known = self._define(predicate, arity)
         self._state(self._added, known, data)
 
+    def _take_times(self, predicate: str, data: object, where: list[tuple[str, TimedRows]]) -> bool:
+        """Whether data has times; if so it is stated."""
+        known = self.program.find(predicate)
+        arity = None if known is None else known.arity
+        split = split_rows(data, arity, self.program.is_integer_time)
+        if split is None:
+            return False
+        rest, times = split
+        if known is None:
+            rest, found = with_arity(rest)
+            known = self._define(predicate, found or 0)
+        if known.name not in self.program.given_times:
+            self.program = replace(self.program, given_times=self.program.given_times | {known.name})
+        rows = self._encode(known, rest)
+        where.append((known.name, TimedRows(rows.columns, rows.count, times)))
+        return True
+
     def delete(self, predicate: str, data: object) -> None:
         """Take explicit facts away."""
+        if self._take_times(predicate, data, self.times.removed):
+            return
         known = self.program.find(predicate)
         if known is None:
             self._faulty.append(self._no_predicate(predicate))
@@ -177,17 +201,33 @@ class Change:
         imports = len(self.program.imports)
         changes = resolve_changes(document, self.program, self._rules, unsigned=unsigned, folder=folder)
         for name, facts in _by_predicate(changes.removed):
-            self._remove_facts(name, facts)
+            self._remove_facts(name, self._take_timed(name, facts, self.times.removed))
         self.program, self._rules = changes.program, changes.rules
         if changes.outcome.rules is not self._outcome.rules or changes.outcome.missing:
             self._outcome = changes.outcome
         for name, facts in _by_predicate(changes.added):
-            self._added.note(name, self._encode_facts(facts))
+            plain = self._take_timed(name, facts, self.times.added)
+            if plain:
+                self._added.note(name, self._encode_facts(plain))
         for transfer in self.program.imports[imports:]:
             predicate = self.program.predicates[transfer.predicate]
             self.load(predicate.name, read_import(transfer, predicate, self._faults, self._engine.threads))
 
+    def _take_timed(
+        self, name: str, facts: Sequence[Fact], where: list[tuple[str, TimedRows]]
+    ) -> Sequence[Fact]:
+        """The facts without times; those that have some are stated."""
+        timed = [fact for fact in facts if isinstance(fact, TimedFact)]
+        if not timed:
+            return facts
+        rows = self._encode_facts(timed)
+        times = times_of([fact.interval for fact in timed], self.program.is_integer_time)
+        where.append((name, TimedRows(rows.columns, rows.count, times)))
+        return [fact for fact in facts if not isinstance(fact, TimedFact)]
+
     def _remove_facts(self, name: str, facts: Sequence[Fact]) -> None:
+        if not facts:
+            return
         if name in self.program.predicates:
             spans = tuple(fact.span for fact in facts)
             self._removed.note(name, self._encode_facts(facts), spans)

@@ -127,9 +127,11 @@ def metrics(draw: st.DrawFn, predicates: tuple[str, ...], is_integer: bool) -> s
 @st.composite
 def rules(draw: st.DrawFn, is_integer: bool) -> str:
     head = draw(st.sampled_from(("p(?x)", "q(?x)", "e(?x, ?y)", "e(?y, ?x)")))
-    bound = [f"{draw(st.sampled_from(('p', 'q')))}({name})" for name in VARIABLES if name in head]
+    is_negated = draw(st.booleans())
+    needed = [name for name in VARIABLES if name in head or is_negated]
+    bound = [f"{draw(st.sampled_from(('p', 'q')))}({name})" for name in needed]
     body = [draw(metrics(("p", "q", "e"), is_integer)) for _ in range(draw(st.integers(1, 2)))]
-    if draw(st.booleans()):
+    if is_negated:
         body.append("~" + draw(metrics(("n",), is_integer)))
     moves = ""
     if draw(st.booleans()):

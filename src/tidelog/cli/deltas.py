@@ -19,6 +19,7 @@ from tidelog.errors import DataError, Diagnostic
 from tidelog.io.formats import RDF, canonical_format, file_name
 from tidelog.io.write import WriteOptions, write
 from tidelog.relation import Relation
+from tidelog.temporal.relation import TimedRelation
 
 
 def duration(seconds: float) -> str:
@@ -68,7 +69,9 @@ def script_lines(
         shown = relation if most is None else relation.head(most)
         rows = shown.to_texts("exact").rows() if relation.columns else [()] * len(relation)
         for row in rows:
-            yield f"{sign} {name}({', '.join(row)}) ."
+            is_timed = isinstance(relation, TimedRelation)
+            terms, time = (row[:-1], f"@{row[-1]}") if is_timed else (row, "")
+            yield f"{sign} {name}({', '.join(terms)}){time} ."
         if len(relation) > len(rows):
             yield f"% … {len(relation) - len(rows):,} more"
 

@@ -37,6 +37,7 @@ from tidelog.logic.program import Query, Transfer
 from tidelog.program_facts import EXPLICIT
 from tidelog.query import registry as strategies
 from tidelog.relation import Relation
+from tidelog.temporal.relation import TimedRelation
 
 _TABLE: Final = Form("table")
 
@@ -219,7 +220,7 @@ def _write_export(
     """The facts of an export are in its file, or on standard output."""
     relation = work.reasoner[transfer.predicate].sorted()
     table = data(relation, Form(export.format, work.options.terms))
-    if relation.columns:
+    if relation.columns and not isinstance(relation, TimedRelation):
         table = table.select(export.columns)
     if export.path is None:
         sys.stdout.flush()

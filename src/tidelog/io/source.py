@@ -92,11 +92,13 @@ def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
             "format", f"has {counted(len(types), 'column')}, `{predicate.written}` has {predicate.arity}"
         )
     named = predicate.declared and transfer.types is None
+    time = transfer.options.get("time", ())
+    assert isinstance(time, tuple), "the resolver has seen to that"
     return DataFile(
         path,
         name,
-        types,
-        predicate.columns if named else (),
+        (*types, *(ColumnType.ANY if len(time) > 1 else ColumnType.STRING for _ in time)),
+        (*predicate.columns, *time) if named else (),
         _header(options),
         "\t" if name == "tsv" else options.character("delimiter", ","),
         options.flag("quoting", True),

@@ -277,6 +277,8 @@ class Resolver:
         self.asked.append(use)
         if isinstance(directive, ast.ImportDirective):
             self.imports.append(transfer)
+            if "time" in transfer.options:
+                self.given_times.add(use.name)
             self.signatures.fill(use.name)
         else:
             self.exports.append(transfer)

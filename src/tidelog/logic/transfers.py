@@ -32,7 +32,7 @@ _KINDS: dict[str, tuple[type, str]] = {
     "delimiter": (str, "text"),
     "base": (str, "an IRI"),
 }
-_COMMON = ("resource", "format", "compression", "limit")
+_COMMON = ("resource", "format", "compression", "limit", "time")
 
 Evaluate = Callable[[ast.Expression], Value | None]
 
@@ -81,6 +81,8 @@ class Reader:
                 continue
             if option.name == "format":
                 types = self._types(option, is_import)
+            elif option.name == "time":
+                values["time"] = self._time(option)
             else:
                 value = self._value(option)
                 if value is not None:
@@ -118,6 +120,21 @@ class Reader:
                 return None
         span = option.value.span
         return tuple(read_type(name, span, self.report, skip=is_import) for name in names)
+
+    def _time(self, option: ast.Option) -> tuple[str, ...]:
+        """The columns that say when a fact holds."""
+        match option.value:
+            case ast.Name(text):
+                names: tuple[str, ...] = (text,)
+            case ast.Names(names):
+                pass
+            case _:
+                names = ()
+        if len(names) not in (1, 2, 4):
+            message = "`time` expects the columns that say when"
+            help = "`time = interval`, `time = (start, end)` or `time = (start, end, start_open, end_open)`"
+            self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span, help)
+        return names
 
     def _value(self, option: ast.Option) -> OptionValue | None:
         """The option's value in Python; None, with the fault reported, if it has the wrong kind."""

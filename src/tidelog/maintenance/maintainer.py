@@ -6,8 +6,8 @@ is reached; `apply` is then called once per transaction, after the first materia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -45,6 +45,16 @@ class Update:
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.added or self.rules_removed or self.rules_added)
+
+    def without(self, heads: Collection[str]) -> Update:
+        """The update without rules that derive these predicates."""
+        if not heads:
+            return self
+        return replace(
+            self,
+            rules_removed=tuple(rule for rule in self.rules_removed if rule.head.predicate not in heads),
+            rules_added=tuple(rule for rule in self.rules_added if rule.head.predicate not in heads),
+        )
 
     @property
     def inverse(self) -> Update:

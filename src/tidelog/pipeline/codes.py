@@ -20,6 +20,7 @@ BAD_SINK: Final = "E813"
 BAD_RECORD: Final = "E814"
 LATE: Final = "E815"
 NO_STREAM: Final = "E816"
+TIMED: Final = "E817"
 
 MEANINGS: Final = {
     NOT_TOML: "a job file that cannot be read, or is not TOML",
@@ -38,4 +39,5 @@ MEANINGS: Final = {
     BAD_RECORD: "a record of a stream that is not well formed",
     LATE: "a record of a stream that comes after later ones",
     NO_STREAM: "a stream that is not described, or not as it was",
+    TIMED: "a program whose facts hold at times: a pipeline cannot publish them yet",
 }

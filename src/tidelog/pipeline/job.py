@@ -367,6 +367,9 @@ class Job:
     # ---- reasoners
 
     def _new_reasoner(self, program: Program) -> Reasoner:
+        if program.timed:
+            message = "facts hold at times, which a pipeline cannot publish yet"
+            raise DataError(Diagnostic(codes.TIMED, message, help="run the program with `tidelog run`"))
         engine = self.settings.engine
         stream = self.settings.stream
         return Reasoner(

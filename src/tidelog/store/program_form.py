@@ -50,6 +50,8 @@ def program_to_json(program: Program) -> dict[str, Json]:
 
 def surroundings_to_json(program: Program) -> dict[str, Json]:
     """All of a program but its rules and facts."""
+    if program.timed:
+        raise not_storable("facts hold at times, which a store cannot hold yet")
     return {
         "predicates": [_predicate_to_json(each) for each in program.predicates.values()],
         "imports": [_transfer_to_json(each) for each in program.imports],

@@ -54,9 +54,9 @@ class Evaluation:
 
     # ---- rules
 
-    def whole(self, body: Body, start: Groups | None = None) -> Groups:
+    def whole(self, body: Body, start: Groups | None = None, part: Part = Part.NOW) -> Groups:
         """What follows from all facts; only what agrees with groups to begin with, if there are some."""
-        return self._all_of(_start() if start is None else start, body, None, Part.NOW)
+        return self._all_of(_start() if start is None else start, body, None, part)
 
     def driven(self, body: Body, driver: Driver) -> Groups:
         """What follows from the change of one atom's facts."""

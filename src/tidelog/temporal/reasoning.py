@@ -10,23 +10,27 @@ from typing import Any
 import numpy as np
 
 from tidelog import compiled
-from tidelog.engine.events import FactsLoaded, Listener, Notice
+from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener, Notice
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
+from tidelog.io.columns import Batch
 from tidelog.logic.metrics import intervals_of
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Throughout, TimedFact, literal_atoms
 from tidelog.logic.time import Interval
+from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.relation import Relation, column_names
 from tidelog.temporal.analysis import direction, time_cycle
+from tidelog.temporal.changing import Changing, TimedUpdate, Times
 from tidelog.temporal.compute import Computer
 from tidelog.temporal.evaluate import Evaluation
 from tidelog.temporal.heads import head_rows, together
 from tidelog.temporal.horizon import Horizon
+from tidelog.temporal.intake import read_times
 from tidelog.temporal.lists import Integers, Timeline, single
 from tidelog.temporal.materialise import PROCEDURES, Derivation
 from tidelog.temporal.nodes import make_ready
 from tidelog.temporal.outcome import Outcome
 from tidelog.temporal.relation import INTERVAL, TimedRelation
-from tidelog.temporal.rows import RowSet, Table
+from tidelog.temporal.rows import Ids, RowSet, Table
 from tidelog.temporal.store import Store
 
 KERNELS = "temporal"  # the group of compiled kernels
@@ -34,6 +38,7 @@ UNKNOWN_PROCEDURE = "E618"
 ENDLESS = "E616"
 INCONSISTENT = "E601"
 NOT_CHANGED = "E617"
+ANEW = "make a new reasoner with the facts and rules as they are to be"
 SHOWN = 3  # times of an inconsistency
 
 
@@ -77,6 +82,28 @@ class Temporal:
             new = self.store.give(name, columns, len(some), left, right)
             listen(FactsLoaded(name, len(some), new, perf_counter() - start))
 
+    def load(self, name: str, batches: Iterable[Batch], names: tuple[str, ...], listen: Listener) -> None:
+        """Add facts of a file, whose last columns say when they hold."""
+        start = perf_counter()
+        for batch in batches:
+            arguments = batch.columns[: -len(names)]
+            last = [column.values for column in batch.columns[-len(names) :]]
+            times = read_times(last, names, self.store.timeline.is_integer)
+            new = self.give(name, [tuple(map(self.engine.encode_column, arguments))], times)
+            end = perf_counter()
+            listen(FactsLoaded(name, batch.rows, new, end - start))
+            start = end
+
+    def give(self, name: str, parts: Sequence[tuple[Ids, ...]], times: Times) -> int:
+        """Add facts, as columns of ids in parts, with their times; returns how many intervals are new."""
+        self.store.adopt(times.timeline)
+        left, right = times.on(self.store.timeline)
+        count = len(left)
+        if not count:
+            return 0
+        columns = np.array([np.concatenate(column) for column in zip(*parts, strict=True)], np.int32)
+        return self.store.give(name, columns.reshape(len(columns), count), count, left, right)
+
     def is_given(self, fact: TimedFact) -> bool:
         """Whether a fact is given for all of its interval."""
         table = self.store.given.get(fact.predicate)
@@ -105,10 +132,7 @@ class Temporal:
         self.check_end(program)
         self.store.begin(program)
         numbers = {id(rule): place for place, rule in enumerate(program.rules)}
-        horizon = None
-        if self.settings.horizon is not None:
-            self.store.refine([self.settings.horizon])
-            horizon = Horizon(self.settings.horizon, direction(program.timed_rules), self.store.timeline)
+        horizon = self._horizon(program)
         ready = self.store.ready(program.timed_rules, numbers)
         settings = self.settings
         derivation = Derivation(
@@ -117,6 +141,12 @@ class Temporal:
         self.outcome = derivation.run()
         self.dropped = derivation.dropped
         compiled.mark_warm(KERNELS)
+
+    def _horizon(self, program: Program) -> Horizon | None:
+        if self.settings.horizon is None:
+            return None
+        self.store.refine([self.settings.horizon])
+        return Horizon(self.settings.horizon, direction(program.timed_rules), self.store.timeline)
 
     def check_end(self, program: Program) -> None:
         """Raise ProgramError if the derivation may have no end and nothing was said about one."""
@@ -131,11 +161,59 @@ class Temporal:
             help = "say how far: --rounds N (rounds=N) or --horizon FROM,TO (horizon=(FROM, TO))"
             raise ProgramError(Diagnostic(ENDLESS, message, edge.rule.span, help))
 
-    def refuse_changes(self, program: Program) -> None:
-        """Raise ProgramError where facts hold at times: they are not maintained yet."""
+    # ---- changing
+
+    def change(
+        self,
+        update: TimedUpdate,
+        static: NetChange,
+        programs: tuple[Program, Program],
+        listen: Listener,
+        check: Callable[[], None],
+        accept: Callable[[], None],
+    ) -> NetChange:
+        """The net change of a transaction; what is without time has changed already, by `static`.
+
+        `accept` is called last, and raises if all of it must not be.
+        """
+        before, after = programs
+        if not (before.timed or after.timed):
+            accept()
+            return static
+        reason = self._reason_to_derive_anew(before, after)
+        if reason is not None:
+            raise ProgramError(Diagnostic(NOT_CHANGED, reason, help=ANEW))
+        changing = Changing(self.store, self._horizon(after), check)
+
+        def check_all() -> None:
+            self.check_consistency(after)
+            accept()
+
+        net = changing.carry_out(update, static, before, after, check_all)
+        listen(IntervalsGained(changing.journal.grown(self.store.tables.values())))
+        return NetChange(
+            {**_without(static.added, after.timed), **net.added},
+            {**_without(static.removed, after.timed), **net.removed},
+        )
+
+    def refuse_rehearsal(self, program: Program) -> None:
+        """Raise ProgramError where facts hold at times: what would change in them cannot be told."""
         if program.timed:
-            message = "facts that hold at times do not change in transactions yet"
-            raise ProgramError(Diagnostic(NOT_CHANGED, message, help="make a new reasoner for new facts"))
+            message = "what a transaction would change cannot be told yet where facts hold at times"
+            raise ProgramError(Diagnostic(NOT_CHANGED, message, help="carry it out, and see its delta"))
+
+    def _reason_to_derive_anew(self, before: Program, after: Program) -> str | None:
+        """Why what follows cannot be kept right step by step; None if it can."""
+        if self.outcome is not None and not self.outcome.is_fixpoint:
+            return "what follows is partial, after so many rounds, so that it cannot be kept right"
+        if before.timed != after.timed and not before.timed <= after.timed:
+            return "a predicate that held at times would hold always"
+        if before.timed != after.timed and any(
+            self.engine.size(name) for name in after.timed - before.timed if name in before.predicates
+        ):
+            return "a predicate that held always would hold at times"
+        self.check_end(after)
+        return None
 
     def check_consistency(self, program: Program) -> None:
         """Raise Inconsistent if `bottom()` holds at some time."""
@@ -214,6 +292,10 @@ def is_timed(query: Query, program: Program) -> bool:
     """Whether a query asks for something that holds at times."""
     atoms = (*query.rule.positive, *query.rule.negated)
     return query.rule.is_metric or any(atom.predicate in program.timed for atom in atoms)
+
+
+def _without(rows: Mapping[str, Rows], names: frozenset[str]) -> dict[str, Rows]:
+    return {name: some for name, some in rows.items() if name not in names}
 
 
 def _by_predicate(facts: Iterable[TimedFact]) -> dict[str, list[TimedFact]]:

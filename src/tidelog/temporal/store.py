@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from math import lcm
 from typing import Any
 
 import numpy as np
@@ -10,7 +12,7 @@ import numpy as np
 from tidelog.logic.metrics import intervals_of
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.time import Interval
-from tidelog.temporal.lists import Integers, Lists, Timeline, always, single
+from tidelog.temporal.lists import Integers, Lists, Timeline, always, nothing, single
 from tidelog.temporal.nodes import Leaf, ReadyRule, make_ready
 from tidelog.temporal.rows import Table
 from tidelog.temporal.table import Part, TimedTable
@@ -34,6 +36,14 @@ class Store:
         if finer.scale != self.timeline.scale:
             self.rescale(finer.scale)
         self.timeline = finer
+
+    def adopt(self, timeline: Timeline) -> None:
+        """Let the timeline have units that are as fine as those of another."""
+        scale = lcm(self.timeline.scale, timeline.scale)
+        if scale != self.timeline.scale:
+            self.rescale(scale)
+        if timeline.is_calendar and not self.timeline.is_calendar:
+            self.timeline = replace(self.timeline, is_calendar=True)
 
     def rescale(self, scale: int) -> None:
         """Let ends be written in units of 1 / `scale`, a multiple of the present one."""
@@ -105,10 +115,20 @@ class Store:
         table = self.tables[leaf.predicate]
         return table.changed, table.change
 
+    def given_lists(self, table: TimedTable, numbers: Integers) -> Lists:
+        """When facts of a table are given, by times or always."""
+        rows = table.facts.columns[:, numbers]
+        given = self.given.get(table.name)
+        lists = nothing(len(numbers))
+        if given is not None:
+            found = given.facts.find(rows, len(numbers))
+            lists = given.lists.united(lists, found, lists.numbers)
+        if table.name in self.engine.relations() and self.engine.size(table.name):
+            standing = self.engine.standing(table.name, list(rows), len(numbers))
+            stated = np.where(standing != 0, np.arange(len(numbers)), -1)
+            lists = lists.united(always(len(numbers)), lists.numbers, stated)
+        return lists
+
     def __len__(self) -> int:
         """How many intervals all facts with times have together."""
         return sum(map(len, self.tables.values()))
-
-    def derived(self) -> Iterator[TimedTable]:
-        """The tables."""
-        yield from self.tables.values()

@@ -45,6 +45,7 @@ class TimedTable:
         self.change: Lists = nothing()
         self.is_gain = True
         self._place = np.full(16, -1, np.int64)
+        self._stamp = np.zeros(16, np.int64)  # the last transaction that noted a fact
 
     def __len__(self) -> int:
         """How many intervals there are, over all facts."""
@@ -57,7 +58,7 @@ class TimedTable:
         numbers = self.facts.find_or_add(rows, count)
         if self.facts.rows > len(self._first):
             size = max(self.facts.rows, 2 * len(self._first))
-            for name, filling in (("_first", 0), ("_count", 0), ("_room", 0), ("_place", -1)):
+            for name, filling in (("_first", 0), ("_count", 0), ("_room", 0), ("_stamp", 0), ("_place", -1)):
                 larger = np.full(size, filling, np.int64)
                 held = getattr(self, name)
                 larger[: len(held)] = held
@@ -111,6 +112,12 @@ class TimedTable:
             self._place[self.changed] = -1
             self.changed, self.change = np.zeros(0, np.int64), nothing()
 
+    def stamp(self, numbers: Integers, epoch: int) -> Integers:
+        """Those of distinct facts that have not had this stamp; now they have."""
+        new: Integers = numbers[self._stamp[numbers] != epoch]
+        self._stamp[new] = epoch
+        return new
+
     def replace(self, numbers: Integers, lists: Lists) -> None:
         """Let distinct facts have these lists."""
         self._write(numbers, lists)
@@ -135,8 +142,7 @@ class TimedTable:
         """Write the pool anew, without what nobody uses."""
         lists = self.lists
         rows = self.facts.rows
-        owners, left, right = lists.rows()
-        del owners
+        _, left, right = lists.rows()
         self._left, self._right, self._end = left, right, len(left)
         self._first[:rows] = np.cumsum(lists.count) - lists.count
         self._room[:rows] = lists.count

@@ -1,0 +1,215 @@
+"""Transactions over time: facts with intervals that come and go. Mutates the store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.errors import Diagnostic, ProgramError
+from tidelog.logic.metrics import intervals_of
+from tidelog.logic.program import Program
+from tidelog.logic.time import Interval
+from tidelog.maintenance.maintainer import NetChange, Rows
+from tidelog.temporal.heads import Derived
+from tidelog.temporal.horizon import Horizon
+from tidelog.temporal.lists import Integers, Lists, Timeline, always, single
+from tidelog.temporal.maintain import Difference, Journal, Maintenance
+from tidelog.temporal.nodes import ReadyRule, make_ready
+from tidelog.temporal.relation import TimedRelation
+from tidelog.temporal.rows import Table
+from tidelog.temporal.store import Store
+from tidelog.temporal.table import TimedTable
+
+NOT_GIVEN = "E630"
+SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
+    """Ends of intervals, one for each row, on a timeline of their own."""
+
+    timeline: Timeline
+    left: Integers
+    right: Integers
+
+    def on(self, timeline: Timeline) -> tuple[Integers, Integers]:
+        """The ends on another timeline, which is as fine."""
+        left, right = self.left.copy(), self.right.copy()
+        self.timeline.rescale(left, right, timeline.scale // self.timeline.scale)
+        return left, right
+
+
+def times_of(intervals: Sequence[Interval], is_integer: bool) -> Times:
+    """Intervals as ends."""
+    timeline = Timeline(is_integer=is_integer).refined(intervals)
+    return Times(timeline, *timeline.encode(intervals))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimedRows(Rows):
+    """Rows of ids that hold in intervals."""
+
+    times: Times | None = None
+
+
+@dataclass(slots=True)
+class TimedUpdate:
+    """Facts with times to take away and to add; if it is strict, to take away what is not given is an error.
+
+    Mutable: it grows.
+    """
+
+    is_strict: bool = True
+    removed: list[tuple[str, TimedRows]] = field(default_factory=list)
+    added: list[tuple[str, TimedRows]] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.removed or self.added)
+
+    @property
+    def timelines(self) -> Iterator[Timeline]:
+        """The timelines of all that is said."""
+        for _, rows in (*self.removed, *self.added):
+            assert rows.times is not None
+            yield rows.times.timeline
+
+
+class Changing:
+    """One transaction on a store: all of it, or nothing of it and an error."""
+
+    def __init__(self, store: Store, horizon: Horizon | None, check: Callable[[], None]) -> None:
+        self.store = store
+        self.horizon = horizon
+        self.check = check
+        self.journal = Journal()
+
+    def carry_out(
+        self,
+        update: TimedUpdate,
+        static: NetChange,
+        before: Program,
+        after: Program,
+        accept: Callable[[], None],
+    ) -> NetChange:
+        """What all predicates with times lost and gained; `accept` raises if that must not be."""
+        self._refine(update, after)
+        for name in self.store.predicates(after):
+            if name not in self.store.tables:
+                self.store.tables[name] = TimedTable(name, after.predicates[name].arity)
+        try:
+            removed, added = self._given(update, static)
+            maintenance = Maintenance(
+                self.store,
+                self._ready(before),
+                self._ready(after),
+                self.check,
+                self.horizon,
+                self.journal,
+            )
+            lost, gained = maintenance.run(removed, added)
+            accept()
+        except BaseException:
+            self.journal.undo()
+            raise
+        return NetChange(self._rows(gained, after), self._rows(lost, after))
+
+    def _refine(self, update: TimedUpdate, after: Program) -> None:
+        for timeline in update.timelines:
+            self.store.adopt(timeline)
+        self.store.refine(interval for rule in after.timed_rules for interval in intervals_of(rule))
+
+    def _ready(self, program: Program) -> tuple[ReadyRule, ...]:
+        identity = self.store.engine.dictionary.encode
+        return tuple(
+            make_ready(rule, number, self.store.timeline, identity)
+            for number, rule in enumerate(program.rules)
+            if rule.head.predicate in program.timed
+        )
+
+    # ---- what is given
+
+    def _given(
+        self, update: TimedUpdate, static: NetChange
+    ) -> tuple[dict[str, Difference], dict[str, Difference]]:
+        """The points that are no longer given, and those that are newly given."""
+        self._restate(update)
+        removed, added = Derived(), Derived()
+        for name, given in self.store.given.items():
+            for difference, points in zip(self.journal.net(given), (removed, added), strict=True):
+                if difference:
+                    facts = given.facts.columns[:, difference.numbers]
+                    numbers = self.store.tables[name].number(facts, len(difference.numbers))
+                    points.add(name, numbers, difference.lists)
+        for change, points in ((static.removed, removed), (static.added, added)):
+            for name, rows in change.items():
+                if name in self.store.tables:
+                    table = self.store.tables[name]
+                    columns = np.array(rows.columns, np.int32).reshape(table.arity, rows.count)
+                    points.add(name, table.number(columns, rows.count), always(rows.count))
+        lost = {name: self._not_given(name, Difference(*removed.of(name))) for name in removed.names}
+        return lost, {name: Difference(*added.of(name)) for name in added.names}
+
+    def _not_given(self, name: str, points: Difference) -> Difference:
+        """The points without those that are still given, in another way."""
+        given = self.store.given_lists(self.store.tables[name], points.numbers)
+        every = points.lists.numbers
+        return Difference(points.numbers, points.lists.without(given, every, every))
+
+    def _restate(self, update: TimedUpdate) -> None:
+        """Let given facts be those after the transaction."""
+        faults: list[Diagnostic] = []
+        for name, numbers, lists in self._stated(update.removed):
+            given = self.store.given[name]
+            absent = lists.without(given.lists, lists.numbers, numbers)
+            if update.is_strict and absent.size:
+                faults.append(self._missing(name, Difference(numbers, absent)))
+            self.journal.note(given, numbers)
+            given.lose(numbers, lists)
+        if faults:
+            raise ProgramError(faults)
+        for name, numbers, lists in self._stated(update.added):
+            self.journal.note(self.store.given[name], numbers)
+            self.store.given[name].gain(numbers, lists)
+
+    def _stated(self, facts: Iterable[tuple[str, TimedRows]]) -> Iterator[tuple[str, Integers, Lists]]:
+        for name, rows in facts:
+            assert rows.times is not None
+            table = self.store.given.setdefault(name, TimedTable(name, len(rows.columns)))
+            columns: Table = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
+            left, right = rows.times.on(self.store.timeline)
+            yield name, *single(left, right).grouped(table.number(columns, rows.count))
+
+    def _missing(self, name: str, absent: Difference) -> Diagnostic:
+        """That points are to be taken away which are not given."""
+        owners, left, right = absent.lists.rows()
+        decode, values = self.store.timeline.decode, self.store.engine.dictionary.decode
+        columns = self.store.given[name].facts.columns[:, absent.numbers[owners]]
+        texts = []
+        for place in range(min(SHOWN, len(owners))):
+            row = ", ".join(str(values(int(column[place])).content) for column in columns)
+            texts.append(f"`{name}({row})@{decode(int(left[place]), int(right[place]))}`")
+        more = f" and {len(owners) - SHOWN:,} more" if len(owners) > SHOWN else ""
+        message = f"{', '.join(texts)}{more} is not given, so it cannot be taken away"
+        return Diagnostic(NOT_GIVEN, message, help='pass over what is not there: missing="ignore"')
+
+    # ---- what came of it
+
+    def _rows(self, points: Mapping[str, Difference], program: Program) -> dict[str, Rows]:
+        found: dict[str, Rows] = {}
+        for name, difference in points.items():
+            if name in program.timed:
+                owners, left, right = difference.lists.rows()
+                columns = self.store.tables[name].facts.columns[:, difference.numbers[owners]]
+                times = Times(self.store.timeline, left, right)
+                found[name] = TimedRows(tuple(columns), len(left), times)
+        return found
+
+
+def timed_relation(name: str, names: Sequence[str], rows: TimedRows, dictionary: Dictionary) -> TimedRelation:
+    """Rows with times as a relation."""
+    times = rows.times
+    assert times is not None
+    return TimedRelation(name, names, rows.columns, times.left, times.right, dictionary, times.timeline)

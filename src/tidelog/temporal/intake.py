@@ -1,0 +1,149 @@
+"""Times in data: columns of intervals, or of starts and ends, as integers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.errors import DataError, Diagnostic
+from tidelog.logic.time import Interval, read_interval, read_point
+from tidelog.temporal.changing import Times, times_of
+from tidelog.temporal.list_kernels import INFINITY, LIMIT
+from tidelog.temporal.lists import Integers, Timeline, as_integers
+from tidelog.temporal.relation import BOUNDS, INTERVAL
+
+NOT_A_TIME = "E619"
+_MICROSECONDS = 1_000_000
+_UNITS = {"s": 1, "ms": 1000, "us": _MICROSECONDS, "ns": 1_000_000_000}
+
+
+def split_rows(data: object, arity: int | None, is_integer: bool) -> tuple[object, Times] | None:
+    """Data without its times, and these; None if it has none.
+
+    Rows are tuples with an interval, or a text that writes one, behind the arguments; tables have a column
+    `interval`, or `start` and `end`, perhaps with `start_open` and `end_open`.
+    """
+    table = _table(data)
+    if table is not None:
+        return _split_table(table, arity, is_integer)
+    rows = list(data) if isinstance(data, Sequence) else None
+    if not rows or not isinstance(rows[0], tuple) or not rows[0] or len(rows[0]) == arity:
+        return None
+    if not isinstance(rows[0][-1], Interval) and arity is None:
+        return None
+    last = [row[-1] for row in rows]
+    intervals = [one if isinstance(one, Interval) else _read(str(one)) for one in last]
+    return [row[:-1] for row in rows], times_of(intervals, is_integer)
+
+
+def _table(data: object) -> Any | None:
+    if isinstance(data, pa.Table):
+        return data
+    if hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
+        return pa.table(data)
+    return None
+
+
+def _split_table(table: Any, arity: int | None, is_integer: bool) -> tuple[object, Times] | None:
+    names = table.column_names
+    if arity is not None and len(names) == arity:
+        return None
+    if INTERVAL in names:
+        chosen = [INTERVAL]
+    elif {"start", "end"} <= set(names):
+        chosen = [name for name in BOUNDS if name in names]
+    else:
+        return None
+    times = read_times([table.column(name) for name in chosen], tuple(chosen), is_integer)
+    return table.drop_columns(chosen), times
+
+
+def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) -> Times:
+    """The times of columns: one of intervals; start and end; these and whether they are left out."""
+    arrays = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in arrays]
+    if len(arrays) == 1:
+        return _intervals(arrays[0], is_integer)
+    start, end = _points(arrays[0]), _points(arrays[1])
+    scale = lcm(start[1], end[1])
+    opened = [np.zeros(len(arrays[0]), bool)] * 2
+    for place, array in enumerate(arrays[2:4]):
+        opened[place] = np.asarray(_truths(array))
+    timeline = Timeline(scale, is_integer, start[2] or end[2])
+    left = _ends(start, scale, opened[0], 1, timeline)
+    right = _ends(end, scale, opened[1], -1, timeline)
+    empty = np.flatnonzero(left > right)
+    if len(empty):
+        place = int(empty[0])
+        bounds = f"from {arrays[0][place]} to {arrays[1][place]}"
+        raise DataError(Diagnostic(NOT_A_TIME, f"row {place + 1}: no time point lies {bounds}"))
+    return Times(timeline, left, right)
+
+
+def _truths(array: Any) -> Any:
+    if pa.types.is_boolean(array.type):
+        return array
+    return pc.equal(pc.utf8_lower(array.cast(pa.large_string())), "true")
+
+
+def _intervals(texts: Any, is_integer: bool) -> Times:
+    encoded = pc.dictionary_encode(texts.cast(pa.large_string()))
+    distinct = times_of([_read(text) for text in encoded.dictionary.to_pylist()], is_integer)
+    places = np.asarray(encoded.indices)
+    return Times(distinct.timeline, distinct.left[places], distinct.right[places])
+
+
+def _read(text: str) -> Interval:
+    try:
+        return read_interval(text)
+    except ValueError as fault:
+        raise DataError(Diagnostic(NOT_A_TIME, str(fault))) from None
+
+
+_Points = tuple[Integers, int, bool]  # in units of 1 / scale, the scale, whether they are dateTimes
+
+
+def _points(array: Any) -> _Points:
+    """The time points of a column; infinite ones are beyond all others."""
+    kind = array.type
+    if pa.types.is_integer(kind):
+        return as_integers(array), 1, False
+    if pa.types.is_timestamp(kind):
+        units = as_integers(array.cast(pa.int64()))
+        divisor = int(np.gcd.reduce(np.append(units, _UNITS[kind.unit])))
+        return units // divisor, _UNITS[kind.unit] // divisor, True
+    encoded = pc.dictionary_encode(array.cast(pa.large_string()))
+    read = [_point(text) for text in encoded.dictionary.to_pylist()]
+    finite = [point for point, _ in read if isinstance(point, Fraction)]
+    scale = lcm(*(point.denominator for point in finite)) if finite else 1
+    numbers = [point if isinstance(point, int) else int(point * scale) for point, _ in read]
+    if any(abs(number) > LIMIT and abs(number) != INFINITY for number in numbers):
+        raise DataError(Diagnostic(NOT_A_TIME, "a time leaves the range of 64 bits"))
+    return np.array(numbers, np.int64)[np.asarray(encoded.indices)], scale, any(moment for _, moment in read)
+
+
+def _point(text: str) -> tuple[Fraction | int, bool]:
+    try:
+        point, is_moment = read_point(text)
+    except ValueError as fault:
+        raise DataError(Diagnostic(NOT_A_TIME, str(fault))) from None
+    if point is None:
+        return -INFINITY if text.startswith("-") else INFINITY, is_moment
+    return point, is_moment
+
+
+def _ends(points: _Points, scale: int, opened: Any, inwards: int, timeline: Timeline) -> Integers:
+    numbers, own, _ = points
+    is_infinite = np.abs(numbers) >= INFINITY
+    scaled = np.where(is_infinite, 0, numbers) * (scale // own)
+    if timeline.is_integer:
+        whole = -(-scaled // scale) if inwards == 1 else scaled // scale
+        ends = whole + inwards * (opened & (whole * scale == scaled))
+    else:
+        ends = 2 * scaled + inwards * opened
+    return np.where(is_infinite, numbers, ends)
