@@ -86,6 +86,10 @@ def _command(name: str) -> Callable[[Namespace], int]:
             from tidelog.cli.plan import plan
 
             return plan
+        case "profile":
+            from tidelog.cli.profile import profile
+
+            return profile
         case "explain":
             from tidelog.cli.explain import explain
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from tidelog import __version__
-from tidelog.cli.explain_arguments import add_explain
+from tidelog.cli.explain_arguments import add_explain, add_profile
 from tidelog.cli.ontology_arguments import add_ontology, add_ontology_commands, add_triples, settle
 from tidelog.cli.pipeline_arguments import add_pipeline_commands
 from tidelog.cli.store_arguments import add_store_command, add_store_options, wrong_store_options
@@ -118,6 +118,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     _add_format(commands)
     _add_plan(commands)
     add_explain(_command, commands, _rows, _add_data, _add_limits)
+    add_profile(_command, commands, _add_data, _add_limits)
     _add_repl(commands)
     _add_stream(commands)
     add_ontology_commands(commands, _command, _add_reasoning)

@@ -20,12 +20,12 @@ from tidelog.reasoner import Reasoner
 def explain(options: Namespace) -> int:
     """The exit code of `tidelog explain`."""
     _check(options)
-    work = Work(options)
-    work.warn(about_unused=False)
-    with work.showing_progress(), work.keeping_rejects():
-        work.read()
-        text = _asked(work.reasoner, options)
-    work.report_rejects()
+    with Work(options) as work:
+        work.warn(about_unused=False)
+        with work.showing_progress(), work.keeping_rejects():
+            work.read()
+            text = _asked(work.reasoner, options)
+        work.report_rejects()
     put_out(text, options.output, work.messages)
     return 0
 

@@ -46,3 +46,34 @@ def add_explain(command: Command, commands: Any, number: Number, add_data: Add, 
         "-o", "--output", metavar="FILE", type=Path, help="write to this file, not standard output"
     )
     add_limits(explain)
+
+
+def add_profile(command: Command, commands: Any, add_data: Add, add_limits: Add) -> None:
+    """Add `profile`."""
+    summary = "say what each rule did in each phase, and how long it took"
+    profile = command(
+        commands, "profile", summary, "tidelog profile family.rls --format html -o profile.html"
+    )
+    profile.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    profile.add_argument(
+        "--changes",
+        metavar="FILE",
+        nargs="+",
+        default=[],
+        help="change scripts, or folders of them, to be applied when everything is derived",
+    )
+    add_data(profile)
+    written = profile.add_argument_group("output")
+    written.add_argument(
+        "-f", "--format", choices=("text", "json", "html"), default="text", help="how (default text)"
+    )
+    written.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write to this file, not standard output"
+    )
+    running = add_limits(profile)
+    running.add_argument(
+        "--maintainer",
+        metavar="NAME",
+        default="auto",
+        help="the algorithm that works changes in (default auto: what is best for each)",
+    )

@@ -378,6 +378,13 @@ class ColumnarEngine:
             self._indexes_of.setdefault(key.table, []).append(index)
         return index.number
 
+    def index_sizes(self) -> list[tuple[str, tuple[int, ...], bool, int]]:
+        """The indexes: of which relation and columns, whether of a part of it only, and their bytes."""
+        return [
+            (index.table.name, index.key.columns, bool(index.key.filters), int(index.bytes))
+            for index in self._indexes.values()
+        ]
+
     def _aggregate(self, root: Aggregate, head: Table) -> Outcome:
         """Group what was collected and add one fact per group that has all its values."""
         columns, count, missing = self.groups(root)

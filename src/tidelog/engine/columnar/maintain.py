@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from tidelog.engine.columnar.noted import NotedEngine
 from tidelog.engine.columnar.ranked_update import RankedUpdate
 from tidelog.engine.columnar.transactions import Ids
 from tidelog.engine.maintaining import Counters, Effect, Flag, LoopSection, MaintainedClosures, Where
+from tidelog.engine.profile import PlanListener
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part
@@ -43,6 +45,7 @@ class MaintainedEngine(NotedEngine):
     def __init__(self, threads: int | None = None, relations: int = 8) -> None:
         super().__init__(threads, relations)
         self.workspaces[0].state[layout.Z_CLOCK] = 1  # ranks above those of facts that were never ranked
+        self.plan_listener: PlanListener | None = None
         self._counters = Counters.NONE
         self._recounts: list[Former] = []
         self._instances = 0
@@ -172,6 +175,14 @@ class MaintainedEngine(NotedEngine):
         return unfounded
 
     def _recount_stratum(self, stratum: Stratum) -> RowSet:
+        """Count a stratum's instances anew; nobody is told of the plans, since that is no step of a change."""
+        listener, self.plan_listener = self.plan_listener, None
+        try:
+            return self._recounted(stratum)
+        finally:
+            self.plan_listener = listener
+
+    def _recounted(self, stratum: Stratum) -> RowSet:
         own = frozenset(stratum.predicates)
         is_recursive = any(atom.predicate in own for rule in stratum.rules for atom in rule.positive)
         for relation in own:
@@ -265,8 +276,17 @@ class MaintainedEngine(NotedEngine):
                 rows = given.rows.get(plan.given)
                 if rows is None:
                     continue
-            self._instances += plan.run(rows, effect).matches
+            self._run_plan(plan, rows, effect)
         return self.row_set(self.lists.take())
+
+    def _run_plan(self, plan: ChangeRunner, rows: Any, effect: Effect | None) -> None:
+        """Run a plan over given rows, or all, and tell what it did, if somebody wants to know."""
+        start = perf_counter()
+        outcome = plan.run(rows, effect)
+        self._instances += outcome.matches
+        if self.plan_listener is not None:
+            given = 0 if rows is None else len(rows)
+            self.plan_listener(plan.plan, given, outcome, perf_counter() - start)
 
     def run_support(self, plans: Iterable[ChangeRunner], given: Any) -> tuple[RowSet, RowSet]:
         """For each given head the first instance that a plan finds: its unchecked facts, and the heads."""
@@ -275,7 +295,7 @@ class MaintainedEngine(NotedEngine):
         for plan in plans:
             rows = waiting.rows.get(plan.given or "")
             if rows is not None and len(rows):
-                self._instances += plan.run(rows, None).matches
+                self._run_plan(plan, rows, None)
                 waiting = self.select(waiting, Where(Flag.PENDING, Flag.NONE))
         found = self.row_set(self.lists.take())
         heads = self.select(given, pending)
@@ -284,8 +304,8 @@ class MaintainedEngine(NotedEngine):
 
     @property
     def has_compiled_ranks(self) -> bool:
-        """Whether the engine has a compiled loop of rank counting: it has."""
-        return True
+        """Whether the engine has a compiled loop of rank counting: it has, but that knows no single plans."""
+        return self.plan_listener is None
 
     @property
     def closing(self) -> MaintainedClosures | None:
