@@ -175,7 +175,7 @@ class MaintainedEngine(NotedEngine):
         return unfounded
 
     def _recount_stratum(self, stratum: Stratum) -> RowSet:
-        """Count a stratum's instances anew; nobody is told of the plans, since that is no step of a change."""
+        """Count a stratum's instances anew; nobody is told of these plans, which are no step of a change."""
         listener, self.plan_listener = self.plan_listener, None
         try:
             return self._recounted(stratum)
