@@ -135,7 +135,8 @@ def run_engine(
     program: Program, engine: str | EngineSettings, threads: int = 1, modules: bool = True
 ) -> Outcome:
     """The program on an engine."""
-    reasoner = tl.Reasoner(program, threads=threads, modules=modules, engine=engine)
+    equality = "rewrite" if engine == "columnar" else "axiomatise"
+    reasoner = tl.Reasoner(program, threads=threads, modules=modules, engine=engine, equality=equality)
     output = {
         file_name(predicate.written, "csv"): _relation_as_csv(reasoner[predicate.name])
         for predicate in _outputs(program)

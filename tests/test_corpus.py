@@ -101,7 +101,7 @@ def test_case_with_an_error_through_the_command_line(
     case: Case, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     code = main(["run", str(case.path), "--output", str(tmp_path / "out")])
-    assert code == (3 if case.error == "E601" else 1)
+    assert code == (3 if case.error in ("E601", "E605") else 1)
     assert f"error[{case.error}]" in capfd.readouterr().err
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())
 

@@ -16,7 +16,7 @@ least one that the facts give.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,7 +26,8 @@ from tidelog.equality import answers, faults
 from tidelog.equality.axiomatised import Axiomatised, Derive
 from tidelog.equality.deltas import Late, composed
 from tidelog.equality.doubt import Doubts
-from tidelog.equality.representatives import Classes, Moved
+from tidelog.equality.proofs import parts
+from tidelog.equality.representatives import NONE, Classes, Moved
 from tidelog.equality.unmerged import Pairs, unmerged
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality import has_equality
@@ -234,7 +235,7 @@ class Rewriting(Axiomatised):
     def _work_in(self, update: Update, before: Program, said: Program, work: Work) -> None:
         """Divide what is in doubt, carry the update out, and merge what is equal."""
         doubted = self._doubts_of(before).classes(update, self._engine, self.classes, self._runtime.check)
-        moved = self.classes.divide(doubted)
+        moved = self._divided(doubted, said, update)
         work.moved.append(moved)
         now = self.meaning(said)
         net = self._carry_out(update, moved, before, now, work)
@@ -244,6 +245,12 @@ class Rewriting(Axiomatised):
             work.moved.append(moved)
             now = self.meaning(said)
             net = self._carry_out(Update({}, {}), moved, earlier, now, work)
+
+    def _divided(self, doubted: Sequence[int], said: Program, update: Update) -> Moved:
+        """Let classes in doubt be divided into what explicit facts still hold together."""
+        if not doubted:
+            return Moved(NONE, NONE, NONE)
+        return self.classes.assign(*parts(doubted, said, update.removed, self._engine, self.classes))
 
     def _carry_out(
         self, update: Update, moved: Moved, before: Program, after: Program, work: Work

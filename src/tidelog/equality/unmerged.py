@@ -29,7 +29,7 @@ def unmerged(engine: Any, program: Program, came: Mapping[str, Rows], is_all: bo
     for name in groups_of(program):
         if name in came and came[name].count:
             rows = came[name] if is_all else _whole_groups(engine, name, came[name])
-            parts.append(_neighbours(rows))
+            parts.append(neighbours(rows))
     found = [(left[left != right], right[left != right]) for left, right in parts]
     if not any(len(left) for left, _ in found):
         return None
@@ -53,7 +53,7 @@ def _whole_groups(engine: Any, name: str, came: Rows) -> Rows:
         engine.drop(KEYS)
 
 
-def _neighbours(rows: Rows) -> Pairs:
+def neighbours(rows: Rows) -> Pairs:
     """Pairs by which all constants with one key hang together."""
     keys, constants = rows.columns[:-1], rows.columns[-1]
     codes = codes_of(Rows(keys, rows.count))
