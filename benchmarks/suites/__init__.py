@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.suites import equality, maintain, materialise, query, spark, store, stream
+from benchmarks.suites import equality, maintain, materialise, ontology, query, spark, store, stream
 from benchmarks.suites.suite import Suite
 
 SUITES: Mapping[str, Suite] = {
@@ -15,4 +15,5 @@ SUITES: Mapping[str, Suite] = {
     "spark": spark.SUITE,
     "equality": equality.SUITE,
     "store": store.SUITE,
+    "ontology": ontology.SUITE,
 }

@@ -163,3 +163,14 @@ def test_treatments_of_equality_give_the_same_facts(workload: str) -> None:
         [made] = equality.perform([Task("equality", workload, "tidelog", variant, 5, 1, 600)])
         found[variant] = made.tuples
     assert len(set(found.values())) == 1
+
+
+def test_owl_reasoners_give_the_same_triples(tmp_path: Path) -> None:
+    written = tmp_path / "ontology.jsonl"
+    assert (
+        main(["ontology", "--sizes", "1000", "--peers", "", "--repetitions", "1", "--json", str(written)])
+        == 0
+    )
+    records = read_records([written])
+    assert {record.variant for record in records} == {"specialised", "tables"}
+    assert len({record.tuples for record in records}) == 1
