@@ -80,6 +80,7 @@ def test_queries_give_every_member_or_the_smallest() -> None:
         ("d", "b"),
         ("d", "c"),
     ]
+    assert sorted(reasoner.query("likes(?x, d), likes(?y, d), ?x = ?y")) == [(each, each) for each in "abc"]
     reasoner.equal = "representative"
     assert sorted(reasoner.query("likes(?x, ?y)")) == [("a", "d"), ("d", "a")]
     assert sorted(reasoner["age"]) == [("a", 7)]

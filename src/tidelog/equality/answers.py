@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidelog.equality.representatives import Classes, Ids
-from tidelog.logic.program import BOTTOM, Atom, Query, Rule, Variable
+from tidelog.logic.program import BOTTOM, Atom, Negation, Query, Rule, Variable, literal_variables
 from tidelog.logic.safety import order
 from tidelog.logic.values import order_key
 from tidelog.maintenance.maintainer import Rows
@@ -28,7 +28,9 @@ def answers(engine: Any, classes: Classes, query: Query, constants: Constants, s
     """The rows of a query's head; the constants of its atoms are given by their representatives."""
     rule = query.rule
     asked = tuple(term for term in rule.head.terms if isinstance(term, Variable))
-    reading = Reading(rule.body, constants, ())
+    tests = [literal for literal in rule.body if not isinstance(literal, Atom | Negation)]
+    tested = {variable for literal in tests for variable in literal_variables(literal)}
+    reading = Reading(rule.body, constants, [variable for variable in asked if variable in tested])
     parts = []
     for others in subsets(reading.seen):
         row = tuple(reading.member(variable, others) for variable in asked)
