@@ -112,6 +112,15 @@ def test_queries_are_answered_as_by_axioms(script: Script) -> None:
     ]
 
 
+def test_answers_have_one_member_for_two_variables_that_are_the_same() -> None:
+    program = tl.parse("?x = ?y :- r(?k, ?x), r(?k, ?y) . r(a, a) . r(a, b) .")
+    found, expected = (
+        set(tl.Reasoner(program, equality=treatment).query("r(?x, _), r(_, ?z), ?x = ?z"))
+        for treatment in ("rewrite", "axiomatise")
+    )
+    assert found == expected == {("a", "a"), ("b", "b")}
+
+
 def test_holders_of_one_key_are_merged_without_a_pair_for_every_two() -> None:
     count = 300
     reasoner = tl.Reasoner(tl.parse("?x = ?y :- holds(?x, ?n), holds(?y, ?n) ."), equality="rewrite")

@@ -249,7 +249,7 @@ def test_an_open_quote_takes_in_all_that_follows(
 
 
 def test_every_code_is_tested_and_has_a_meaning() -> None:
-    tests = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    tests = "".join(path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py"))
     constants = {value for name, value in vars(codes).items() if name.isupper() and name != "MEANINGS"}
     assert set(codes.MEANINGS) == constants
     assert [code for code in codes.MEANINGS if code not in tests] == []

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 from argparse import Namespace
+from typing import TYPE_CHECKING, Final
 
-from tidelog.logic.time import Interval, read_interval
-from tidelog.temporal.materialise import PROCEDURES
-from tidelog.temporal.reasoning import TimeSettings
+if TYPE_CHECKING:
+    from tidelog.logic.time import Interval
+    from tidelog.temporal.reasoning import TimeSettings
+
+PROCEDURES: Final = ("optimised", "seminaive", "naive")  # as in tidelog.temporal, which --help need not load
 
 
 def add_time(parser: argparse.ArgumentParser) -> None:
@@ -27,6 +30,8 @@ def add_time(parser: argparse.ArgumentParser) -> None:
 
 def time_settings(options: Namespace) -> TimeSettings:
     """What the options ask for; a command without them takes what is usual."""
+    from tidelog.temporal.reasoning import TimeSettings
+
     if not hasattr(options, "temporal"):
         return TimeSettings()
     return TimeSettings(options.temporal, options.rounds, options.horizon)
@@ -39,6 +44,8 @@ def _rounds(text: str) -> int:
 
 
 def _horizon(text: str) -> Interval:
+    from tidelog.logic.time import read_interval
+
     try:
         return read_interval(text if text[:1] in "[(" else f"[{text}]")
     except ValueError as fault:
