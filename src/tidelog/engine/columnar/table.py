@@ -359,11 +359,17 @@ class Table:
         constants: int,
     ) -> None:
         """Let the rows be these; their set is made when one is next looked for."""
+        used = len(flags)
+        size = max(used, FIRST_CAPACITY)  # no array is empty, so that the last element may be read in vain
+        if used < size:
+            columns = [memory.grown(column, used, size) for column in columns]
+            counters = {place: memory.grown(counter, used, size) for place, counter in counters.items()}
+            flags = memory.grown(flags, used, size)
         self.columns, self.flags, self.counters = list(columns), flags, dict(counters)
         self.constants = constants
         self._publish_columns()
         self._drop_set()
-        self.words[layout.ROWS] = len(flags)
+        self.words[layout.ROWS] = used
 
     def find(self, columns: Sequence[Ids], count: int) -> npt.NDArray[np.int64]:
         """The number of the row equal to each given row, or -1."""
