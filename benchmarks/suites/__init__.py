@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from benchmarks.suites import equality, maintain, materialise, ontology, query, spark, store, stream
+from benchmarks.suites import (
+    equality,
+    maintain,
+    materialise,
+    ontology,
+    query,
+    spark,
+    store,
+    stream,
+    temporal,
+)
 from benchmarks.suites.suite import Suite
 
 SUITES: Mapping[str, Suite] = {
@@ -16,4 +26,5 @@ SUITES: Mapping[str, Suite] = {
     "equality": equality.SUITE,
     "store": store.SUITE,
     "ontology": ontology.SUITE,
+    "temporal": temporal.SUITE,
 }

@@ -172,6 +172,7 @@ class Reasoner(Explaining):
             data, arity = with_arity(data)
             known = self._define(predicate, arity or 0)
         self._program = replace(self._program, given_times=self._program.given_times | {known.name})
+        self._shown = None
         batches = list(from_python(data, self.program.types_of(known), known.columns, self.faults))
         columns = [tuple(map(self._engine.encode_column, batch.columns)) for batch in batches]
         return self.time.give(known.name, columns, times)

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.measure import Limits, Stopped, not_tried, run
 from benchmarks.record import Counts, Measurement, Record, Task, read_records
-from benchmarks.suites import equality, maintain, query, store, stream
+from benchmarks.suites import equality, maintain, query, store, stream, temporal
 from benchmarks.targets import targets
 
 from benchmarks import asking, changing, storing, streams, workloads
@@ -54,6 +54,13 @@ def test_what_is_opened_is_what_was_derived(workload: str) -> None:
     assert derived.tuples == opened.tuples
     assert committed.tuples > derived.tuples
     assert floored.wall_s > 0 and float(committed.counts["commits_per_s"]) > 0
+
+
+def test_procedures_over_time_give_the_same_facts() -> None:
+    tasks = [Task("temporal", "sensors", "tidelog", variant, 500, 1) for variant in temporal.VARIANTS]
+    found = list(temporal.perform(tasks))
+    assert len({one.tuples for one in found}) == 1
+    assert found[0].tuples > 500 and all(one.cpu_s > 0 for one in found)
 
 
 def test_rules_are_removed_and_added_again() -> None:

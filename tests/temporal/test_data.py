@@ -21,6 +21,7 @@ def rows(relation: tl.Relation) -> list[str]:
 def test_rows_with_intervals_are_inserted_before_and_after_deriving() -> None:
     reasoner = tl.Reasoner(tl.parse(RULE + " @declare hot(s: any) ."))
     assert reasoner.insert("hot", [("s1", "[0, 10)"), ("s2", tl.read_interval("[1/3, 6]"))]) == 2
+    assert reasoner.program.timed == {"hot", "alarm"}
     assert rows(reasoner["alarm"]) == ["s1 [5, 10)", "s2 [16/3, 6]"]
     reasoner.insert("hot", [("s1", "[10, 20]")])
     assert rows(reasoner["alarm"]) == ["s1 [5, 20]", "s2 [16/3, 6]"]
