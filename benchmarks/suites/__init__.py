@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from benchmarks.suites import (
     equality,
+    explain,
     maintain,
     materialise,
     ontology,
@@ -27,4 +28,5 @@ SUITES: Mapping[str, Suite] = {
     "store": store.SUITE,
     "ontology": ontology.SUITE,
     "temporal": temporal.SUITE,
+    "explain": explain.SUITE,
 }

@@ -9,7 +9,7 @@ import pytest
 from benchmarks.__main__ import main
 from benchmarks.measure import Limits, Stopped, not_tried, run
 from benchmarks.record import Counts, Measurement, Record, Task, read_records
-from benchmarks.suites import equality, maintain, query, store, stream, temporal
+from benchmarks.suites import equality, explain, maintain, query, store, stream, temporal
 from benchmarks.targets import targets
 
 from benchmarks import asking, changing, storing, streams, workloads
@@ -181,3 +181,10 @@ def test_owl_reasoners_give_the_same_triples(tmp_path: Path) -> None:
     records = read_records([written])
     assert {record.variant for record in records} == {"specialised", "tables"}
     assert len({record.tuples for record in records}) == 1
+
+
+@pytest.mark.parametrize("variant", explain.VARIANTS)
+def test_explanations_are_measured(variant: str) -> None:
+    (done,) = explain.perform([Task("explain", "W1", "tidelog", variant, 300, 1)])
+    assert done.tuples == done.counts["asked"] == 200
+    assert 0 < float(done.counts["median_ms"]) <= float(done.counts["longest_ms"])
