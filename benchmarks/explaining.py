@@ -23,10 +23,9 @@ def explain(task: Task) -> Measurement:
     prepared = prepare(WORKLOADS[task.workload], task.size)
     reasoner = tidelog.Reasoner(tidelog.load(prepared.program), threads=task.threads)
     reasoner.materialise()
-    draw, ask = {
-        "why": (holding, reasoner.explain),
-        "why-not": (missing, reasoner.why_not),
-    }[task.variant]
+    is_why = task.variant == "why"
+    draw = holding if is_why else missing
+    ask: Callable[[str], object] = reasoner.explain if is_why else reasoner.why_not
     facts = list(islice(draw(reasoner, random.Random(1)), ASKED + UNCOUNTED))
     for fact in facts[:UNCOUNTED]:
         ask(fact)
