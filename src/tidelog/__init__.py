@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidelog.opening import StoredReasoner
     from tidelog.reasoner import Reasoner
     from tidelog.relation import Relation
+    from tidelog.temporal.chart.drawing import Drawing, Time
     from tidelog.temporal.reasoning import TimeSettings
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "prepare",
     "read_interval",
     "spark",
+    "timeline",
 ]
 
 
@@ -112,6 +114,19 @@ def prepare() -> None:
     from tidelog.reasoner import prepare as prepare_kernels
 
     prepare_kernels()
+
+
+def timeline(
+    *relations: Relation, start: Time | None = None, end: Time | None = None, lanes: int | None = 1_000
+) -> Drawing:
+    """A picture of when the facts of relations hold: a lane for each, no more than `lanes` of each relation.
+
+    A notebook shows it; `save("alarms.svg")` and `.html` write it, `text()` is for terminals. It shows the
+    time between `start` and `end`, numbers or texts such as `2024-05-01T08:00:00Z`, else all bounds.
+    """
+    from tidelog.temporal.chart.drawing import Drawing
+
+    return Drawing(relations, start, end, lanes)
 
 
 def spark(session: object = None, **settings: Any) -> SparkSettings:

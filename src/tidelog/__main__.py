@@ -74,6 +74,10 @@ def _command(name: str) -> Callable[[Namespace], int]:
             from tidelog.cli.run import query
 
             return query
+        case "timeline":
+            from tidelog.cli.timeline import timeline
+
+            return timeline
         case "check":
             from tidelog.cli.check import check
 

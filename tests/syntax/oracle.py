@@ -192,14 +192,16 @@ class ToTree(Transformer[Any, Any]):
 
     def bound(self, children: list[Any]) -> Any:
         first = children[0]
+        return ast.Infinity(str(first)) if isinstance(first, Token) else first
+
+    def point(self, children: list[Any]) -> Any:
+        first = children[0]
         if not isinstance(first, Token):
             denominator = children[1] if len(children) > 1 else None
             if denominator is None:
                 return first
             return ast.Fraction(first, ast.Number(str(denominator), NumberKind.INTEGER))
-        if first.type == "DURATION":
-            return ast.Duration(str(first))
-        return ast.Infinity(str(first)) if first.type == "INF" else ast.Parameter(str(first)[1:])
+        return ast.Duration(str(first)) if first.type == "DURATION" else ast.Parameter(str(first)[1:])
 
     # ---- expressions
 

@@ -14,6 +14,7 @@ from tidelog.cli.ontology_arguments import add_ontology, add_ontology_commands, 
 from tidelog.cli.pipeline_arguments import add_pipeline_commands
 from tidelog.cli.store_arguments import add_store_command, add_store_options, wrong_store_options
 from tidelog.cli.time_options import add_time
+from tidelog.cli.timeline_arguments import add_timeline
 from tidelog.errors import suggest
 
 ENGINES: Final = ("columnar", "spark")
@@ -116,6 +117,7 @@ def _parser() -> tuple[_Parser, dict[str, _Parser]]:
     _add_query(commands)
     _add_check(commands)
     _add_format(commands)
+    add_timeline(_command, commands, _rows, _add_data, _add_limits)
     _add_plan(commands)
     add_explain(_command, commands, _rows, _add_data, _add_limits)
     add_profile(_command, commands, _add_data, _add_limits)

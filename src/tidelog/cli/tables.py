@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from typing import Final
-from unicodedata import combining, east_asian_width
 
 import pyarrow as pa
 
 from tidelog.relation import Relation
+from tidelog.syntax.shown import text_width, visible
 
-_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_NAMED: Final = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _BOLD, _DIM, _NORMAL = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
 
@@ -27,9 +23,9 @@ def table_lines(
     table = shown.to_texts(terms).table
     numbers = {field.name for field in shown.to_arrow().schema if _is_number(field.type)}
     right = [name in numbers for name in table.column_names]
-    cells = [[_visible(text) for text in column.to_pylist()] for column in table.columns]
-    names = [_visible(name) for name in table.column_names]
-    widths = [max(map(_width, (name, *column))) for name, column in zip(names, cells, strict=True)]
+    cells = [[visible(text) for text in column.to_pylist()] for column in table.columns]
+    names = [visible(name) for name in table.column_names]
+    widths = [max(map(text_width, (name, *column))) for name, column in zip(names, cells, strict=True)]
     if count:
         yield f"  {bold}{_line(names, widths, right)}{normal}"
         yield f"  {dim}{'  '.join('─' * width for width in widths)}{normal}"
@@ -41,28 +37,10 @@ def table_lines(
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:
     padded = (
-        " " * (width - _width(cell)) + cell if to_right else cell + " " * (width - _width(cell))
+        " " * (width - text_width(cell)) + cell if to_right else cell + " " * (width - text_width(cell))
         for cell, width, to_right in zip(cells, widths, right, strict=True)
     )
     return "  ".join(padded).rstrip()
-
-
-def _visible(text: str) -> str:
-    """The text without characters that would move the cursor: they are written as escapes.
-
-    >>> print(_visible("two\\nlines"))
-    two\\nlines
-    """
-    return _CONTROL.sub(lambda found: _NAMED.get(found[0], f"\\x{ord(found[0]):02x}"), text)
-
-
-def _width(text: str) -> int:
-    """How many columns of a terminal the text takes."""
-    if text.isascii():
-        return len(text)
-    return sum(
-        0 if combining(character) else 2 if east_asian_width(character) in "WF" else 1 for character in text
-    )
 
 
 def _is_number(kind: pa.DataType) -> bool:

@@ -62,12 +62,18 @@ class Times:
         self._report(f"this interval cannot be: {fault}", node.span)
         return None
 
-    def at(self, node: ast.Interval | ast.Number) -> Interval | None:
+    def at(self, node: ast.Interval | ast.Bound) -> Interval | None:
         """The interval at which a fact holds, or the point."""
         if isinstance(node, ast.Interval):
             return self.interval(node)
         found = self._bound(node)
-        return None if found is None else Interval(found[0], found[0])
+        if found is None:
+            return None
+        point, is_moment, _ = found
+        if point is None:
+            self._report("no fact holds at infinity: it is no time point", node.span)
+            return None
+        return Interval(point, point, is_calendar=is_moment)
 
     def _bound(self, node: ast.Bound) -> _Bound | None:
         """A bound: the point, None for an infinite one, whether it is a dateTime, and whether it is -inf."""

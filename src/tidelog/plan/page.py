@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from itertools import pairwise
 from pathlib import Path
@@ -22,8 +22,14 @@ _TIP: Final = 5.0
 
 def html_text(picture: Picture) -> str:
     """The picture as a page."""
-    title = escape(picture.title)
     sections = "".join(_section(section, place) for place, section in enumerate(picture.sections, 1))
+    head = f"{_legend(picture)}{_navigation(picture)}"
+    return document(picture.title, picture.summary, sections, head)
+
+
+def document(title: str, summary: Iterable[str], body: str, head: str = "") -> str:
+    """A page with a title, a summary in a few words, and a body; `head` and it are HTML."""
+    title = escape(title)
     return f"""<!doctype html>
 <html lang="en">
 <head>
@@ -37,9 +43,9 @@ def html_text(picture: Picture) -> str:
 <main>
 <header>
 <h1><small>tidelog</small>{title}</h1>
-<p>{escape(" · ".join(picture.summary))}</p>
-{_legend(picture)}{_navigation(picture)}</header>
-{sections}</main>
+<p>{escape(" · ".join(summary))}</p>
+{head}</header>
+{body}</main>
 </body>
 </html>
 """

@@ -202,7 +202,7 @@ class Interval(Node):
     right_closed: bool
 
 
-At = Interval | Variable | Number
+At = Interval | Variable | Bound
 
 
 # ---- atoms, literals, heads

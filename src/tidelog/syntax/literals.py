@@ -218,14 +218,15 @@ class LiteralParser(ExpressionParser):
         return Atom(call, time, span=self.span(first))
 
     def _time(self) -> At:
-        index = self.index
-        kind = self.kinds[index]
+        kind = self.kinds[self.index]
         if kind in ("[", "("):
             return self._interval()
-        if kind != VARIABLE and kind not in NUMBERS:
-            raise self.fault("an interval", "a variable", "a number")
+        if kind in _BOUNDS:
+            return self._bound()
+        if kind != VARIABLE:
+            raise self.fault("an interval", "a variable", "a time")
         time = self.operand()
-        assert isinstance(time, Variable | Number)
+        assert isinstance(time, Variable)
         return time
 
     def _interval(self) -> Interval:

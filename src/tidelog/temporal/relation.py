@@ -19,6 +19,7 @@ from tidelog.temporal.lists import Integers, Timeline
 
 INTERVAL = "interval"
 BOUNDS = ("start", "end", "start_open", "end_open")
+SHOWN_LANES = 100  # of a representation
 _MICROSECONDS = 1_000_000
 
 
@@ -175,6 +176,12 @@ class TimedRelation(Relation):
         before = pc.binary_join_element_wise(opening, start, nothing)
         after = pc.binary_join_element_wise(end, closing, nothing)
         return pc.binary_join_element_wise(before, after, comma)
+
+    def _repr_html_(self) -> str:
+        from tidelog.temporal.chart.drawing import Drawing
+
+        picture = Drawing([self], lanes=SHOWN_LANES)._repr_html_()
+        return f"{picture}<details><summary>rows</summary>{super()._repr_html_()}</details>"
 
 
 def free_name(name: str, taken: Sequence[str]) -> str:

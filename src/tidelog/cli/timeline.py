@@ -1,0 +1,51 @@
+"""`tidelog timeline`: when the answers to queries hold, as lanes of text or as a picture."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from shutil import get_terminal_size
+
+from tidelog.cli.arguments import UsageError
+from tidelog.cli.reasoning import Work
+from tidelog.cli.results import ROWS_ON_TERMINAL
+from tidelog.temporal.chart.drawing import FORMS, WIDTH, Drawing
+
+LANES = 1_000
+
+
+def timeline(options: Namespace) -> int:
+    """The exit code of `tidelog timeline`."""
+    _check(options)
+    work = Work(options)
+    work.warn(about_unused=False)
+    with work.showing_progress(), work.keeping_rejects():
+        work.read()
+        answers = [work.reasoner.query(query) for query in options.queries]
+    work.report_rejects()
+    work.report_completeness()
+    outcome = work.reasoner.time.outcome
+    remarks = [] if outcome is None else [str(outcome)]
+    drawing = Drawing(answers, options.start, options.end, _lanes(options), remarks)
+    if options.output is None:
+        width = get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+        print(drawing.text(width))
+    else:
+        drawing.save(options.output)
+        work.messages.say(f"wrote {options.output}")
+    return 0
+
+
+def _check(options: Namespace) -> None:
+    """Nothing, if the options go together; else a usage error."""
+    if options.output is not None and options.output.suffix.lower() not in FORMS:
+        raise UsageError(f"--output {options.output} is not a name that ends in {' or '.join(FORMS)}")
+    if options.start is not None and options.end is not None and options.start >= options.end:
+        raise UsageError("--from is not before --to")
+
+
+def _lanes(options: Namespace) -> int | None:
+    """How many lanes are drawn of each query; None for all."""
+    if options.lanes is not None:
+        return options.lanes or None
+    return ROWS_ON_TERMINAL if options.output is None and sys.stdout.isatty() else LANES

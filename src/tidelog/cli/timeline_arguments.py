@@ -1,0 +1,50 @@
+"""The arguments of `tidelog timeline`. Imports nothing that takes time."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tidelog.logic.time import read_point
+
+
+def add_timeline(
+    command: Callable[[Any, str, str, str], argparse.ArgumentParser],
+    commands: Any,
+    rows: Callable[[str], int],
+    add_data: Callable[[argparse.ArgumentParser], Any],
+    add_limits: Callable[[argparse.ArgumentParser], Any],
+) -> None:
+    """Add `timeline`."""
+    summary = "draw when the answers to queries hold: a lane for each, in the terminal or as a picture"
+    example = "tidelog timeline boiler.rls 'hot(?s)' 'alarm(?s)' --output boiler.svg"
+    timeline = command(commands, "timeline", summary, example)
+    timeline.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    timeline.add_argument("queries", metavar="QUERY", nargs="+", help="literals, such as 'overheated(?s)'")
+    add_data(timeline)
+    drawn = timeline.add_argument_group("drawing")
+    drawn.add_argument("--from", dest="start", metavar="TIME", type=_point, help="where the picture begins")
+    drawn.add_argument("--to", dest="end", metavar="TIME", type=_point, help="where it ends")
+    drawn.add_argument(
+        "--lanes",
+        metavar="N",
+        type=rows,
+        help="lanes to draw of each query, 0 for all (default 1,000; 100 on a terminal)",
+    )
+    drawn.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="the picture: a name that ends in .svg or .html"
+    )
+    add_limits(timeline)
+
+
+def _point(text: str) -> Fraction:
+    try:
+        point, _ = read_point(text)
+    except ValueError as fault:
+        raise argparse.ArgumentTypeError(str(fault)) from None
+    if point is None:
+        raise argparse.ArgumentTypeError(f"a picture cannot reach {text}")
+    return point
