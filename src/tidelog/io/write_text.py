@@ -71,7 +71,8 @@ def write_json(stream: IO[bytes], names: Sequence[str], batches: Iterator[Any], 
 def _json_rows(names: Sequence[str], columns: Sequence[Array]) -> Array:
     parts: list[Any] = []
     for index, (name, column) in enumerate(zip(names, columns, strict=True)):
-        parts += [f"{', ' if index else '{'}{json.dumps(name, ensure_ascii=False)}: ", _json_values(column)]
+        values = pc.fill_null(_json_values(column), "null")
+        parts += [f"{', ' if index else '{'}{json.dumps(name, ensure_ascii=False)}: ", values]
     return joined(*parts, "}")
 
 
@@ -84,7 +85,7 @@ def _json_values(column: Array) -> Array:
         return pc.if_else(pc.match_substring(text, "."), text, joined(text, ".0"))
     if pa.types.is_floating(column.type):
         return pc.if_else(pc.is_finite(column), text, joined('"', text, '"'))
-    special = pc.match_substring_regex(text, _IN_JSON_ESCAPED)
+    special = pc.fill_null(pc.match_substring_regex(text, _IN_JSON_ESCAPED), False)
     if pc.any(special, min_count=0).as_py():
         escaped = [json.dumps(item, ensure_ascii=False)[1:-1] for item in text.filter(special).to_pylist()]
         text = pc.replace_with_mask(text, special, text_array(escaped))

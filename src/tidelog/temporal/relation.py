@@ -142,10 +142,17 @@ class TimedRelation(Relation):
         if self.timeline.is_calendar and _MICROSECONDS % scale == 0:
             points = np.where(is_infinite, 0, points * (_MICROSECONDS // scale))
             return pa.array(points, mask=is_infinite).cast(pa.timestamp("us", "UTC"))
-        if scale == 1 or not bool((points[~is_infinite] % scale).any()):
+        if not self.timeline.is_calendar and self._is_whole:
             return pa.array(points // scale, mask=is_infinite)
         texts, places = self._end_texts(ends, sign)
         return pc.if_else(pa.array(is_infinite), None, pa.array(texts, pa.string()).take(pa.array(places)))
+
+    @cached_property
+    def _is_whole(self) -> bool:
+        """Whether all bounds are whole numbers."""
+        unit = 2 * self.timeline.scale
+        points = [(self.left, self.left - (self.left & 1)), (self.right, self.right + (self.right & 1))]
+        return not any(bool((at[np.abs(ends) < INFINITY] % unit).any()) for ends, at in points)
 
     def _end_texts(self, ends: Integers, sign: int) -> tuple[list[str], Integers]:
         """The texts of the distinct ends, and where that of each end is among them."""
