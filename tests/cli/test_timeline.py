@@ -44,6 +44,14 @@ def test_pictures(tidelog: Tidelog, folder: Path, name: str) -> None:
         ElementTree.fromstring(text)
 
 
+def test_inconsistent_at_times(tidelog: Tidelog, write: Write) -> None:
+    write("wrong.rls", f"{BOILER} bottom() :- boxminus[0, 12] hot(_) .")
+    for command in (["run", "wrong.rls"], ["timeline", "wrong.rls", "hot(?s)"]):
+        done = tidelog(*command)
+        assert (done.code, done.output) == (3, "")
+        assert "error[E601]: inconsistent: bottom() derived at [24, 30]" in done.error
+
+
 def test_lanes_are_as_many_as_wanted(tidelog: Tidelog) -> None:
     done = tidelog("timeline", "boiler.rls", "temp(?s, ?v)", "--lanes", "1")
     assert done.output.endswith("… 1 more\n")
@@ -56,8 +64,8 @@ def test_lanes_are_as_many_as_wanted(tidelog: Tidelog) -> None:
         (["hot(?s)", "--from", "9", "--to", "3"], 2, "--from is not before --to"),
         (["hot(?s)", "--from", "soon"], 2, "'soon' is not a time"),
         (["hot(?s)", "--to", "inf"], 2, "a picture cannot reach inf"),
-        (["hot(?s)@3"], 1, "E619"),
-        (["sensor(?s)"], 1, "E619"),
+        (["hot(?s)@3"], 1, "E629"),
+        (["sensor(?s)"], 1, "E629"),
         (["warm(?s)"], 1, "E214"),
         (["hot(?s"], 1, "E1"),
     ],

@@ -17,7 +17,7 @@ from tests.syntax.oracle import GRAMMAR
 STRICTER = (
     ("BOX interval head ", "BOX interval boxed "),
     ("body       : literal", "?boxed     : BOX interval boxed | (call | triple) [at]\nbody       : literal"),
-    ("INF | text | PARAMETER", 'INF | STRING [LANGTAG | "^^" (PNAME | IRI)] | PARAMETER'),
+    ("DURATION | text | PARAMETER", 'DURATION | STRING [LANGTAG | "^^" (PNAME | IRI)] | PARAMETER'),
 )
 TERMINALS = {
     "NAME": ["a ", "p", "bob-1", "X ", "_a", "inf_ ", "not "],
