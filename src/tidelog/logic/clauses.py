@@ -163,7 +163,7 @@ class _Clause:
             case ast.Atom(_, ast.Variable(name) as at):
                 message = f"variable `?{name}` in a fact, where nothing can bind it"
                 self.report.error(codes.VARIABLE_WITHOUT_BODY, message, at.span)
-            case ast.Atom(_, at) if at is not None:
+            case ast.Atom(_, at) if at is not None and not isinstance(at, ast.Variable):
                 return self.times.at(at)
         return None
 
