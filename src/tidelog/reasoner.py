@@ -104,9 +104,8 @@ class Reasoner(Explaining):
         self._engine = engines.settings_of(engine).make(threads, binary)
         self.runtime = runtime = Runtime(self._engine, listeners, timeout, max_facts)
         self.statistics = runtime.statistics
-        self._modules = (
-            modules and marking == "none"
-        )  # closures are kept by structures; marks pass along rules
+        # Whether closures are kept by structures, else by rules, which marks pass along.
+        self._modules = modules and marking == "none"
         self._maintainer = registry.make(
             maintainer, marking, self._engine, runtime.tell, runtime.check, self._modules
         )
