@@ -8,8 +8,6 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tidelog.logic.time import read_point
-
 
 def add_timeline(
     command: Callable[[Any, str, str, str], argparse.ArgumentParser],
@@ -41,6 +39,8 @@ def add_timeline(
 
 
 def _point(text: str) -> Fraction:
+    from tidelog.logic.time import read_point  # not for --version
+
     try:
         point, _ = read_point(text)
     except ValueError as fault:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io import codes
-from tidelog.io.arrays import Array, joined, text_array
+from tidelog.io.arrays import Array, joined, text_array, text_scalar
 
 _IN_JSON_ESCAPED = r'["\\\x00-\x1f]'
 
@@ -71,7 +71,7 @@ def write_json(stream: IO[bytes], names: Sequence[str], batches: Iterator[Any], 
 def _json_rows(names: Sequence[str], columns: Sequence[Array]) -> Array:
     parts: list[Any] = []
     for index, (name, column) in enumerate(zip(names, columns, strict=True)):
-        values = pc.fill_null(_json_values(column), "null")
+        values = pc.fill_null(_json_values(column), text_scalar("null"))
         parts += [f"{', ' if index else '{'}{json.dumps(name, ensure_ascii=False)}: ", values]
     return joined(*parts, "}")
 
@@ -85,7 +85,7 @@ def _json_values(column: Array) -> Array:
         return pc.if_else(pc.match_substring(text, "."), text, joined(text, ".0"))
     if pa.types.is_floating(column.type):
         return pc.if_else(pc.is_finite(column), text, joined('"', text, '"'))
-    special = pc.fill_null(pc.match_substring_regex(text, _IN_JSON_ESCAPED), False)
+    special = pc.and_kleene(pc.match_substring_regex(text, _IN_JSON_ESCAPED), pc.is_valid(text))
     if pc.any(special, min_count=0).as_py():
         escaped = [json.dumps(item, ensure_ascii=False)[1:-1] for item in text.filter(special).to_pylist()]
         text = pc.replace_with_mask(text, special, text_array(escaped))
