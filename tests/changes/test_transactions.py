@@ -292,10 +292,13 @@ def test_a_stop_at_any_event_leaves_everything_as_before() -> None:
 
 
 def test_an_interrupt_leaves_everything_as_before(
-    family: tl.Reasoner, monkeypatch: pytest.MonkeyPatch
+    family: tl.Reasoner, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     import signal
 
+    # Where tests are run in the background, Ctrl-C is passed over unless somebody wants it.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    request.addfinalizer(lambda: signal.signal(signal.SIGINT, handler))
     before = state_of(family)
     apply = family._maintainer.apply
 
