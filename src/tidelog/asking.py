@@ -43,9 +43,9 @@ class Asking(ABC):
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
 
+    @abstractmethod
     def _timed_answer(self, query: Query) -> Relation | None:
         """The answers to a query for what holds at times; None if it is for something else."""
-        raise NotImplementedError
 
     # ---- once
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 import tidelog as tl
 from tests.corpus import run_engine
 from tests.strategies import Case, Features, cases
-from tidelog.engine.events import Event, RoundEnded, RuleRan, StratumStrategy
+from tidelog.engine.events import Event, Notice, RoundEnded, RuleRan, StratumStrategy
 from tidelog.engine.maintaining import Counters
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -48,6 +48,22 @@ def test_random_programs_give_what_the_columnar_engine_gives(strategy: str, spar
         assert found == expected
 
     check()
+
+
+# ---- rules over time
+
+
+def test_what_holds_at_times_is_derived_in_this_process_and_that_is_said(spark: Any) -> None:
+    program = tl.parse(
+        "hot(?s) :- temp(?s, ?v), ?v > 90 . alarm(?s) :- boxminus[0, 5] hot(?s), watched(?s) ."
+        "temp(boiler, 92)@[0, 10) . temp(oven, 95)@[0, 30] . watched(?s) :- sensor(?s) . sensor(oven) ."
+    )
+    told: list[Event] = []
+    reasoner = tl.Reasoner(program, engine=tl.spark(spark), listeners=[told.append])
+    assert list(map(str, reasoner["alarm"])) == list(map(str, tl.Reasoner(program)["alarm"]))
+    assert len(reasoner["alarm"]) == 1
+    notices = [event.text for event in told if isinstance(event, Notice)]
+    assert "rules over time are derived in this process, not on spark" in notices
 
 
 # ---- frames in and out

@@ -33,6 +33,7 @@ from tidelog.temporal.relation import INTERVAL, TimedRelation
 from tidelog.temporal.rows import Ids, RowSet, Table
 from tidelog.temporal.store import Store
 
+HOME = "columnar"  # the engine whose process derives what holds at times
 KERNELS = "temporal"  # the group of compiled kernels
 UNKNOWN_PROCEDURE = "E618"
 ENDLESS = "E616"
@@ -129,6 +130,8 @@ class Temporal:
         """Derive everything that rules over time lead to; what is without time has been derived."""
         if not compiled.is_warm(KERNELS):
             listen(Notice("compiling kernels for rules over time: about 20 s, this once"))
+        if self.engine.name != HOME:
+            listen(Notice(f"rules over time are derived in this process, not on {self.engine.name}"))
         self.check_end(program)
         self.store.begin(program)
         numbers = {id(rule): place for place, rule in enumerate(program.rules)}
