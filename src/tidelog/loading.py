@@ -1,0 +1,245 @@
+"""Facts and rules that come to a reasoner: Python objects, files, texts, batches. Mutates itself.
+
+Once something is derived that must be kept right, whatever comes is a transaction.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from tidelog.changes import find_predicate
+from tidelog.committing import total
+from tidelog.engine.events import FactsLoaded, Tally
+from tidelog.errors import Source
+from tidelog.explaining import Explaining
+from tidelog.io.columns import Batch
+from tidelog.io.faults import Faults
+from tidelog.io.formats import data_files
+from tidelog.io.objects import from_python
+from tidelog.io.source import data_file, predicate_of
+from tidelog.io.tables import read
+from tidelog.logic.program import Predicate, Program
+from tidelog.logic.resolve import extend
+from tidelog.maintenance.maintainer import Rows
+from tidelog.program_facts import ProgramFacts
+from tidelog.query import registry as strategies
+from tidelog.relation import column_names
+from tidelog.syntax.parser import parse
+from tidelog.temporal.changing import Times
+from tidelog.temporal.intake import split_rows
+from tidelog.temporal.reasoning import Temporal
+from tidelog.transaction import Change, with_arity
+
+
+class Loading(Explaining):
+    """The part of a reasoner that facts and rules come in by; the other part derives and changes."""
+
+    faults: Faults
+    time: Temporal
+    statistics: Tally
+    _engine: Any
+    _own: ProgramFacts
+    _shown: Program | None
+    _was_materialised: bool
+    _is_materialised: bool
+
+    @property
+    @abstractmethod
+    def program(self) -> Program:
+        """The program as it is now."""
+
+    @property
+    @abstractmethod
+    def _meaning(self) -> Program:
+        """The program with all rules by which facts without times follow."""
+
+    @property
+    @abstractmethod
+    def _is_maintained(self) -> bool:
+        """Whether facts come and go in transactions."""
+
+    @abstractmethod
+    def change(self, *, missing: str = "error") -> Change:
+        """A transaction."""
+
+    @abstractmethod
+    def materialise(self) -> None:
+        """Derive everything that follows."""
+
+    @abstractmethod
+    def _keep_by_rules(self) -> None:
+        """Let the answers of kept queries follow from what is derived."""
+
+    # ---- facts and rules in
+
+    def insert(self, predicate: str, data: object) -> int:
+        """Add explicit facts to a predicate; returns how many were new.
+
+        `data` is Arrow data, a polars or pandas data frame, or an iterable of tuples; on the Spark engine
+        also a Spark data frame, whose rows stay on Spark. Once everything has been derived this is a
+        transaction of its own: `change()` puts several together.
+        """
+        if self._engine.takes(data):
+            return self._insert_frame(predicate, data)
+        if self._is_maintained:
+            with self.change() as change:
+                change.insert(predicate, data)
+            return change.inserted
+        known = self._program.find(predicate)
+        timed = split_rows(data, None if known is None else known.arity, self._program.is_integer_time)
+        if timed is not None:
+            return self._insert_timed(predicate, *timed)
+        if known is None:
+            data, arity = with_arity(data)
+            if arity is None:
+                return 0
+            known = self._define(predicate, arity)
+        # All rows are read before the first is added: a bad one leaves everything as it was.
+        batches = list(from_python(data, self.program.types_of(known), known.columns, self.faults))
+        self._origins.note(known.name, None)
+        return self._load(known.name, batches)
+
+    def _insert_timed(self, predicate: str, data: object, times: Times) -> int:
+        """Add facts with times."""
+        known = self._program.find(predicate)
+        if known is None:
+            data, arity = with_arity(data)
+            known = self._define(predicate, arity or 0)
+        self._program = replace(self._program, given_times=self._program.given_times | {known.name})
+        self._shown = None
+        batches = list(from_python(data, self.program.types_of(known), known.columns, self.faults))
+        columns = [tuple(map(self._engine.encode_column, batch.columns)) for batch in batches]
+        return self.time.give(known.name, columns, times)
+
+    def _insert_frame(self, predicate: str, data: Any) -> int:
+        """Add the rows of a frame that only the engine reads."""
+        if self._is_maintained:
+            return self.insert(predicate, data.toArrow())
+        known = self._program.find(predicate) or self._define(predicate, len(data.columns))
+        start = perf_counter()
+        with self.runtime.limits().guarding():
+            new: int = self._engine.load_frame(known.name, data, self.program.types_of(known), known.columns)
+            self.runtime.tell(FactsLoaded(known.name, new, new, perf_counter() - start))
+        return new
+
+    def frame(self, name: str, form: str = "exact") -> Any:
+        """All facts of a predicate as a Spark data frame, which the Spark engine has.
+
+        Its columns are exact terms; with `form="plain"` they are plain texts, or of the type that the program
+        declares.
+        """
+        predicate = find_predicate(name, self._program.predicates)
+        self.materialise()
+        return self._engine.frame(predicate.name, column_names(predicate), predicate.types, form)
+
+    def read(self, *paths: Path | str, header: bool | None = None) -> int:
+        """Add the facts in files, each named after its predicate; a folder stands for its files."""
+        files = data_files([Path(path) for path in paths])
+        if self._is_maintained:
+            with self.change() as change:
+                for path in files:
+                    name, batches = self._read(path, change.program, header)
+                    change.load(name, batches)
+            return change.inserted
+        return sum(self._load_file(path, header) for path in files)
+
+    def _load_file(self, path: Path, header: bool | None) -> int:
+        name, batches = self._read(path, self._program, header)
+        self._origins.note(name, str(path))
+        return self._load(name, batches)
+
+    def _read(self, path: Path, program: Program, header: bool | None) -> tuple[str, Iterator[Batch]]:
+        """The predicate whose facts a file holds, and the facts."""
+        name = predicate_of(path, program.predicates)
+        file = data_file(path, program.predicates.get(name), header)
+        return name, read(file, self.faults, self._engine.threads)
+
+    def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
+        """Add the statements of a text to the program: rules, facts, declarations, imports."""
+        if self._is_maintained:
+            with self.change() as change:
+                change.add(text, name=name, folder=folder)
+            return
+        strategies.settle(self._strategies.values())
+        program = extend(parse(Source(name, text)), self._program, folder=folder)
+        self._own.stated += program.facts
+        self._program = replace(program, facts=())
+        self._shown = replace(program, facts=self._own.stated)
+        self._define_all()
+
+    def load(self, predicate: str, batches: Iterable[Batch]) -> int:
+        """Add explicit facts that come as batches of columns; returns how many were new."""
+        if self._is_maintained:
+            with self.change() as change:
+                change.load(predicate, batches)
+            return change.inserted
+        self._origins.note(predicate, None)
+        return self._load(predicate, batches)
+
+    def _load(self, name: str, batches: Iterable[Batch]) -> int:
+        """Load batches of explicit facts."""
+        strategies.settle(self._strategies.values())
+        new = 0
+        limits = self.runtime.limits()
+        with limits.guarding():
+            self.runtime.compile_once()
+            start = perf_counter()
+            for batch in batches:
+                if name not in self._program.predicates:
+                    self._define(name, len(batch.columns))
+                added = self._engine.load(name, batch)
+                new += added
+                end = perf_counter()
+                self.runtime.tell(FactsLoaded(name, batch.rows, added, end - start))
+                start = end
+                limits.check()
+        return new
+
+    @property
+    def engine(self) -> Any:
+        """The engine that holds the facts, for whoever writes them elsewhere; not to be changed."""
+        return self._engine
+
+    def restore(self, explicit: Mapping[str, Rows], derived: Mapping[str, Rows]) -> None:
+        """Let the facts be these, complete, in a reasoner without any: none is derived again.
+
+        The rows are ids of the reasoner's own dictionary. Facts and imports of the program are not looked at.
+        """
+        self.runtime.compile_once()
+        for name, rows in explicit.items():
+            self._engine.add(name, rows.columns, rows.count)
+            self._origins.note(name, None)
+        self._engine.restore({name: (rows.columns, rows.count) for name, rows in derived.items()})
+        self._own.skip(self._program)
+        self.statistics.loaded, self.statistics.derived = total(explicit), total(derived)
+        self._was_materialised = True
+        self._keep_by_rules()
+        self._is_materialised = True
+        self._is_told = False
+
+    def _define(self, name: str, arity: int) -> Predicate:
+        """Make known a predicate that the program does not mention."""
+        self._program = self._program.defining(name, arity)
+        self._shown = None
+        self._define_all()
+        return self._program.predicates[name]
+
+    def _define_all(self) -> None:
+        for predicate in self._meaning.predicates.values():
+            self._engine.define(predicate.name, predicate.arity)
+
+    def _load_program(self) -> None:
+        """Load the facts that the program states and imports, those that were not loaded before."""
+        self.time.state(self._own.pending_times(), self.runtime.tell)
+        for name, batches, file, time in self._own.pending(self._program, self.faults, self._engine.threads):
+            if time:
+                self.time.load(name, batches, time, self.runtime.tell)
+            else:
+                self._load(name, batches)
+            if file is not None:
+                self._origins.note(name, file)
