@@ -27,7 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _main(arguments: Sequence[str]) -> int:
     """The exit code of a command line."""
-    from tidelog.cli.arguments import UsageError, parse_arguments
+    from tidelog.cli.arguments import parse_arguments
+    from tidelog.cli.usage import UsageError
     from tidelog.errors import TidelogError
 
     _use_utf8()

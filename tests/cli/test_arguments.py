@@ -6,7 +6,7 @@ import pytest
 
 from tests.cli.conftest import Tidelog, Write
 from tidelog import __version__
-from tidelog.cli import arguments, time_options
+from tidelog.cli import arguments, options, time_options
 from tidelog.engine.registry import ENGINES
 from tidelog.io.faults import OnError
 from tidelog.io.formats import EXTENSIONS, canonical_format
@@ -33,11 +33,11 @@ def test_every_command_has_help_with_an_example(command: str, tidelog: Tidelog) 
 
 
 def test_choices_are_those_of_the_library() -> None:
-    assert tuple(ENGINES) == arguments.ENGINES
+    assert tuple(ENGINES) == options.ENGINES
     assert arguments.STAGES == STAGES
     assert time_options.PROCEDURES == PROCEDURES
-    assert set(arguments.ON_ERROR) == {item.value for item in OnError}
-    assert all(canonical_format(name) in EXTENSIONS for name in arguments.FORMATS if name != "table")
+    assert set(options.ON_ERROR) == {item.value for item in OnError}
+    assert all(canonical_format(name) in EXTENSIONS for name in options.FORMATS if name != "table")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from tidelog.changes import ADDED, REMOVED, Delta, counts
-from tidelog.cli.arguments import UsageError
 from tidelog.cli.results import Form, data
+from tidelog.cli.usage import UsageError
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io.formats import RDF, canonical_format, file_name
 from tidelog.io.write import WriteOptions, write

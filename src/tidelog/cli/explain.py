@@ -8,10 +8,10 @@ from argparse import Namespace
 from pathlib import Path
 
 from tidelog.changes import Delta
-from tidelog.cli.arguments import UsageError
 from tidelog.cli.deltas import script_lines
 from tidelog.cli.messages import Messages
 from tidelog.cli.reasoning import Work
+from tidelog.cli.usage import UsageError
 from tidelog.io.atomic import replacing
 from tidelog.proof.explanation import Explanation
 from tidelog.reasoner import Reasoner

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-Command = Callable[[Any, str, str, str], argparse.ArgumentParser]
-Number = Callable[[str], int]
-Add = Callable[[argparse.ArgumentParser], Any]  # adds a group of options that commands share
+from tidelog.cli.options import add_data, add_limits, add_maintainer
+from tidelog.cli.usage import command, row_count
+
+if TYPE_CHECKING:
+    from tidelog.cli.usage import Commands
 
 PICTURES: Final = ("text", "json", "html", "dot")
 
 
-def add_explain(command: Command, commands: Any, number: Number, add_data: Add, add_limits: Add) -> None:
+def add_explain(commands: Commands) -> None:
     """Add `explain`."""
     summary = "say why facts hold, why one does not, or what a change would change"
     explain = command(commands, "explain", summary, "tidelog explain family.rls 'ancestor(alice, carol)'")
@@ -31,14 +31,14 @@ def add_explain(command: Command, commands: Any, number: Number, add_data: Add, 
     add_data(explain)
     shown = explain.add_argument_group("proofs")
     shown.add_argument(
-        "--all", metavar="N", type=number, default=1, help="N proofs of each, lowest first (default 1)"
+        "--all", metavar="N", type=row_count, default=1, help="N proofs of each, lowest first (default 1)"
     )
-    shown.add_argument("--depth", metavar="N", type=number, help="show N steps; what is below is left out")
+    shown.add_argument("--depth", metavar="N", type=row_count, help="show N steps; what is below is left out")
     shown.add_argument(
-        "--limit", metavar="N", type=number, default=10, help="explain N answers at most (default 10)"
+        "--limit", metavar="N", type=row_count, default=10, help="explain N answers at most (default 10)"
     )
     shown.add_argument(
-        "--rows", metavar="N", type=number, default=20, help="rows of a group to show (default 20)"
+        "--rows", metavar="N", type=row_count, default=20, help="rows of a group to show (default 20)"
     )
     written = explain.add_argument_group("output")
     written.add_argument("-f", "--format", choices=PICTURES, default="text", help="how (default text)")
@@ -48,7 +48,7 @@ def add_explain(command: Command, commands: Any, number: Number, add_data: Add, 
     add_limits(explain)
 
 
-def add_profile(command: Command, commands: Any, add_data: Add, add_limits: Add) -> None:
+def add_profile(commands: Commands) -> None:
     """Add `profile`."""
     summary = "say what each rule did in each phase, and how long it took"
     profile = command(
@@ -70,10 +70,4 @@ def add_profile(command: Command, commands: Any, add_data: Add, add_limits: Add)
     written.add_argument(
         "-o", "--output", metavar="FILE", type=Path, help="write to this file, not standard output"
     )
-    running = add_limits(profile)
-    running.add_argument(
-        "--maintainer",
-        metavar="NAME",
-        default="auto",
-        help="the algorithm that works changes in (default auto: what is best for each)",
-    )
+    add_maintainer(add_limits(profile))

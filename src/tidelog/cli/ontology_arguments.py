@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
+
+from tidelog.cli.options import add_data, add_limits, add_statistics
+from tidelog.cli.usage import command
+
+if TYPE_CHECKING:
+    from tidelog.cli.usage import Commands
 
 TRIPLES: Final = ("all", "inferred", "explicit")
 SHOWN: Final = ("coverage", "rules")
@@ -13,10 +18,8 @@ SPARQL_FORMATS: Final = ("table", "csv", "tsv", "json", "nt", "ttl")
 PROGRAM_SUFFIX: Final = ".rls"
 
 
-def add_ontology_commands(
-    commands: Any, command: Callable[..., Any], add_running: Callable[[Any], None]
-) -> None:
-    """Add the commands; `add_running` adds what all commands that reason take."""
+def add_ontology_commands(commands: Commands) -> None:
+    """Add `ontology` and `sparql`."""
     summary = "show the rules that an ontology becomes, or what of it they cover"
     ontology = command(commands, "ontology", summary, "tidelog ontology zoo.owl --show rules")
     ontology.add_argument("files", metavar="FILE", nargs="+", type=Path, help="files of RDF")
@@ -30,7 +33,8 @@ def add_ontology_commands(
     sparql.add_argument("program", metavar="PROGRAM", nargs="?", help="the program, or a file of RDF")
     sparql.add_argument("query", metavar="QUERY", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@FILE` reads it")
     add_ontology(sparql)
-    add_running(sparql)
+    add_data(sparql)
+    add_statistics(add_limits(sparql))
     written = sparql.add_argument_group("output")
     written.add_argument(
         "-f",

@@ -6,9 +6,9 @@ from argparse import Namespace
 from dataclasses import replace
 
 from tidelog.changes import counts
-from tidelog.cli.arguments import UsageError
 from tidelog.cli.deltas import duration
 from tidelog.cli.messages import Messages
+from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Notice
 from tidelog.pipeline.job import Job, Run, Step
 from tidelog.pipeline.job_file import load_settings

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-Command = Callable[[Any, str, str, str], argparse.ArgumentParser]
+from tidelog.cli.options import ENGINES, add_session
+from tidelog.cli.usage import command
+
+if TYPE_CHECKING:
+    from tidelog.cli.usage import Commands
 
 KEPT_VERSIONS: Final = 10
 _TARGET: Final = "the folder of published versions, or the job that publishes there"
 
 
-def add_pipeline_commands(commands: Any, command: Command) -> None:
+def add_pipeline_commands(commands: Commands) -> None:
     """Add `pipeline`, `versions`, `diff`, `rollback` and `vacuum`."""
-    _add_pipeline(commands, command)
-    _add_versions(commands, command)
-    _add_diff(commands, command)
-    _add_rollback(commands, command)
-    _add_vacuum(commands, command)
+    _add_pipeline(commands)
+    _add_versions(commands)
+    _add_diff(commands)
+    _add_rollback(commands)
+    _add_vacuum(commands)
 
 
-def _add_pipeline(commands: Any, command: Command) -> None:
+def _add_pipeline(commands: Commands) -> None:
     summary = "run a job: read its sources, reason, publish a version"
     pipeline = command(commands, "pipeline", summary, "tidelog pipeline flights.toml")
     pipeline.add_argument("job", metavar="JOB.toml", type=Path, help="the job")
@@ -42,21 +45,13 @@ def _add_pipeline(commands: Any, command: Command) -> None:
         action="store_true",
         help="with --stream: end when all changes that are there have been taken",
     )
-    running.add_argument("--engine", choices=("columnar", "spark"), help="the engine, whatever the job says")
-    running.add_argument("--master", metavar="URL", help="the master of Spark, such as local[4]")
-    running.add_argument(
-        "--conf",
-        metavar="KEY=VALUE",
-        type=_setting,
-        action="append",
-        default=[],
-        help="a setting of Spark",
-    )
+    running.add_argument("--engine", choices=ENGINES, help="the engine, whatever the job says")
+    add_session(running)
     running.add_argument("--stats", action="store_true", help="report what each step took, on standard error")
     running.add_argument("-q", "--quiet", action="store_true", help="report errors only")
 
 
-def _add_versions(commands: Any, command: Command) -> None:
+def _add_versions(commands: Commands) -> None:
     summary = "list the published versions"
     versions = command(commands, "versions", summary, "tidelog versions flights.toml")
     versions.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
@@ -66,7 +61,7 @@ def _add_versions(commands: Any, command: Command) -> None:
     )
 
 
-def _add_diff(commands: Any, command: Command) -> None:
+def _add_diff(commands: Commands) -> None:
     summary = "print what changed between two published versions"
     diff = command(commands, "diff", summary, "tidelog diff published 3 5")
     diff.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
@@ -83,7 +78,7 @@ def _add_diff(commands: Any, command: Command) -> None:
     diff.add_argument("-q", "--quiet", action="store_true", help="report errors only")
 
 
-def _add_rollback(commands: Any, command: Command) -> None:
+def _add_rollback(commands: Commands) -> None:
     summary = "publish what an earlier version held"
     rollback = command(commands, "rollback", summary, "tidelog rollback published 3")
     rollback.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
@@ -93,7 +88,7 @@ def _add_rollback(commands: Any, command: Command) -> None:
     rollback.add_argument("-q", "--quiet", action="store_true", help="report errors only")
 
 
-def _add_vacuum(commands: Any, command: Command) -> None:
+def _add_vacuum(commands: Commands) -> None:
     summary = "remove old versions, and files that no version needs"
     vacuum = command(commands, "vacuum", summary, "tidelog vacuum published --keep 5")
     vacuum.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
@@ -106,13 +101,6 @@ def _add_vacuum(commands: Any, command: Command) -> None:
     )
     vacuum.add_argument("--dry-run", action="store_true", help="only say what would go")
     vacuum.add_argument("-q", "--quiet", action="store_true", help="report errors only")
-
-
-def _setting(text: str) -> tuple[str, str]:
-    key, sign, value = text.partition("=")
-    if not sign or not key:
-        raise argparse.ArgumentTypeError(f"{text!r} is not KEY=VALUE")
-    return key, value
 
 
 def _versions(text: str) -> int:

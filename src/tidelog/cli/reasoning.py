@@ -11,11 +11,11 @@ from time import monotonic, perf_counter
 from types import TracebackType
 from typing import Any, Final
 
-from tidelog.cli.arguments import UsageError
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, unused, warnings
 from tidelog.cli.progress import Progress
 from tidelog.cli.time_options import time_settings
+from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.registry import EngineSettings, settings_of
 from tidelog.engine.spark.settings import SparkSettings

@@ -13,9 +13,9 @@ from typing import IO, Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.cli.arguments import UsageError
 from tidelog.cli.messages import is_coloured
 from tidelog.cli.tables import table_lines
+from tidelog.cli.usage import UsageError
 from tidelog.errors import Source
 from tidelog.io.formats import RDF, canonical_format
 from tidelog.io.write import WriteOptions, write

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.changes import Delta
-from tidelog.cli.arguments import ON_SCREEN, UsageError
 from tidelog.cli.deltas import print_script
 from tidelog.cli.files import Staging, staging
+from tidelog.cli.options import ON_SCREEN
 from tidelog.cli.reasoning import Work
 from tidelog.cli.results import (
     ROWS_ON_TERMINAL,
@@ -27,6 +27,7 @@ from tidelog.cli.results import (
     query_name,
 )
 from tidelog.cli.statistics import choices, report_statistics
+from tidelog.cli.usage import UsageError
 from tidelog.cli.watch import Watch, check_watchable
 from tidelog.errors import ProgramError
 from tidelog.io.export import Export, export_file

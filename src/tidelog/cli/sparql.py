@@ -9,11 +9,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from tidelog.cli.arguments import UsageError
 from tidelog.cli.programs import read_source
 from tidelog.cli.reasoning import QUAD, Work
 from tidelog.cli.results import ROWS_ON_TERMINAL, Form, data
 from tidelog.cli.statistics import report_statistics
+from tidelog.cli.usage import UsageError
 from tidelog.io.sparql import Answer, Store
 from tidelog.ontology.vocabulary import TRIPLE
 

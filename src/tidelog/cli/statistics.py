@@ -10,8 +10,8 @@ from shutil import get_terminal_size
 from time import perf_counter
 from typing import Final
 
-from tidelog.cli.arguments import ON_SCREEN
 from tidelog.cli.messages import is_coloured
+from tidelog.cli.options import ON_SCREEN
 from tidelog.cli.reasoning import Work
 from tidelog.engine.events import RuleStatistics, Tally
 from tidelog.io.atomic import replacing

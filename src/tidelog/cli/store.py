@@ -6,8 +6,8 @@ from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 
-from tidelog.cli.arguments import UsageError
 from tidelog.cli.messages import Messages
+from tidelog.cli.usage import UsageError
 from tidelog.mending import export, repair
 from tidelog.opening import open_store
 from tidelog.store.examine import Examination

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
-Command = Callable[[Any, str, str, str], argparse.ArgumentParser]
+from tidelog.cli.usage import command
+
+if TYPE_CHECKING:
+    from tidelog.cli.usage import Commands
 
 DURABILITY: Final = ("full", "fast")
 ACTIONS: Final = {
@@ -38,7 +40,7 @@ def add_store_options(parser: argparse.ArgumentParser, *, reading: bool = False)
         )
 
 
-def add_store_command(commands: Any, command: Command) -> None:
+def add_store_command(commands: Commands) -> None:
     """Add `store`."""
     store = command(commands, "store", "look after a store", "tidelog store check graph")
     meanings = "; ".join(f"{name}: {meaning}" for name, meaning in ACTIONS.items())

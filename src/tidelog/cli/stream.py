@@ -8,14 +8,15 @@ from statistics import median
 from time import perf_counter
 
 from tidelog.changes import Delta, counts
-from tidelog.cli.arguments import ON_SCREEN, UsageError
 from tidelog.cli.deltas import DeltaFolder, duration, print_lines
+from tidelog.cli.options import ON_SCREEN
 from tidelog.cli.reasoning import Work
 from tidelog.cli.results import Form, check_statements
 from tidelog.cli.run import check_options, exports_of, outputs_of, report_files, write_files
 from tidelog.cli.statistics import print_statistics, write_statistics
 from tidelog.cli.strata import strata_json, strata_lines
 from tidelog.cli.updates import STANDARD_INPUT, Updates
+from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Listener, StrataTally, Tally
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Rule

@@ -6,9 +6,9 @@ import sys
 from argparse import Namespace
 from shutil import get_terminal_size
 
-from tidelog.cli.arguments import UsageError
 from tidelog.cli.reasoning import Work
 from tidelog.cli.results import ROWS_ON_TERMINAL
+from tidelog.cli.usage import UsageError
 from tidelog.temporal.chart.drawing import FORMS, WIDTH, Drawing
 
 LANES = 1_000

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+from tidelog.cli.options import add_data, add_limits
+from tidelog.cli.usage import command, row_count
+
+if TYPE_CHECKING:
+    from tidelog.cli.usage import Commands
 
 
-def add_timeline(
-    command: Callable[[Any, str, str, str], argparse.ArgumentParser],
-    commands: Any,
-    rows: Callable[[str], int],
-    add_data: Callable[[argparse.ArgumentParser], Any],
-    add_limits: Callable[[argparse.ArgumentParser], Any],
-) -> None:
+def add_timeline(commands: Commands) -> None:
     """Add `timeline`."""
     summary = "draw when the answers to queries hold: a lane for each, in the terminal or as a picture"
     example = "tidelog timeline boiler.rls 'hot(?s)' 'alarm(?s)' --output boiler.svg"
@@ -29,7 +28,7 @@ def add_timeline(
     drawn.add_argument(
         "--lanes",
         metavar="N",
-        type=rows,
+        type=row_count,
         help="lanes to draw of each query, 0 for all (default 1,000; 100 on a terminal)",
     )
     drawn.add_argument(

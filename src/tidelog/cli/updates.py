@@ -15,7 +15,7 @@ from threading import Thread
 from time import sleep
 from typing import Final, Protocol
 
-from tidelog.cli.arguments import UsageError
+from tidelog.cli.usage import UsageError
 from tidelog.errors import DataError, Diagnostic, Source, suggest
 from tidelog.io.scripts import SUFFIXES, read_scripts, split_scripts
 

@@ -15,7 +15,6 @@ from time import perf_counter, sleep
 from typing import Final
 
 from tidelog.changes import Delta, counts
-from tidelog.cli.arguments import UsageError
 from tidelog.cli.deltas import by_predicate, duration
 from tidelog.cli.programs import (
     STANDARD_INPUT,
@@ -27,6 +26,7 @@ from tidelog.cli.programs import (
     warnings,
 )
 from tidelog.cli.reasoning import HEADERS, Work, parameters
+from tidelog.cli.usage import UsageError
 from tidelog.errors import Diagnostic, Severity, TidelogError
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.faults import OnError
