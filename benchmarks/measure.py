@@ -92,6 +92,8 @@ def measure(
     for repetition in range(1, repetitions + 1):
         for runs in sessions.values():
             waiting = [each for each in runs if not each.is_over]
+            if waiting:
+                report(f"{waiting[0].task.label} {repetition}/{repetitions}: begun")
             results = run([each.task for each in waiting], limits) if waiting else []
             for each, result in zip(waiting, results, strict=True):
                 each.results.append(result)

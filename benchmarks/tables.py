@@ -29,8 +29,10 @@ def tables(records: Sequence[Record]) -> str:
     maintained = [record for record in records if record.suite == "maintain"]
     streamed = [record for record in records if record.suite == "stream"]
     on_spark = [record for record in records if record.suite == "spark"]
+    reasoned = [record for record in records if record.suite == "ontology"]
     parts = [*(sweep_tables(maintained)), *(stream_tables(streamed)), *(spark_tables(on_spark))]
-    if maintained or streamed or on_spark:
+    parts += ontology_tables(reasoned)
+    if maintained or streamed or on_spark or reasoned:
         parts.append(targets_table(records))
     return "\n\n".join(parts)
 
@@ -82,6 +84,25 @@ def spark_tables(records: Sequence[Record]) -> Iterator[str]:
         rows.append([record.workload, f"{record.size:,}", f"`{record.variant}`", *found])
     if records:
         yield f"Jobs on Spark, in a session that is warm:\n\n{markdown(rows)}"
+
+
+def ontology_tables(records: Sequence[Record]) -> Iterator[str]:
+    """One table: what each reasoner spent, and on what."""
+    rows = [["triples", "", "CPU", "making rules", "reading", "reasoning", "results", "peak MB"]]
+    for record in sorted(records, key=lambda record: record.size):
+        who = f"tidelog, `{record.variant}`" if record.variant else record.engine
+        rows.append([f"{record.size:,}", who, *ontology_cells(record)])
+    if records:
+        yield f"OWL 2 RL, from files to all triples in Python:\n\n{markdown(rows)}"
+
+
+def ontology_cells(record: Record) -> list[str]:
+    if not record.is_done:
+        return [f"> {record.counts['reason']}", "", "", "", "", ""]
+    rules, results = (float(record.counts[name]) for name in ("rules_s", "results_s"))
+    reasoning = (record.reason_s or 0.0) - rules
+    parts = (record.cpu_s, rules, record.load_s or 0.0, reasoning, results)
+    return [*(seconds_text(part) if part else "" for part in parts), f"{record.peak_rss_mb:,.0f}"]
 
 
 def stream_cells(old: Record, new: Record) -> list[str]:

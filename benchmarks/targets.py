@@ -30,6 +30,7 @@ class Figures:
         done = [record for record in records if record.is_done]
         self.found = {(r.suite, r.workload, r.variant, r.size): r for r in done}
         self._asked = {(r.workload, r.variant or r.engine, r.size): r for r in done if r.suite == "query"}
+        self._reasoned = {(r.variant or r.engine, r.size): r for r in done if r.suite == "ontology"}
 
     def maintained(self, workload: str, variant: str, size: int) -> Record | None:
         return self.found.get(("maintain", workload, variant, size))
@@ -48,6 +49,10 @@ class Figures:
 
     def spark(self, workload: str, variant: str, size: int) -> Record | None:
         return self.found.get(("spark", workload, variant, size))
+
+    def reasoned(self, who: str, size: int) -> Record | None:
+        """What OWL 2 RL over so many triples cost, by a variant of ours or a peer."""
+        return self._reasoned.get((who, size))
 
     def points(self, workload: str) -> Iterator[tuple[int, dict[str, Record]]]:
         """The sizes of a sweep, and the record of each maintainer there."""
@@ -70,6 +75,7 @@ def targets(records: Sequence[Record]) -> list[Target]:
         *(marking(figures, names, limit) for names, limit in MARKED),
         *asking(figures),
         *on_spark(figures),
+        *reasoning(figures),
     ]
 
 
@@ -205,6 +211,16 @@ def on_spark(figures: Figures) -> Iterator[Target]:
     yield at_least("Spark, N-Triples read and encoded, rows a second", 80_000, rows)
     waited = changed.wall_s if changed else None
     yield at_most("Spark, 10 facts changed and 1 M published", 3, waited, seconds_text)
+
+
+def reasoning(figures: Figures) -> Iterator[Target]:
+    """OWL 2 RL from files to results; beside owlrl at the largest size that it comes to the end of."""
+    for peer, size, limit in (("reasonable", 1_000_000, 10), ("owlrl", 100_000, 500)):
+        other = figures.reasoned(peer, size)
+        for variant in ("specialised", "tables"):
+            ratio = quotient(other, figures.reasoned(variant, size))
+            words = f"OWL 2 RL, {size:,} triples, {variant}: times faster than {peer}"
+            yield at_least(words, limit, ratio)
 
 
 def quotient(own: Record | None, other: Record | None) -> float | None:

@@ -15,8 +15,8 @@ from tests.logic.conftest import all_values
 
 import tidelog as tl
 from tidelog.engine import reference
+from tidelog.engine.columnar import decode, layout
 from tidelog.engine.columnar import dictionary as dictionary_module
-from tidelog.engine.columnar import layout
 from tidelog.engine.columnar import table as table_module
 from tidelog.engine.columnar.aggregate import aggregate, distinct_rows
 from tidelog.engine.columnar.decode import order, to_objects, to_texts
@@ -134,8 +134,15 @@ def test_a_column_of_values_is_those_values(drawn: list[Value]) -> None:
 # ---- values out
 
 
-@given(st.lists(all_values()))
-def test_texts_and_objects_are_those_of_each_value(drawn: list[Value]) -> None:
+@pytest.mark.parametrize("many", [0, 64])
+@given(drawn=st.lists(all_values()))
+def test_texts_and_objects_are_those_of_each_value(many: int, drawn: list[Value]) -> None:
+    """Whether many values are written at once, or few one by one."""
+    with patch.object(decode, "MANY", many):
+        assert_written(drawn)
+
+
+def assert_written(drawn: list[Value]) -> None:
     dictionary = Dictionary()
     ids = dictionary.encode_values(drawn)
     assert to_texts(dictionary, ids, "plain").to_pylist() == list(map(plain, drawn))

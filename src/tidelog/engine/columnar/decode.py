@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, TEXT_KINDS, Dictionary
+from tidelog.engine.columnar.many_texts import many_texts
 from tidelog.logic import terms
 from tidelog.logic.python import to_python
 from tidelog.logic.values import Kind, Value, order_key
@@ -19,6 +20,7 @@ from tidelog.logic.values import Kind, Value, order_key
 Ids = npt.NDArray[np.int32]
 
 MOST_DIGITS = 38  # of an Arrow decimal
+MANY = 64  # values for which Arrow's kernels are worth calling
 TEXT_FORMS: dict[str, Callable[[Value], str]] = {
     "plain": terms.plain,
     "exact": terms.exact,
@@ -96,8 +98,14 @@ def _distinct_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
             return dictionary.texts(ids)
         if (kinds == Kind.INTEGER).all():
             return pc.cast(array_of(dictionary.payload[ids]), pa.large_string())
+    if len(ids) >= MANY:
+        return many_texts(dictionary, ids, form, lambda some: _written(dictionary, some, form))
+    return pa.array(_written(dictionary, ids, form), pa.large_string())
+
+
+def _written(dictionary: Dictionary, ids: Ids, form: str) -> list[str]:
     write = TEXT_FORMS[form]
-    return pa.array([write(value) for value in dictionary.decode_all(ids.tolist())], pa.large_string())
+    return [write(value) for value in dictionary.decode_all(ids.tolist())]
 
 
 def to_objects(dictionary: Dictionary, ids: Ids) -> list[Any]:
