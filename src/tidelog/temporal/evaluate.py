@@ -17,7 +17,7 @@ from tidelog.logic.program import Assignment, literal_variables, variables_of
 from tidelog.temporal.lists import Integers, Lists, always
 from tidelog.temporal.metric import lasting, with_alone
 from tidelog.temporal.nodes import Always, Body, Leaf, Moved, Node, Since, Test, Within, leaves
-from tidelog.temporal.rows import Groups, Table, distinct_rows, joined_rows, pairs
+from tidelog.temporal.rows import Groups, Table, distinct_rows, joined_rows, pairs, picked
 from tidelog.temporal.table import Part, TimedTable
 
 Compute = Callable[[Sequence[Test], Groups], Groups]  # the groups that pass tests, with computed columns
@@ -188,7 +188,7 @@ class Evaluation:
             numbers = self._numbers(leaf, table, demand)
         lists = change if is_change and change is not None else self.reading.read(leaf, numbers, part)
         places = [leaf.terms.index(name) for name in leaf.names]
-        return Groups(leaf.names, np.ascontiguousarray(table.facts.columns[places][:, numbers]), lists)
+        return Groups(leaf.names, picked(table.facts.columns, places, numbers), lists)
 
     def _numbers(self, leaf: Leaf, table: TimedTable, demand: Groups | None) -> Integers:
         """The numbers of an atom's facts that agree with the demand."""

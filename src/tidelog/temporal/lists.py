@@ -157,9 +157,9 @@ class Timeline:
             whole = -(-point.numerator // point.denominator) if inwards == 1 else point // 1
             end = int(whole) + (inwards if is_open and whole == point else 0)
         else:
-            scaled = point * self.scale
-            assert scaled.denominator == 1, "the scale fits all points"
-            end = 2 * scaled.numerator + (inwards if is_open else 0)
+            units, rest = divmod(self.scale, point.denominator)
+            assert rest == 0, "the scale fits all points"
+            end = 2 * units * point.numerator + (inwards if is_open else 0)
         _check(abs(end) > LIMIT)
         return end
 

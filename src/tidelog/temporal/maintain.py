@@ -28,7 +28,7 @@ from tidelog.temporal.evaluate import Driver, Evaluation
 from tidelog.temporal.heads import Derived, head_facts
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.lists import Integers, Lists, nothing
-from tidelog.temporal.nodes import Leaf, ReadyRule, leaves
+from tidelog.temporal.nodes import Leaf, ReadyRule
 from tidelog.temporal.rows import Groups, Table
 from tidelog.temporal.store import Store
 from tidelog.temporal.table import Part, TimedTable
@@ -290,7 +290,7 @@ class Maintenance:
         derived = Derived()
         for ready in rules:
             for body in ready.bodies:
-                for leaf in leaves(body):
+                for leaf in body.leaves:
                     if len(self.changed(leaf)[0]):
                         groups = evaluation.driven(body, Driver(leaf, *states))
                         self._collect(derived, ready, groups)

@@ -24,7 +24,7 @@ from tidelog.temporal.compute import Computer
 from tidelog.temporal.evaluate import Driver, Evaluation
 from tidelog.temporal.heads import Derived, head_facts
 from tidelog.temporal.horizon import Horizon
-from tidelog.temporal.nodes import Body, ReadyRule, leaves
+from tidelog.temporal.nodes import Body, ReadyRule
 from tidelog.temporal.optimise import Pruning, Unit
 from tidelog.temporal.outcome import Outcome
 from tidelog.temporal.rows import Groups
@@ -92,6 +92,8 @@ class Derivation:
                 for groups in self._found(evaluation, unit, done):
                     matches += len(groups)
                     derived.add(unit.ready.head, *head_facts(unit.ready, groups, self.store))
+                if matches and pruning is not None:
+                    pruning.note(unit)
                 seconds = perf_counter() - start
                 self.listen(
                     RuleRan(number, done, unit.ready.number, matches, 0, computer.missing - missing, seconds)
@@ -135,6 +137,6 @@ class Derivation:
 
 def new_groups(evaluation: Evaluation, body: Body, store: Store) -> Iterator[Groups]:
     """What a body gains by what its atoms gained in the last round."""
-    for leaf in leaves(body):
+    for leaf in body.leaves:
         if not leaf.is_negated and len(store.tables[leaf.predicate].changed):
             yield evaluation.driven(body, Driver(leaf, Part.BEFORE, Part.NOW))

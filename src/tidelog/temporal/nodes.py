@@ -103,11 +103,12 @@ Test = Comparison | Assignment | Condition
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """A rule's body: metric atoms that hold, those that do not, and tests."""
+    """A rule's body: metric atoms that hold, those that do not, and tests; the atoms of both, by number."""
 
     positive: tuple[Node, ...]
     negative: tuple[Node, ...]
     tests: tuple[Test, ...]
+    leaves: tuple[Leaf, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,7 +139,7 @@ def make_ready(rule: Rule, number: int, timeline: Timeline, identity: Identity) 
         bodies,
         tuple(timeline.operator(name, one) for name, (_, one) in zip(names, moves, strict=True)),
         tuple(timeline.operator(BACK[name], one) for name, (_, one) in zip(names, moves, strict=True))[::-1],
-        not any(True for body in bodies for _ in leaves(body)),
+        not any(body.leaves for body in bodies),
     )
 
 
@@ -169,7 +170,8 @@ class _Compiler:
             tests = [
                 literal for literal in chosen if isinstance(literal, Comparison | Assignment | Condition)
             ]
-            yield Body(tuple(positive), tuple(negative), tuple(tests))
+            atoms = [leaf for node in (*positive, *negative) for leaf in leaves(node)]
+            yield Body(tuple(positive), tuple(negative), tuple(tests), tuple(atoms))
 
     def node(self, metric: Atom | Metric | Throughout, numbers: Iterator[int], is_negated: bool) -> Node:
         match metric:
@@ -228,16 +230,13 @@ def _names(metric: Atom | Metric) -> Iterator[Variable]:
         yield from literal_variables(metric)
 
 
-def leaves(part: Body | Node) -> Iterator[Leaf]:
+def leaves(node: Node) -> Iterator[Leaf]:
     """The atoms, in the order of their numbers."""
-    match part:
+    match node:
         case Leaf():
-            yield part
+            yield node
         case Moved(_, operand) | Within(_, operand):
             yield from leaves(operand)
         case Since(_, left, right):
             yield from leaves(left)
             yield from leaves(right)
-        case Body(positive, negative):
-            for node in (*positive, *negative):
-                yield from leaves(node)

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from tidelog.temporal.analysis import FORWARD, direction, recursive_predicates
 from tidelog.temporal.evaluate import Evaluation
 from tidelog.temporal.list_kernels import INFINITY
-from tidelog.temporal.nodes import Body, Node, ReadyRule, leaves
+from tidelog.temporal.lists import Lists
+from tidelog.temporal.nodes import Body, Leaf, Moved, Node, ReadyRule, leaves
 from tidelog.temporal.store import Store
 from tidelog.temporal.table import Part
 
@@ -28,37 +29,59 @@ class Unit:
 
 
 class Pruning:
-    """The units that may derive something still. Mutable: they become fewer."""
+    """The units that may derive something still. Mutable: they become fewer.
+
+    Looking is cheap: a body that was matched has no atom that holds at no time, and times are looked up only
+    once all rules that are left look one way.
+    """
 
     def __init__(self, units: Sequence[Unit], evaluation: Evaluation) -> None:
         self.units = list(units)
         self._evaluation = evaluation
         self._recursive = recursive_predicates([unit.ready.rule for unit in units])
-        self._heads = {unit.ready.head for unit in units}
-        self._limits: dict[Unit, tuple[int, int] | None] | None = None  # once all others are complete
+        self._others = {unit.ready.head for unit in units} - self._recursive
+        self._are_others_complete = False
+        self._matched: set[Unit] = set()
+        self._limits: dict[Unit, tuple[int, int] | None] = {}
+        self._way: str | None = None  # in which all rules that are left look, once others are complete
+
+    def note(self, unit: Unit) -> None:
+        """That a body was matched: each of its atoms holds at some time."""
+        self._matched.add(unit)
 
     def prune(self, store: Store) -> Iterator[int]:
         """Leave out what is done after a round; gives the numbers of the rules that nothing is left of."""
-        before = {unit.ready.number for unit in self.units}
-        if self._limits is None and self._are_others_complete(store):
-            kept = [unit for unit in self.units if unit.ready.head in self._recursive]
-            self._limits = {unit: self._limit(unit) for unit in kept}
-            self.units = [unit for unit in kept if self._limits[unit] is not None]
-        if self._limits is not None:
+        before = self.units
+        if not self._are_others_complete and not any(len(store.tables[one].changed) for one in self._others):
+            self._are_others_complete = True
+            self._keep([unit for unit in self.units if self._may_match(unit)])
+        if self._way is not None:
             self._leave_out(store)
-        yield from sorted(before - {unit.ready.number for unit in self.units})
+        if self.units is not before:
+            numbers = {unit.ready.number for unit in before} - {unit.ready.number for unit in self.units}
+            yield from sorted(numbers)
 
-    def _are_others_complete(self, store: Store) -> bool:
-        """Whether nothing new was found of predicates without recursion."""
-        others = self._heads - self._recursive
-        return not any(len(store.tables[name].changed) for name in others)
+    def _keep(self, units: list[Unit]) -> None:
+        if len(units) < len(self.units) or self._way is None:
+            self.units = units
+            self._way = direction(unit.ready.rule for unit in units)
+
+    def _may_match(self, unit: Unit) -> bool:
+        if unit.ready.head not in self._recursive:
+            return False
+        return unit in self._matched or self._limit(unit) is not None
 
     def _limit(self, unit: Unit) -> tuple[int, int] | None:
         """The last first and the first last time of the non-recursive atoms; None if one holds at no time."""
+        if unit not in self._limits:
+            self._limits[unit] = self._find_limit(unit)
+        return self._limits[unit]
+
+    def _find_limit(self, unit: Unit) -> tuple[int, int] | None:
         first, last = -INFINITY, INFINITY
         for node in unit.body.positive:
             if self._is_settled(node):
-                low, high = self._evaluation.node(node, None, None, Part.NOW).lists.bounds
+                low, high = self._lists(node).bounds
                 if low > high:
                     return None
                 first, last = max(first, low), min(last, high)
@@ -68,22 +91,29 @@ class Pruning:
         found = list(leaves(node))
         return bool(found) and all(leaf.predicate not in self._recursive for leaf in found)
 
+    def _lists(self, node: Node) -> Lists:
+        """When a metric atom holds, whatever its variables are."""
+        match node:
+            case Leaf() if len(node.names) == len(node.terms):
+                return self._evaluation.reading.table(node).lists
+            case Moved(by, operand):
+                return self._lists(operand).moved(by)
+            case _:
+                return self._evaluation.node(node, None, None, Part.NOW).lists
+
     def _leave_out(self, store: Store) -> None:
-        """Leave out what can only find again what is known, if all rules that are left look one way."""
-        way = direction(unit.ready.rule for unit in self.units)
-        if way is None or self._limits is None:
-            return
+        """Leave out what can only find again what is known, all rules that are left looking one way."""
         bounds = [table.change.bounds for table in store.tables.values() if len(table.changed)]
         first = min((low for low, _ in bounds), default=INFINITY)
         last = max((high for _, high in bounds), default=-INFINITY)
         is_dense = not store.timeline.is_integer
         kept: list[Unit] = []
         for unit in self.units:
-            limit = self._limits[unit]
+            limit = self._limit(unit)
             assert limit is not None, "those without one are left out"
             # Both projections end with the time itself, even if the atom does not hold there any more.
             low, high = (limit[0] - (limit[0] & is_dense), limit[1] + (limit[1] & is_dense))
-            is_done = high < first if way == FORWARD else low > last
+            is_done = high < first if self._way == FORWARD else low > last
             if not is_done or INFINITY in (high, -low):
                 kept.append(unit)
-        self.units = kept
+        self._keep(kept)

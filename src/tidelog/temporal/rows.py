@@ -92,9 +92,17 @@ class Groups:
 def joined_rows(first: Groups, second: Groups, numbers: Integers, others: Integers, lists: Lists) -> Groups:
     """Pairs of groups as one group each, with the given lists."""
     more = [place for place, name in enumerate(second.names) if name not in first.names]
-    columns = np.vstack([first.columns[:, numbers], second.columns[more][:, others]])
+    columns = np.vstack([first.columns[:, numbers], picked(second.columns, more, others)])
     names = (*first.names, *(second.names[place] for place in more))
-    return Groups(names, np.ascontiguousarray(columns), lists)
+    return Groups(names, columns, lists)
+
+
+def picked(columns: Table, places: Sequence[int], numbers: Integers) -> Table:
+    """The columns at these places, of these rows only: no column is copied as a whole."""
+    found = np.empty((len(places), len(numbers)), np.int32)
+    for target, place in zip(found, places, strict=True):
+        np.take(columns[place], numbers, out=target)
+    return found
 
 
 def pairs(first: Groups, second: Groups) -> tuple[Integers, Integers]:
