@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io.formats import file_name
 from tidelog.io.write import WriteOptions, write
-from tidelog.opening import StoredReasoner, open_store
+from tidelog.logic.program import BUILT_IN
+from tidelog.opening import StoredReasoner, open_store, settings_of
 from tidelog.pipeline.programs import write_rules
 from tidelog.plan.rule_text import Writing
 from tidelog.relation import Relation, column_names
@@ -16,6 +18,7 @@ from tidelog.store.examine import Examination
 from tidelog.store.folder import LOCK
 from tidelog.store.journal import Journal
 from tidelog.store.lock import WriterLock
+from tidelog.temporal.relation import TimedRelation
 
 
 def repair(path: Path) -> tuple[str, ...]:
@@ -47,7 +50,7 @@ def _recovered(examined: Examination) -> tuple[StoredReasoner, int]:
         raise DataError(
             Diagnostic(codes.DAMAGED, message, place=str(examined.folder.path), help=help)
         ) from error
-    reasoner = StoredReasoner(state.program, **state.settings)
+    reasoner = StoredReasoner(state.program, **settings_of(state))
     reasoner.salvage(state, examined.explicit())
     reasoner.replay(examined.records)
     return reasoner, state.sequence + len(examined.records)
@@ -84,10 +87,9 @@ def export(path: Path, target: Path) -> tuple[Path, int]:
     if rules is None:
         message = "the rules of the store cannot be written as a program that means the same"
         raise DataError(Diagnostic(codes.NOT_STORABLE, message, place=str(path)))
-    stated, count = [], 0
+    stated, count = ["@timeline integer .\n"] if program.is_integer_time else [], 0
     for name in program.predicates:
-        relation = _explicit(reasoner, name)
-        if len(relation):
+        for relation in _explicit(reasoner, name):
             stated.append(_written(name, relation, target))
             count += len(relation)
     outputs = [f"@output {Writing().predicate(name)} .\n" for name in program.outputs]
@@ -96,20 +98,32 @@ def export(path: Path, target: Path) -> tuple[Path, int]:
     return place, count
 
 
-def _explicit(reasoner: StoredReasoner, name: str) -> Relation:
-    """The stated facts of a predicate."""
+def _explicit(reasoner: StoredReasoner, name: str) -> Iterator[Relation]:
+    """The stated facts of a predicate: those that hold always, and those that hold at times."""
     predicate = reasoner.program.predicates[name]
     columns, rows = reasoner.engine.explicit(name)
-    return Relation(predicate.written, column_names(predicate), columns, rows, reasoner.engine.dictionary)
+    known = predicate.written, column_names(predicate)
+    if rows:
+        yield Relation(*known, columns, rows, reasoner.engine.dictionary)
+    given = reasoner.time.store.given.get(name)
+    if given is not None and len(given):
+        facts, left, right = given.rows()
+        timeline = reasoner.time.store.timeline
+        yield TimedRelation(*known, tuple(facts), left, right, reasoner.engine.dictionary, timeline)
 
 
 def _written(name: str, relation: Relation, target: Path) -> str:
-    """The statement that gives these facts to a predicate; they are in a file beside it."""
-    predicate = Writing().predicate(name)
-    if not relation.columns:
-        return f"{predicate}() .\n"
-    file = file_name(name, "csv")
-    texts = relation.to_texts("exact").table
+    """The statement that gives these facts to a predicate; they are in a file beside it, if need be."""
+    predicate, texts = Writing().predicate(name), relation.to_texts("exact").table
+    if name in BUILT_IN:
+        return "".join(f"{left} {name} {right} .\n" for left, right in zip(*texts.columns, strict=True))
+    is_timed = isinstance(relation, TimedRelation)
+    arity = len(relation.columns) - is_timed  # the last column says when
+    if not arity:
+        when = [f"@{interval}" for interval in texts.columns[0].to_pylist()] if is_timed else [""]
+        return "".join(f"{predicate}(){each} .\n" for each in when)
+    file = file_name(f"{name}-at-times" if is_timed else name, "csv")
     write(target / file, "csv", texts.column_names, [texts], WriteOptions(header=False))
-    kinds = ", ".join(["rdf"] * len(relation.columns))
-    return f'@import {predicate} :- csv{{ resource = "{file}", format = ({kinds}) }} .\n'
+    kinds = ", ".join(["rdf"] * arity)
+    time = ", time = interval" if is_timed else ""
+    return f'@import {predicate} :- csv{{ resource = "{file}", format = ({kinds}){time} }} .\n'

@@ -15,7 +15,6 @@ from tidelog.changes import Delta
 from tidelog.committing import total
 from tidelog.engine.columnar.state import capture, refill, reinstate
 from tidelog.engine.events import Notice
-from tidelog.equality.axiomatised import Axiomatised
 from tidelog.errors import DataError, Diagnostic, Inconsistent
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program, Query, Variable
@@ -25,12 +24,14 @@ from tidelog.query.demands import Asked
 from tidelog.query.keeping import Keeping
 from tidelog.reasoner import Reasoner
 from tidelog.rewrite.aggregates import is_auxiliary
+from tidelog.rewrite.closures import ClosureModule
 from tidelog.store import codes, records
 from tidelog.store.folder import Folder
 from tidelog.store.journal import Record
 from tidelog.store.program_form import not_storable, surroundings_to_json
 from tidelog.store.state import State
 from tidelog.store.store import DURABILITY, Opened, Store, read_found
+from tidelog.temporal import state as temporal
 from tidelog.transaction import Change
 
 SETTINGS = ("equality", "unique_names")  # what facts depend on beside the program
@@ -77,15 +78,20 @@ def open_store(
 def _reopened(opened: Opened, store: Store | None, settings: dict[str, Any]) -> StoredReasoner:
     """The reasoner that a store holds, as far as the journal goes."""
     state = opened.state
-    kept = {name: state.settings[name] for name in SETTINGS}
-    if has_equality(state.program.predicates) and any(
-        settings.get(name, value) != value for name, value in kept.items()
-    ):
-        said = ", ".join(f"{name}={value!r}" for name, value in kept.items())
+    kept = settings_of(state)
+    needed = [name for name in kept if name == "time" or has_equality(state.program.predicates)]
+    if any(settings.get(name, kept[name]) != kept[name] for name in needed):
+        said = ", ".join(f"{name}={kept[name]!r}" for name in needed)
         raise not_storable(f"the store was made with {said}", "open it with these")
     reasoner = StoredReasoner(state.program, **{**kept, **settings})
     reasoner.resume(opened, store)
     return reasoner
+
+
+def settings_of(state: State) -> dict[str, Any]:
+    """The settings that the facts of a state depend on."""
+    known = {name: state.settings[name] for name in SETTINGS}
+    return known if state.time is None else {**known, "time": state.time.settings}
 
 
 class StoredReasoner(Reasoner):
@@ -95,24 +101,11 @@ class StoredReasoner(Reasoner):
         super().__init__(program, **settings)
         if self._engine.name != "columnar":
             raise not_storable(f"the engine `{self._engine.name}` has no store", "use the columnar engine")
-        self._check_storable(program)
         self.create: Callable[[State], Store] | None = None  # what makes the store when everything is derived
         self._store: Store | None = None
         self._is_read_only = False
         self._keeping: StoredKeeping = StoredKeeping(self._keeping, self._note)
         self._settings = {"equality": self._equality.name, "unique_names": self._equality.unique_names}
-
-    def _check_storable(self, program: Program) -> None:
-        """Nothing, if a store can hold all that a program needs; else raises `DataError`."""
-        if program.timed:
-            raise not_storable(
-                f"a store cannot hold intervals yet, and `{min(program.timed)}` holds at times"
-            )
-        if has_equality(program.predicates) and self._equality.name != Axiomatised.name:
-            message = f"a store cannot hold what equality by `{self._equality.name}` needs"
-            raise not_storable(
-                message, f"use `equality={Axiomatised.name!r}`, `--equality {Axiomatised.name}`"
-            )
 
     # ---- beginning and ending
 
@@ -159,7 +152,6 @@ class StoredReasoner(Reasoner):
     def _commit(self, change: Change) -> Delta:
         """Carry a transaction out and let it be in the store: all of it, or none of it and an error."""
         self._check_writable()
-        self._check_storable(change.program)
         store, commits = self._store, self.commits
         mark = store.mark if store is not None else None
         try:
@@ -174,12 +166,9 @@ class StoredReasoner(Reasoner):
     def _seal(self, change: Change) -> None:
         """Write a transaction to the store, now that it is worked in and may stay."""
         super()._seal(change)
-        if self._store is not None and (change.stated or change.changes_program):
-            self._store.append(
-                records.change_record(
-                    change.stated, change.before, change.program, self._engine.dictionary, self.commits + 1
-                )
-            )
+        if self._store is not None and (change.stated or change.times or change.changes_program):
+            said = change.stated, change.times, change.before, change.program
+            self._store.append(records.change_record(*said, self._engine.dictionary, self.commits + 1))
 
     def _note(self, record: bytes) -> None:
         """Write to the store that a query is kept, or no longer."""
@@ -229,28 +218,39 @@ class StoredReasoner(Reasoner):
             tally.loaded,
             tally.derived,
             self._settings,
+            temporal.capture(self.time) if self._program.timed else None,
         )
 
     def _reinstate(self, state: State) -> None:
         """Let the state be this one, in a reasoner without facts: none is derived again."""
         self.runtime.compile_once()
-        self._demands.resume(state.asked, self._meaning)
-        rules = self._demands.whole(self._meaning, self._demands.kept).rules
-        reinstate(self._engine, state.engine, Closures(self._engine, True).modules(rules))
+        reinstate(self._engine, state.engine, lambda: self._resumed(state))
+        if state.time is not None:
+            temporal.reinstate(self.time, state.time, self._program)
         self._own.skip(self._program)
         self.statistics.loaded, self.statistics.derived = state.loaded, state.derived
         self.commits = state.commits
         self._was_materialised = self._is_materialised = True
         try:
             self._check_consistency(self._program.static)
+            self.time.check_consistency(self._program)
         except Inconsistent as inconsistency:
             self._inconsistency = inconsistency.diagnostics
+
+    def _resumed(self, state: State) -> Mapping[str, ClosureModule]:
+        """Let equality and kept queries be as in a state; the closures that structures keep."""
+        self._equality.resume()
+        self._demands.resume(state.asked, self._meaning)
+        rules = self._demands.whole(self._meaning, self._demands.kept).rules
+        return Closures(self._engine, True).modules(rules)
 
     def salvage(self, state: State, explicit: Mapping[str, Rows]) -> None:
         """Let these be the explicit facts, over the dictionary of a state, and derive everything anew."""
         refill(self._engine.dictionary, state.engine.dictionary)
         for name, rows in explicit.items():
             self._engine.add(name, rows.columns, rows.count)
+        if state.time is not None:
+            temporal.reinstate(self.time, state.time, self._program)
         self._own.skip(self._program)
         self.commits = state.commits
         self._complete()
@@ -292,6 +292,8 @@ class StoredReasoner(Reasoner):
             change.delete_rows(name, rows)
         for name, rows in said.facts("+", self._engine.dictionary).items():
             change.insert_rows(name, rows)
+        change.times.removed += said.times("-", self._engine.dictionary)
+        change.times.added += said.times("+", self._engine.dictionary)
         self.commits = said.commit - 1
         change.commit()
 

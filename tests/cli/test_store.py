@@ -196,3 +196,51 @@ def test_export_gives_a_program_that_derives_the_same(tidelog: Tidelog, write: W
     one, two = ({path.read_text() for path in Path(name).iterdir()} for name in ("one", "two"))
     assert one == two
     assert "not an empty folder" in tidelog("store", "export", "kept", "--output", "out").error
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "?x = ?y :- key(?x, ?k), key(?y, ?k) . key(a, 1) . key(b, 1) . p(a) . a = c . b != d .",
+        "late(?x) :- diamondminus[0, 5] hot(?x) . hot(oven)@[1, 5/3) . hot(pan)@(2, inf) . ice() . on()@3 .",
+        "@timeline integer . late(?x) :- boxminus[0, 1] hot(?x) . hot(oven)@[1, 2] . hot(oven)@[3, 4] .",
+    ],
+)
+def test_export_of_equality_and_times_gives_the_same(tidelog: Tidelog, write: Write, text: str) -> None:
+    write("all.rls", text)
+    assert tidelog("run", "all.rls", "--store", "all").code == 0
+    assert tidelog("store", "export", "all", "--output", "there").code == 0
+    stored, again = tl.open("all", read_only=True), tl.Reasoner(tl.load("there/program.rls"))
+    for name in stored:
+        assert sorted(map(str, stored[name])) == sorted(map(str, again[name]))
+
+
+@pytest.mark.parametrize(
+    ("text", "table", "said"),
+    [
+        ("late(?x) :- diamondminus[0, 5] hot(?x) . hot(a)@1 . hot(b)@2 .", "late at times", "derived anew"),
+        ("late(?x) :- diamondminus[0, 5] hot(?x) . hot(a)@1 . hot(b)@2 .", "hot at times, as given", "lost"),
+        (
+            "?x = ?y :- key(?x, ?k), key(?y, ?k) . key(a, 1) . key(b, 1) . key(c, 1) .",
+            "= alias",
+            "derived anew",
+        ),
+    ],
+)
+def test_repair_of_equality_and_times(
+    tidelog: Tidelog, write: Write, text: str, table: str, said: str
+) -> None:
+    write("all.rls", text)
+    assert tidelog("run", "all.rls", "--store", "all").code == 0
+    before = {name: sorted(map(str, rows)) for name, rows in held(Path("all")).items()}
+    damage(Folder(Path("all")).snapshot(1), section(Path("all"), table, "column 1"))
+    done = tidelog("store", "check", "all")
+    assert done.code == 1 and f"column 1 of `{table}`" in done.output and said in done.output
+    assert tidelog("store", "repair", "all").code == 0
+    after = {name: sorted(map(str, rows)) for name, rows in held(Path("all")).items()}
+    assert after == (before if said == "derived anew" else {name: [] for name in before})
+
+
+def held(path: Path) -> dict[str, tl.Relation]:
+    reasoner = tl.open(path, read_only=True)
+    return {name: reasoner[name] for name in reasoner}

@@ -8,14 +8,20 @@ import tidelog as tl
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.state import COUNTERS
 from tidelog.logic.terms import exact
+from tidelog.temporal.table import TimedTable
 
-Imprint = dict[str, dict[tuple[str, ...], dict[str, int]]]
+Imprint = dict[str, dict[tuple[str, ...], Any]]
 
 
 def imprint(reasoner: tl.Reasoner) -> Imprint:
-    """Every fact of every relation, auxiliary ones too, with its flags, counters and rank."""
-    engine = reasoner.engine
-    return {name: _facts(engine, name) for name in sorted(engine.relations())}
+    """Every fact of every relation, auxiliary ones too, with its flags, counters and rank, or its times."""
+    engine, store = reasoner.engine, reasoner.time.store
+    found: Imprint = {
+        **{name: _facts(engine, name) for name in sorted(engine.relations())},
+        **{f"{name} at times": _times(reasoner, table) for name, table in sorted(store.tables.items())},
+        **{f"{name} as given": _times(reasoner, table) for name, table in sorted(store.given.items())},
+    }
+    return {name: facts for name, facts in found.items() if facts}
 
 
 def _facts(engine: Any, name: str) -> dict[tuple[str, ...], dict[str, int]]:
@@ -27,6 +33,19 @@ def _facts(engine: Any, name: str) -> dict[tuple[str, ...], dict[str, int]]:
             values = tuple(exact(decode(int(column[row]))) for column in table.columns)
             known = {counter: int(table.counters[place][row]) for counter, place in _counted(table)}
             found[values] = {"flags": flags, **known}
+    return found
+
+
+def _times(reasoner: tl.Reasoner, table: TimedTable) -> dict[tuple[str, ...], list[str]]:
+    """The facts of a table over time, in the order of their numbers, and when they hold."""
+    decode, when = reasoner.engine.dictionary.decode, reasoner.time.store.timeline.decode
+    columns = table.facts.columns[:, : table.facts.rows]
+    found: dict[tuple[str, ...], list[str]] = {
+        tuple(exact(decode(int(identity))) for identity in row): [] for row in columns.T
+    }
+    facts = list(found)
+    for owner, left, right in zip(*(part.tolist() for part in table.lists.rows()), strict=True):
+        found[facts[owner]].append(str(when(left, right)))
     return found
 
 

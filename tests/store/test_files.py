@@ -6,6 +6,7 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from zlib import crc32
 
@@ -17,6 +18,7 @@ from tests.store.test_laws import crash
 from tidelog.store import codes, journal, snapshot
 from tidelog.store.folder import Folder
 from tidelog.store.store import read_found
+from tidelog.temporal.reasoning import TimeSettings
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -30,18 +32,37 @@ CHANGES = (
     "- edge(a, b) . + edge(c, 17) .",
     '+ edge(17, "ä") . + even(?x) :- edge(?x, 17) .',
 )
+EQUAL = "?x = ?y :- key(?x, ?k), key(?y, ?k) . key(a, 1) . key(b, 1) . p(a) ."
+EQUALITIES = ("+ key(c, 1) .", "- key(a, 1) . + p(c) .", "+ c = d .")
+TIMED = "alarm(?x) :- diamondminus[0, 5] hot(?x) . hot(oven)@[1, 2] ."
+TIMES = ("+ hot(pan)@[1/3, 9) .", "- hot(oven)@[1, 1.5] .", "+ calm(?x) :- hot(?x), boxminus[0, 1] hot(?x) .")
 every_byte = pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
+
+
+def written(path: Path, program: tl.Program, changes: Iterable[str]) -> Path:
+    """A store whose journal has a record for each change."""
+    reasoner = tl.open(path, program)
+    for change in changes:
+        reasoner.apply(change)
+    crash(reasoner)
+    return path
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     """A store whose journal has three records."""
-    path = tmp_path / "store"
-    reasoner = tl.open(path, PROGRAM)
-    for change in CHANGES:
-        reasoner.apply(change)
-    crash(reasoner)
-    return path
+    return written(tmp_path / "store", PROGRAM, CHANGES)
+
+
+@pytest.fixture(params=["plain", "equal", "timed"])
+def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The same for programs of each kind."""
+    program, changes = {
+        "plain": (PROGRAM, CHANGES),
+        "equal": (tl.parse(EQUAL), EQUALITIES),
+        "timed": (tl.parse(TIMED), TIMES),
+    }[request.param]
+    return written(tmp_path / "store", program, changes)
 
 
 def code_of(error: pytest.ExceptionInfo[tl.TidelogError]) -> str:
@@ -52,8 +73,8 @@ def code_of(error: pytest.ExceptionInfo[tl.TidelogError]) -> str:
 
 
 @every_byte
-def test_every_flipped_byte_of_a_snapshot_is_found(store: Path, stride: int) -> None:
-    folder = Folder(store)
+def test_every_flipped_byte_of_a_snapshot_is_found(any_store: Path, stride: int) -> None:
+    folder = Folder(any_store)
     path = folder.snapshot(1)
     whole = path.read_bytes()
     for place in range(0, len(whole), stride):
@@ -65,8 +86,8 @@ def test_every_flipped_byte_of_a_snapshot_is_found(store: Path, stride: int) -> 
 
 
 @every_byte
-def test_every_flipped_byte_of_a_journal_is_found(store: Path, stride: int) -> None:
-    folder = Folder(store)
+def test_every_flipped_byte_of_a_journal_is_found(any_store: Path, stride: int) -> None:
+    folder = Folder(any_store)
     path = folder.journal(1)
     whole = path.read_bytes()
     *_, last = folder.find().records
@@ -83,8 +104,8 @@ def test_every_flipped_byte_of_a_journal_is_found(store: Path, stride: int) -> N
 
 
 @every_byte
-def test_a_journal_may_be_torn_anywhere(store: Path, stride: int) -> None:
-    folder = Folder(store)
+def test_a_journal_may_be_torn_anywhere(any_store: Path, stride: int) -> None:
+    folder = Folder(any_store)
     path = folder.journal(1)
     whole = path.read_bytes()
     ends = [journal.HEADER.size, *(record.end for record in folder.find().records)]
@@ -210,23 +231,6 @@ def test_a_store_survives_being_copied(store: Path, tmp_path: Path) -> None:
         assert imprint(one) == imprint(other)
 
 
-TIMED = "alarm(?x) :- diamondminus[0, 5] hot(?x) . hot(oven)@[1, 2] ."
-EQUAL = "?x = ?y :- key(?x, ?k), key(?y, ?k) . key(a, 1) . key(b, 1) . p(a) ."
-
-
-@pytest.mark.parametrize("text", [TIMED, EQUAL])
-def test_programs_that_need_more_are_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(tl.TidelogError) as error:
-        tl.open(tmp_path / "store", tl.parse(text))
-    assert code_of(error) == codes.NOT_STORABLE
-    assert not (tmp_path / "store").exists()
-    with tl.open(tmp_path / "store", PROGRAM) as reasoner:
-        with pytest.raises(tl.TidelogError) as error:
-            reasoner.add(text)
-        assert code_of(error) == codes.NOT_STORABLE
-        assert reasoner.commits == 0
-
-
 def test_equality_by_axioms_is_stored(tmp_path: Path) -> None:
     tl.open(tmp_path / "store", tl.parse(EQUAL), equality="axiomatise").close()
     with pytest.raises(tl.DataError, match="equality='axiomatise'"):
@@ -235,6 +239,43 @@ def test_equality_by_axioms_is_stored(tmp_path: Path) -> None:
         assert sorted(reasoner["p"]) == [("a",), ("b",)]
         reasoner.apply("- key(b, 1) .")
         assert sorted(reasoner["p"]) == [("a",)]
+
+
+def test_equality_by_rewriting_is_stored(tmp_path: Path) -> None:
+    tl.open(tmp_path / "store", tl.parse(EQUAL)).close()
+    with pytest.raises(tl.DataError, match="equality='rewrite'"):
+        tl.open(tmp_path / "store", equality="axiomatise")
+    with tl.open(tmp_path / "store") as reasoner:
+        assert sorted(reasoner["p"]) == [("a",), ("b",)]
+        reasoner.apply("- key(b, 1) .")
+        assert sorted(reasoner["p"]) == [("a",)]
+
+
+def test_an_inconsistency_is_stored_and_can_be_put_right(tmp_path: Path) -> None:
+    for number, (text, repair) in enumerate(
+        [(EQUAL + "a != b .", "- key(b, 1) ."), (EQUAL + "key(3, 1) . key(4, 1) .", "- key(4, 1) .")]
+    ):
+        path = tmp_path / str(number)
+        tl.open(path, tl.parse(text)).close()
+        with tl.open(path) as reasoner:
+            with pytest.raises(tl.Inconsistent) as error:
+                reasoner.materialise()
+            assert code_of(error) == "E605"
+            reasoner.apply(repair)
+        with tl.open(path) as reasoner:
+            reasoner.materialise()
+
+
+def test_times_are_opened_as_they_were_derived(tmp_path: Path) -> None:
+    program = tl.parse("boxplus[1, 1] p(?x) :- p(?x) . p(a)@0 .")
+    time = TimeSettings(horizon=tl.read_interval("[0, 5]"))
+    tl.open(tmp_path / "store", program, time=time).close()
+    with tl.open(tmp_path / "store") as reasoner:
+        assert str(reasoner.time.outcome) == "complete within [0, 5], after 5 rounds"
+        reasoner.apply("+ p(b)@[4.5, 5] .")
+        assert len(reasoner["p"]) == 7
+    with pytest.raises(tl.DataError, match="the store was made with time="):
+        tl.open(tmp_path / "store", time=TimeSettings(rounds=3))
 
 
 def test_an_engine_that_has_no_store_is_refused(tmp_path: Path) -> None:

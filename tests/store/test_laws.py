@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,16 +14,20 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.changes.oracle import held
 from tests.changes.test_laws import History, begun, carry_out, histories, script
+from tests.equality import scripts as equality
 from tests.store.imprint import imprint
+from tests.temporal import test_changes as temporal
+from tidelog.errors import Inconsistent
 from tidelog.opening import StoredReasoner
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
 NOTHING, CRASH, CLOSE = "nothing", "crash", "close"
+ENDINGS = st.lists(st.sampled_from([NOTHING, CRASH, CLOSE]), min_size=5, max_size=5)
 fewer = settings(max_examples=settings().max_examples * 2 // 5)
 
 
-def again(reasoner: StoredReasoner, how: str, path: Path, maintainer: str) -> StoredReasoner:
+def again(reasoner: StoredReasoner, how: str, path: Path, maintainer: str = "auto") -> StoredReasoner:
     """The reasoner after a restart, or none."""
     if how == NOTHING:
         return reasoner
@@ -41,7 +47,7 @@ def crash(reasoner: StoredReasoner) -> None:
 @fewer
 @given(
     history=histories(),
-    endings=st.lists(st.sampled_from([NOTHING, CRASH, CLOSE]), min_size=5, max_size=5),
+    endings=ENDINGS,
     maintainer=st.sampled_from(["auto", "rank-counting", "dred"]),
 )
 def test_a_restart_makes_no_difference(history: History, endings: list[str], maintainer: str) -> None:
@@ -68,3 +74,48 @@ def test_a_restart_makes_no_difference(history: History, endings: list[str], mai
         assert stored.program.rules == lasting.program.rules
         assert stored.program.predicates == lasting.program.predicates
         stored.close()
+
+
+@fewer
+@given(script=equality.scripts(rules_change=True), endings=ENDINGS)
+def test_a_restart_makes_no_difference_to_classes(script: equality.Script, endings: list[str]) -> None:
+    stored = follow(script.text, [change.text for change in script.changes], endings)
+    assert stored._equality.name == "rewrite"
+
+
+@fewer
+@given(script=temporal.scripts(), endings=ENDINGS)
+def test_a_restart_makes_no_difference_to_times(
+    script: tuple[list[str], list[list[str]]], endings: list[str]
+) -> None:
+    have, transactions = script
+    text = "\n".join([temporal.DECLARED, *have])
+    stored = follow(text, ["\n".join(each) for each in transactions], endings, time=temporal.HORIZON)
+    assert stored.time.settings == temporal.HORIZON
+
+
+def follow(text: str, scripts: list[str], endings: list[str], **settings: Any) -> StoredReasoner:
+    """Carry changes out with restarts and without; nothing may differ. Changes may be refused by both."""
+    program = tl.parse(text)
+    lasting = tl.Reasoner(program, threads=1, **settings)
+    with contextlib.suppress(Inconsistent):
+        lasting.materialise()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "store"
+        stored = tl.open(path, program, threads=1, **settings)
+        for script, how in zip((*scripts, ""), endings, strict=False):
+            stored = again(stored, how, path)
+            assert imprint(stored) == imprint(lasting)
+            assert outcome(stored, script) == outcome(lasting, script)
+            assert imprint(stored) == imprint(lasting)
+        stored.close()
+    return stored
+
+
+def outcome(reasoner: tl.Reasoner, script: str) -> object:
+    """The net change of a transaction, or what is wrong with it."""
+    try:
+        delta = reasoner.apply(script, missing="ignore")
+    except tl.TidelogError as error:
+        return [(each.code, each.message) for each in error.diagnostics]
+    return sorted(map(str, delta))

@@ -43,8 +43,7 @@ def test_programs_of_the_corpus_read_back() -> None:
             program = tl.load(path)
         except tl.TidelogError:
             continue  # has errors, or wants parameters
-        if not program.timed:  # intervals are refused for now
-            assert read_back(program) == as_stored(program), path
+        assert read_back(program) == as_stored(program), path
         count += 1
     assert count > 200
 
@@ -62,6 +61,9 @@ def test_random_programs_read_back(text: str) -> None:
         'p(?x) :- q(?x), STRSTARTS(STR(?x), "a"), ~CONTAINS(STR(?x), "?b") . q("?x") .',
         "@base <https://a.org/> . @prefix e: <https://e.org/> . e:p(?x, <y>) :- e:q(?x, 1.50, -0.0e0) .",
         "p(?x) :- q(?x) . ?- p(?x), ?x > 1 . @output p . @declare q(n: int) .",
+        "boxplus[0, 1/3) p(?x) :- q(?x) since(1, inf) r(?x), ~diamondminus[0, 2] s(?x) . q(a)@[1, 2) .",
+        "p(?x) :- diamondminus[0, 2] boxplus[1, 3] q(?x), top() until[0, 1] q(?x) . q(a)@1 .",
+        'p(?x) :- q(?x) . q(a)@["2024-01-01T00:00:00Z", "2024-02-01") . ?- p(?x)@[1, 2] .',
     ],
 )
 def test_programs_with_everything_read_back(text: str) -> None:

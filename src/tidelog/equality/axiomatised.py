@@ -61,6 +61,9 @@ class Axiomatised:
         """Derive everything that a program means; `derive(True)` begins with forgetting what was derived."""
         derive(False)
 
+    def resume(self) -> None:
+        """Let equality be as it is in an engine that holds all facts, and that derived none of them."""
+
     def rows(self, program: Program, predicate: str, shown: str) -> Rows:
         """All facts of a predicate: members are all that there is to be shown."""
         return Rows(*self._engine.rows(predicate))

@@ -184,6 +184,14 @@ class Rewriting(Axiomatised):
                 net = self._carry_out(Update({}, {}), moved, before, now, Work())
                 pairs = unmerged(self._engine, now, net.added)
 
+    def resume(self) -> None:
+        """Let the classes be those that the relation of aliases holds."""
+        self.classes, self.rounds = Classes(), 0
+        if ALIAS in self._engine.relations() and self._engine.size(ALIAS):
+            (members, representatives), _ = self._engine.rows(ALIAS)
+            self.classes.assign(members, representatives)
+            self._conflicts = list(self.classes.members)  # each is looked at, once
+
     def _total(self) -> int:
         return sum(self._engine.size(name) for name in self._engine.relations())
 

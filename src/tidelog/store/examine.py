@@ -12,11 +12,10 @@ from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.state import COUNTERS
 from tidelog.errors import DataError
 from tidelog.maintenance.maintainer import Rows
-from tidelog.rewrite.aggregates import is_auxiliary
 from tidelog.store import journal
 from tidelog.store.folder import Folder
 from tidelog.store.journal import Record
-from tidelog.store.snapshot import Snapshot
+from tidelog.store.snapshot import Part, Snapshot, is_derived_anew
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,15 +66,15 @@ class Examination:
     def _damaged_parts(self, snapshot: Snapshot) -> Iterator[Finding]:
         for part in snapshot.parts():
             if not snapshot.is_right(part.section):
-                yield Finding(snapshot.path, f"{part}: {self._meaning(part.relation, part.name)}", True)
+                yield Finding(snapshot.path, f"{part}: {self._meaning(part)}", True)
 
-    def _meaning(self, relation: str | None, part: str) -> str:
+    def _meaning(self, part: Part) -> str:
         """What is lost with a part of a snapshot."""
-        if relation is None:
+        if part.relation is None:
             return "no facts can be recovered"
-        if part in COUNTERS:
+        if part.name in COUNTERS:
             return "is counted anew"
-        if is_auxiliary(relation):
+        if part.is_derived:
             return "is derived anew"
         return "its stated facts are lost, what is derived is derived anew"
 
@@ -89,7 +88,7 @@ class Examination:
         }
         found = {}
         for form in self.snapshot.index["tables"]:
-            if form["name"] not in damaged and not is_auxiliary(form["name"]):
+            if form["name"] not in damaged and not is_derived_anew(form["name"]):
                 table = self.snapshot.table({**form, "counters": {}})
                 stated = np.flatnonzero(table.flags & layout.EXPLICIT)
                 found[table.name] = Rows(tuple(column[stated] for column in table.columns), len(stated))

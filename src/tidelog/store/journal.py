@@ -21,7 +21,7 @@ from tidelog.errors import DataError, Diagnostic
 from tidelog.store import codes, files
 from tidelog.store.snapshot import check_version
 
-VERSION = 1
+VERSION = 2  # 1 had no times
 MAGIC, BEGIN = b"TIDEJRNL", b"TREC"
 HEADER = struct.Struct("<8sIQI")
 RECORD = struct.Struct("<4sIQII")

@@ -3,12 +3,13 @@
 The text of a rule after resolution does not always read back as the same rule, and what it reads back as may
 change with the language. This form is of what rules consist of, and holds for all of them. A term is a text:
 `?x` a variable, anything else an exact term. An expression is a term, or a list of a function and its
-arguments.
+arguments. An interval is its two bounds, as fractions or null, and three flags.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,21 @@ from tidelog.logic.program import (
     Constant,
     Expression,
     Literal,
+    Metric,
+    MetricNegation,
+    MetricRule,
     Negation,
     Predicate,
     Program,
     Query,
     Rule,
     Term,
+    Throughout,
     Transfer,
     Variable,
 )
 from tidelog.logic.terms import exact, read_exact
+from tidelog.logic.time import Interval
 from tidelog.logic.values import ColumnType
 from tidelog.store import codes
 
@@ -50,8 +56,6 @@ def program_to_json(program: Program) -> dict[str, Json]:
 
 def surroundings_to_json(program: Program) -> dict[str, Json]:
     """All of a program but its rules and facts."""
-    if program.timed:
-        raise not_storable("facts hold at times, which a store cannot hold yet")
     return {
         "predicates": [_predicate_to_json(each) for each in program.predicates.values()],
         "imports": [_transfer_to_json(each) for each in program.imports],
@@ -61,6 +65,7 @@ def surroundings_to_json(program: Program) -> dict[str, Json]:
         "prefixes": dict(program.prefixes),
         "base": program.base,
         "integer_time": program.is_integer_time,
+        "given_times": sorted(program.given_times),
         "parameters": {name: exact(value) for name, value in program.parameters.items()},
     }
 
@@ -83,6 +88,7 @@ def with_rules(form: Mapping[str, Json], rules: tuple[Rule, ...]) -> Program:
         prefixes=form["prefixes"],
         base=form["base"],
         is_integer_time=form["integer_time"],
+        given_times=frozenset(form.get("given_times", ())),  # there is none in the first format
         parameters={name: read_exact(text) for name, text in form["parameters"].items()},
     )
 
@@ -141,8 +147,6 @@ def query_of(form: Mapping[str, Json]) -> Query:
 
 def rule_to_json(rule: Rule) -> dict[str, Json]:
     """A rule; what it does not have is left out."""
-    if type(rule) is not Rule:
-        raise not_storable(f"a rule is of a kind that a store cannot hold yet: {type(rule).__name__}")
     form: dict[str, Json] = {
         "head": [rule.head.predicate, *map(_expression_to_json, rule.head.terms)],
         "body": [_literal_to_json(literal) for literal in rule.body],
@@ -154,12 +158,15 @@ def rule_to_json(rule: Rule) -> dict[str, Json]:
         "after": [_literal_to_json(assignment) for assignment in rule.after],
         "name": rule.name,
     }
-    return {key: part for key, part in form.items() if part}
+    given = {key: part for key, part in form.items() if part}
+    if isinstance(rule, MetricRule):
+        given["moves"] = [[operator, interval_to_json(interval)] for operator, interval in rule.moves]
+    return given
 
 
 def rule_of(form: Mapping[str, Json]) -> Rule:
     """The rule of a form."""
-    return Rule(
+    parts = (
         Atom(form["head"][0], tuple(map(_term_of, form["head"][1:]))),
         tuple(map(_literal_of, form.get("body", ()))),
         tuple(map(_variable_of, form.get("group", ()))),
@@ -170,6 +177,10 @@ def rule_of(form: Mapping[str, Json]) -> Rule:
         tuple(_assignment_of(each) for each in form.get("after", ())),
         form.get("name"),
     )
+    if "moves" not in form:
+        return Rule(*parts)
+    moves = tuple((operator, interval_of(interval)) for operator, interval in form["moves"])
+    return MetricRule(*parts, moves=moves)
 
 
 def _literal_to_json(literal: Literal) -> list[Json]:
@@ -184,22 +195,45 @@ def _literal_to_json(literal: Literal) -> list[Json]:
             return ["let", _expression_to_json(variable), _expression_to_json(expression)]
         case Condition(expression, negated):
             return ["unless" if negated else "if", _expression_to_json(expression)]
+        case Metric(operator, interval, operands):
+            return ["metric", operator, interval_to_json(interval), *map(_literal_to_json, operands)]
+        case MetricNegation(metric):
+            return ["never", _literal_to_json(metric)]
+        case Throughout(atom, interval):
+            return ["throughout", interval_to_json(interval), _literal_to_json(atom)]
     raise not_storable(f"a rule has a literal that a store cannot hold yet: {type(literal).__name__}")
 
 
 def _literal_of(form: list[Json]) -> Literal:
     match form:
-        case ["atom", predicate, *terms]:
-            return Atom(predicate, tuple(map(_term_of, terms)))
-        case ["not", predicate, *terms]:
-            return Negation(Atom(predicate, tuple(map(_term_of, terms))))
+        case ["atom", *_]:
+            return _atom_of(form)
+        case ["not", *_]:
+            return Negation(_atom_of(form))
         case ["compare", operator, left, right]:
             return Comparison(operator, _expression_of(left), _expression_of(right))
         case ["let", _, _]:
             return _assignment_of(form)
         case ["if" | "unless" as word, expression]:
             return Condition(_application_of(expression), word == "unless")
+        case ["metric", *_]:
+            return _metric_of(form)
+        case ["never", metric]:
+            return MetricNegation(_metric_of(metric))
+        case ["throughout", interval, atom]:
+            return Throughout(_atom_of(atom), interval_of(interval))
     raise ValueError(f"no literal is written as {form!r}")
+
+
+def _metric_of(form: list[Json]) -> Metric:
+    _, operator, interval, *operands = form
+    made = (_metric_of(each) if each[0] == "metric" else _atom_of(each) for each in operands)
+    return Metric(operator, interval_of(interval), tuple(made))
+
+
+def _atom_of(form: list[Json]) -> Atom:
+    _, predicate, *terms = form
+    return Atom(predicate, tuple(map(_term_of, terms)))
 
 
 def _assignment_of(form: list[Json]) -> Assignment:
@@ -233,6 +267,18 @@ def _term_of(text: str) -> Term:
 
 def _variable_of(text: str) -> Variable:
     return Variable(text.removeprefix(VARIABLE))
+
+
+def interval_to_json(interval: Interval) -> list[Json]:
+    """An interval, of time or of durations."""
+    bounds = (None if bound is None else str(bound) for bound in (interval.start, interval.end))
+    return [*bounds, interval.start_open, interval.end_open, interval.is_calendar]
+
+
+def interval_of(form: list[Json]) -> Interval:
+    """The interval of a form."""
+    start, end = (None if bound is None else Fraction(bound) for bound in form[:2])
+    return Interval(start, end, *form[2:])
 
 
 def not_storable(message: str, help: str | None = None) -> DataError:

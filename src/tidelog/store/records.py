@@ -22,19 +22,29 @@ from tidelog.query.demands import Asked
 from tidelog.store.journal import Record
 from tidelog.store.program_form import rule_of, rule_to_json, surroundings_to_json, with_rules
 from tidelog.store.snapshot import asked_of, asked_to_json
+from tidelog.temporal.changing import TimedRows, TimedUpdate, Times
+from tidelog.temporal.lists import Timeline
 
 FEW = 32  # rows that are written one by one: more are faster as columns
 CHANGE, KEEP, FORGET = "change", "keep", "forget"
 
 
 def change_record(
-    stated: Update, before: Program, after: Program, dictionary: Dictionary, commits: int
+    stated: Update,
+    times: TimedUpdate,
+    before: Program,
+    after: Program,
+    dictionary: Dictionary,
+    commits: int,
 ) -> bytes:
     """A transaction that leads from one program to another."""
     form: dict[str, Any] = {"is": CHANGE, "commit": commits}
     for sign, facts in (("-", stated.removed), ("+", stated.added)):
         if facts:
             form[sign] = {name: _rows_to_json(rows, dictionary) for name, rows in facts.items()}
+    for sign, timed in (("-", times.removed), ("+", times.added)):
+        if timed:
+            form[f"{sign} times"] = [[name, *_timed_to_json(rows, dictionary)] for name, rows in timed]
     for sign, rules in (("- rules", stated.rules_removed), ("+ rules", stated.rules_added)):
         if rules:
             form[sign] = [rule_to_json(rule) for rule in rules]
@@ -88,6 +98,10 @@ class Said:
         """The facts that went, `-`, or came, `+`."""
         return {name: _rows_of(form, dictionary) for name, form in self._form.get(sign, {}).items()}
 
+    def times(self, sign: str, dictionary: Dictionary) -> list[tuple[str, TimedRows]]:
+        """The facts with times that went, `-`, or came, `+`."""
+        return [(name, _timed_of(form, dictionary)) for name, *form in self._form.get(f"{sign} times", ())]
+
     def program(self, before: Program) -> Program:
         """The program afterwards, if this is the one before."""
         if "program" not in self._form:
@@ -114,6 +128,22 @@ def _without(rules: tuple[Rule, ...], gone: list[Rule]) -> tuple[Rule, ...]:
 def _rows_to_json(rows: Rows, dictionary: Dictionary) -> list[Any]:
     """How many rows there are, and the columns as exact terms."""
     return [rows.count, *(_texts(column, dictionary) for column in rows.columns)]
+
+
+def _timed_to_json(rows: TimedRows, dictionary: Dictionary) -> list[Any]:
+    """The rows, the timeline, and the ends of their intervals on it."""
+    times = rows.times
+    assert times is not None
+    timeline = times.timeline
+    means = [timeline.scale, timeline.is_integer, timeline.is_calendar]
+    return [_rows_to_json(rows, dictionary), means, times.left.tolist(), times.right.tolist()]
+
+
+def _timed_of(form: list[Any], dictionary: Dictionary) -> TimedRows:
+    said, means, *ends = form
+    rows = _rows_of(said, dictionary)
+    left, right = (np.array(each, np.int64) for each in ends)
+    return TimedRows(rows.columns, rows.count, Times(Timeline(*means), left, right))
 
 
 def _texts(column: Ids, dictionary: Dictionary) -> list[str]:

@@ -26,6 +26,8 @@ from tidelog.engine.maintaining import Counters
 from tidelog.errors import DataError, Diagnostic
 from tidelog.logic.program import Variable
 from tidelog.query.demands import Asked
+from tidelog.rewrite.aggregates import is_auxiliary
+from tidelog.rewrite.over_representatives import ALIAS
 from tidelog.store import codes, files
 from tidelog.store.arrays import Array, Section, packed, unpacked
 from tidelog.store.program_form import (
@@ -37,13 +39,15 @@ from tidelog.store.program_form import (
     rule_to_json,
 )
 from tidelog.store.state import State
+from tidelog.store.time_form import given_only, time_of, time_sections, time_to_json
+from tidelog.temporal.state import TimeState
 
-VERSION = 1
+VERSION = 2  # 1 had no times
 MAGIC, END = b"TIDESNAP", b"TIDEDONE"
 HEADER = struct.Struct("<8sII")
 TRAILER = struct.Struct("<QQII8s")
 DICTIONARY = ("kind", "payload", "extent", "extra", "heap")
-KNOWN_BESIDE: frozenset[str] = frozenset()  # keys of `State.beside` that this version understands
+KNOWN_BESIDE = frozenset({"time"})  # what a snapshot may hold beside the engine that this version understands
 
 
 # ---- writing
@@ -103,7 +107,7 @@ class _Writer:
             "loaded": state.loaded,
             "derived": state.derived,
             "settings": dict(state.settings),
-            "beside": dict(state.beside),
+            "beside": {} if state.time is None else {"time": time_to_json(state.time, self._section)},
             "program": program_to_json(state.program),
             "asked": [asked_to_json(asked) for asked in state.asked],
             "engine": {
@@ -154,6 +158,7 @@ class Part:
     relation: str | None  # None: the dictionary
     name: str
     section: Section
+    is_derived: bool = False  # it can be derived anew
 
     def __str__(self) -> str:
         return f"{self.name} of `{self.relation}`" if self.relation else f"{self.name} of the dictionary"
@@ -199,11 +204,14 @@ class Snapshot:
         for name, section in self.index["dictionary"].items():
             yield Part(None, name, Section(*section))
         for table in self.index["tables"]:
+            is_made = is_derived_anew(table["name"])
             for place, section in enumerate(table["columns"], 1):
-                yield Part(table["name"], f"column {place}", Section(*section))
-            yield Part(table["name"], "flags", Section(*table["flags"]))
+                yield Part(table["name"], f"column {place}", Section(*section), is_made)
+            yield Part(table["name"], "flags", Section(*table["flags"]), is_made)
             for name, section in table["counters"].items():
                 yield Part(table["name"], name, Section(*section))
+        for relation, name, section, is_derived in time_sections(self.index["beside"].get("time")):
+            yield Part(relation, name, Section(*section), is_derived)
 
     def is_right(self, section: Section) -> bool:
         """Whether the bytes of a section are those that were written."""
@@ -220,10 +228,13 @@ class Snapshot:
         return unpacked(section, self._bytes(section))
 
     def state(self, *, without_tables: bool = False) -> State:
-        """All that the snapshot holds, or all but relations, closures and kept queries."""
+        """All that the snapshot holds, or all but relations, closures and kept queries.
+
+        Of what holds at times what is given stays, as far as it is whole.
+        """
         index = self.index
         if without_tables:
-            index = {**index, "asked": [], "tables": [], "engine": {**index["engine"], "closed": []}}
+            index = self._without_tables(index)
         return State(
             program_of(index["program"]),
             tuple(map(asked_of, index["asked"])),
@@ -233,8 +244,19 @@ class Snapshot:
             index["loaded"],
             index["derived"],
             index["settings"],
-            index["beside"],
+            self._time(index["beside"].get("time")),
         )
+
+    def _without_tables(self, index: Mapping[str, Any]) -> dict[str, Any]:
+        beside = {
+            name: given_only(form, lambda section: self.is_right(Section(*section)))
+            for name, form in index["beside"].items()
+        }
+        engine = {**index["engine"], "closed": []}
+        return {**index, "asked": [], "tables": [], "engine": engine, "beside": beside}
+
+    def _time(self, form: Mapping[str, Any] | None) -> TimeState | None:
+        return None if form is None else time_of(form, self.array)
 
     def _engine(self, index: Mapping[str, Any]) -> EngineState:
         form = index["engine"]
@@ -279,6 +301,11 @@ class Snapshot:
             epoch,
             frozenset(together),
         )
+
+
+def is_derived_anew(relation: str) -> bool:
+    """Whether nothing in a relation was stated by anybody: rows of aggregates, classes of equal constants."""
+    return is_auxiliary(relation) or relation == ALIAS
 
 
 def check_version(path: Path, version: int, known: int) -> None:

@@ -9,14 +9,14 @@ from typing import Any
 from tidelog.engine.columnar.state import EngineState
 from tidelog.logic.program import Program
 from tidelog.query.demands import Asked
+from tidelog.temporal.state import TimeState
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class State:
     """A reasoner between two transactions, everything derived.
 
-    `beside` is the place for what later versions hold besides: classes of equality, intervals. A version that
-    does not know a key of it refuses the store.
+    Classes of equal constants are the engine's relation of aliases.
     """
 
     program: Program
@@ -27,4 +27,4 @@ class State:
     loaded: int = 0  # explicit facts
     derived: int = 0
     settings: Mapping[str, Any] = field(default_factory=dict)  # that facts depend on: how equality is treated
-    beside: Mapping[str, Any] = field(default_factory=dict)
+    time: TimeState | None = None  # what holds at times, if anything does

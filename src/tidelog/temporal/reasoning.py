@@ -135,7 +135,7 @@ class Temporal:
         self.check_end(program)
         self.store.begin(program)
         numbers = {id(rule): place for place, rule in enumerate(program.rules)}
-        horizon = self._horizon(program)
+        horizon = self.horizon(program)
         ready = self.store.ready(program.timed_rules, numbers)
         settings = self.settings
         derivation = Derivation(
@@ -145,7 +145,8 @@ class Temporal:
         self.dropped = derivation.dropped
         compiled.mark_warm(KERNELS)
 
-    def _horizon(self, program: Program) -> Horizon | None:
+    def horizon(self, program: Program) -> Horizon | None:
+        """The part of the timeline to which derivation is limited, if it is, noting nothing yet."""
         if self.settings.horizon is None:
             return None
         self.store.refine([self.settings.horizon])
@@ -186,7 +187,7 @@ class Temporal:
         reason = self._reason_to_derive_anew(before, after)
         if reason is not None:
             raise ProgramError(Diagnostic(NOT_CHANGED, reason, help=ANEW))
-        changing = Changing(self.store, self._horizon(after), check)
+        changing = Changing(self.store, self.horizon(after), check)
 
         def check_all() -> None:
             self.check_consistency(after)

@@ -10,7 +10,7 @@ flags, counters and ranks.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -123,10 +123,12 @@ def _captured_table(table: Table) -> TableState:
     )
 
 
-def reinstate(engine: ClosingEngine, state: EngineState, modules: Mapping[str, ClosureModule]) -> None:
-    """Let an engine without facts and values hold a state; `modules` are those of the closed relations.
+def reinstate(
+    engine: ClosingEngine, state: EngineState, modules: Callable[[], Mapping[str, ClosureModule]]
+) -> None:
+    """Let an engine without facts and values hold a state; the arrays become the engine's own.
 
-    The arrays become the engine's own.
+    `modules` gives those of the closed relations, and is called when all facts are there.
     """
     refill(engine.dictionary, state.dictionary)
     for table in state.tables:
@@ -137,9 +139,10 @@ def reinstate(engine: ClosingEngine, state: EngineState, modules: Mapping[str, C
     engine.epoch, engine.counts, engine._instances = state.epoch, state.counts, state.instances
     engine._counted = dict(state.counted)
     engine._rounds = dict(state.rounds)
+    known = modules()
     if state.closed:
         engine.prepare_closures()
-    engine._closed = {name: Closed(modules[name]) for name in state.closed}
+    engine._closed = {name: Closed(known[name]) for name in state.closed}
     engine.has_incomplete = True
 
 

@@ -1,0 +1,93 @@
+"""What holds when, as arrays: taken out of one reasoner, and put into another that is empty.
+
+Between transactions only. The facts of a table keep their numbers, those that hold at no time included; how
+lists lie in their pool is left out.
+
+Invariant: a reasoner with a reinstated state and the one it was taken from hold the same facts, under the
+same numbers, at the same times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tidelog.logic.program import Program
+from tidelog.temporal.lists import Integers, Lists, Timeline
+from tidelog.temporal.outcome import Outcome
+from tidelog.temporal.reasoning import Temporal, TimeSettings
+from tidelog.temporal.rows import Ids
+from tidelog.temporal.table import TimedTable
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimedTableState:
+    """Facts by number, and the intervals of each, one after the other."""
+
+    name: str
+    columns: tuple[Ids, ...]
+    count: Integers  # of each fact: how many intervals it has
+    left: Integers
+    right: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimeState:
+    """All that holds at times, and how it was derived."""
+
+    settings: TimeSettings
+    timeline: Timeline
+    given: tuple[TimedTableState, ...]
+    tables: tuple[TimedTableState, ...]
+    outcome: tuple[int, bool, bool] | None  # rounds, whether nothing more followed, whether some was cut off
+    dropped: Mapping[int, int]
+
+
+def capture(time: Temporal) -> TimeState:
+    """The state between two transactions; nothing in it changes when the reasoner goes on."""
+    outcome = time.outcome
+    return TimeState(
+        time.settings,
+        time.store.timeline,
+        tuple(map(_captured, time.store.given.values())),
+        tuple(map(_captured, time.store.tables.values())),
+        None
+        if outcome is None
+        else (outcome.rounds, outcome.is_fixpoint, outcome.horizon is not None and outcome.horizon.is_cut),
+        dict(time.dropped),
+    )
+
+
+def _captured(table: TimedTable) -> TimedTableState:
+    rows, lists = table.facts.rows, table.lists
+    _, left, right = lists.rows()
+    columns = tuple(column[:rows].copy() for column in table.facts.columns)
+    return TimedTableState(table.name, columns, lists.count.copy(), left, right)
+
+
+def reinstate(time: Temporal, state: TimeState, program: Program) -> None:
+    """Let a state be that of a reasoner without facts that hold at times."""
+    time.store.timeline = state.timeline
+    time.store.given = {each.name: _reinstated(each) for each in state.given}
+    time.store.tables = {each.name: _reinstated(each) for each in state.tables}
+    time.dropped = dict(state.dropped)
+    if state.outcome is not None:
+        rounds, is_fixpoint, is_cut = state.outcome
+        horizon = time.horizon(program)
+        if horizon is not None:
+            horizon.is_cut = is_cut
+        time.outcome = Outcome(rounds, is_fixpoint, horizon)
+
+
+def _reinstated(state: TimedTableState) -> TimedTable:
+    table = TimedTable(state.name, len(state.columns))
+    rows = len(state.count)
+    columns: Any = np.array(state.columns, np.int32).reshape(len(state.columns), rows)
+    if rows:
+        numbers = table.number(columns, rows)
+        lists = Lists(np.cumsum(state.count) - state.count, state.count, state.left, state.right)
+        table.replace(numbers, lists)
+    return table
