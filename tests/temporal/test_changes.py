@@ -116,6 +116,13 @@ def test_finer_units_come_with_a_transaction() -> None:
     assert points(reasoner["q"]) == {("a", "[1, 7/3)")}
 
 
+def test_a_horizon_is_as_fine_as_what_comes() -> None:
+    time = TimeSettings(horizon=tl.read_interval("[0, 5]"))
+    reasoner = tl.Reasoner(tl.parse("boxplus[1, 1] p(?x) :- p(?x) . p(a)@0 ."), time=time)
+    delta = reasoner.apply("+ p(b)@[3.5, 5] .")
+    assert points(delta["p"].added) == {("b", "[3.5, 5]")}
+
+
 def test_partial_results_are_not_maintained() -> None:
     reasoner = tl.Reasoner(
         tl.parse("p(a)@0 . p(?x) :- diamondminus[1, 1] p(?x) ."), time=TimeSettings(rounds=2)

@@ -9,7 +9,6 @@ import numpy as np
 
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.errors import Diagnostic, ProgramError
-from tidelog.logic.metrics import intervals_of
 from tidelog.logic.program import Program
 from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import NetChange, Rows
@@ -95,7 +94,6 @@ class Changing:
         accept: Callable[[], None],
     ) -> NetChange:
         """What all predicates with times lost and gained; `accept` raises if that must not be."""
-        self._refine(update, after)
         for name in self.store.predicates(after):
             if name not in self.store.tables:
                 self.store.tables[name] = TimedTable(name, after.predicates[name].arity)
@@ -115,11 +113,6 @@ class Changing:
             self.journal.undo()
             raise
         return NetChange(self._rows(gained, after), self._rows(lost, after))
-
-    def _refine(self, update: TimedUpdate, after: Program) -> None:
-        for timeline in update.timelines:
-            self.store.adopt(timeline)
-        self.store.refine(interval for rule in after.timed_rules for interval in intervals_of(rule))
 
     def _ready(self, program: Program) -> tuple[ReadyRule, ...]:
         identity = self.store.engine.dictionary.encode

@@ -187,6 +187,7 @@ class Temporal:
         reason = self._reason_to_derive_anew(before, after)
         if reason is not None:
             raise ProgramError(Diagnostic(NOT_CHANGED, reason, help=ANEW))
+        self._refine(update, after)
         changing = Changing(self.store, self.horizon(after), check)
 
         def check_all() -> None:
@@ -199,6 +200,12 @@ class Temporal:
             {**_without(static.added, after.timed), **net.added},
             {**_without(static.removed, after.timed), **net.removed},
         )
+
+    def _refine(self, update: TimedUpdate, after: Program) -> None:
+        """Let the units be as fine as a transaction needs, before anything is written in them."""
+        for timeline in update.timelines:
+            self.store.adopt(timeline)
+        self.store.refine(interval for rule in after.timed_rules for interval in intervals_of(rule))
 
     def refuse_rehearsal(self, program: Program) -> None:
         """Raise ProgramError where facts hold at times: what would change in them cannot be told."""
