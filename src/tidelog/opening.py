@@ -152,6 +152,8 @@ class StoredReasoner(Reasoner):
     def _commit(self, change: Change) -> Delta:
         """Carry a transaction out and let it be in the store: all of it, or none of it and an error."""
         self._check_writable()
+        if change.times.advance is not None:
+            raise not_storable("a store cannot keep that time has advanced yet")
         store, commits = self._store, self.commits
         mark = store.mark if store is not None else None
         try:

@@ -21,6 +21,7 @@ from tidelog.loading import Loading
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Rule
 from tidelog.logic.resolve import EMPTY
 from tidelog.logic.strata import Stratum, strata
+from tidelog.logic.time import Point
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
 from tidelog.maintenance.maintainer import NetChange, Update
@@ -165,6 +166,16 @@ class Reasoner(Loading):
         """Carry out one transaction, written as a change script: `+ fact .`, `- rule .`"""
         with self.change(missing=missing) as change:
             change.apply(script, name=name)
+        return change.delta
+
+    def advance(self, to: Point) -> Delta:
+        """Let time advance, by a transaction: what was before is final, and what cannot matter is forgotten.
+
+        No rule may look ahead, or back without end. Answers are right from this time on; a horizon moves
+        along, and the delta is what follows in it.
+        """
+        with self.change() as change:
+            change.advance(to)
         return change.delta
 
     def stream(self, updates: Iterable[Changes], *, missing: str = "error") -> Stream:

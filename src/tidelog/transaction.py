@@ -27,6 +27,7 @@ from tidelog.io.tables import read_import
 from tidelog.logic.changes import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.program import Fact, Predicate, Program, TimedFact
 from tidelog.logic.report import by_place
+from tidelog.logic.time import Point, point_at
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows, Update
 from tidelog.maintenance.row_sets import Keys, distinct, joined, rows_of, taken, without
@@ -177,6 +178,10 @@ class Change:
         predicates = {**self.before.predicates, **program.predicates}
         self.program = replace(program, facts=(), rules=self._outcome.rules, predicates=predicates)
 
+    def advance(self, to: Point) -> None:
+        """When all of it is carried out, let time advance: what was before is final, and is forgotten."""
+        self.times.advance = point_at(to)
+
     # ---- text
 
     def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
@@ -209,6 +214,8 @@ class Change:
             plain = self._take_timed(name, facts, self.times.added)
             if plain:
                 self._added.note(name, self._encode_facts(plain))
+        if changes.advance is not None:
+            self.times.advance = changes.advance
         for transfer in self.program.imports[imports:]:
             predicate = self.program.predicates[transfer.predicate]
             self.load(predicate.name, read_import(transfer, predicate, self._faults, self._engine.threads))

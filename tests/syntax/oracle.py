@@ -121,6 +121,9 @@ class ToTree(Transformer[Any, Any]):
     def commit(self, children: list[Any]) -> ast.CommitDirective:
         return ast.CommitDirective()
 
+    def advance(self, children: list[Any]) -> ast.AdvanceDirective:
+        return ast.AdvanceDirective(children[0])
+
     def columns(self, children: list[Any]) -> tuple[ast.Column, ...]:
         return tuple(children)
 

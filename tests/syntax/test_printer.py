@@ -83,6 +83,8 @@ def test_expressions(text: str, printed: str) -> None:
         ("@output p,ex:q.", "@output p, ex:q ."),
         ('@include """a""".', '@include "a" .'),
         ("@commit.", "@commit ."),
+        ("@advance 1/3.", "@advance 1/3 ."),
+        ('@advance"2024-05-01" .', '@advance "2024-05-01" .'),
     ],
 )
 def test_statements(text: str, printed: str) -> None:

@@ -155,6 +155,8 @@ class Commits:
         work.messages.say(
             f"{done:,} commit{'' if done == 1 else 's'}: {counts(self.added, self.removed)}  {total}"
         )
+        if work.reasoner.time.past.time is not None:
+            work.report_completeness()
         if work.options.stats is None:
             return
         work.tally = self.tally

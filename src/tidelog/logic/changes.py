@@ -14,11 +14,13 @@ from tidelog.errors import Diagnostic, Label, suggest
 from tidelog.logic import clauses
 from tidelog.logic.include import Placed
 from tidelog.logic.meaning import Rules
+from tidelog.logic.metrics import Times
 from tidelog.logic.names import Scope
 from tidelog.logic.program import Fact, Program, Rule
 from tidelog.logic.report import Report
 from tidelog.logic.resolve import Resolver
 from tidelog.logic.signatures import Signatures
+from tidelog.logic.time import Interval
 from tidelog.syntax import ast
 
 UNSIGNED = "E640"
@@ -33,6 +35,7 @@ _IN_SCRIPTS = (
     ast.BaseDirective,
     ast.DeclareDirective,
     ast.CommitDirective,
+    ast.AdvanceDirective,
 )
 
 
@@ -90,6 +93,7 @@ class Changes:
     outcome: RuleOutcome
     removed: tuple[Fact, ...] = ()
     added: tuple[Fact, ...] = ()
+    advance: Interval | None = None  # the point to which time advances
 
 
 def transactions(document: ast.Document) -> Iterator[ast.Document]:
@@ -133,6 +137,7 @@ def resolve_changes(
         resolver.outcome,
         tuple(resolver.facts_removed),
         tuple(resolver.facts),
+        resolver.advance_to,
     )
 
 
@@ -145,6 +150,7 @@ class _Resolver(Resolver):
         self.outcome = RuleOutcome(program.rules)
         self.unsigned = unsigned
         self.facts_removed: list[Fact] = []
+        self.advance_to: Interval | None = None
         self.is_plain = True  # only facts of known predicates, so that the program stays as it is
         self._count = len(self.signatures.predicates)
         self._timed = len(self.given_times)
@@ -168,7 +174,8 @@ class _Resolver(Resolver):
     def statement(self, placed: Placed) -> None:
         """Take what a statement says."""
         statement = placed.statement
-        self.is_plain = self.is_plain and isinstance(statement, ast.Clause) and not statement.body
+        is_fact = isinstance(statement, ast.Clause) and not statement.body
+        self.is_plain = self.is_plain and (is_fact or isinstance(statement, ast.AdvanceDirective))
         if self.unsigned is None and not isinstance(statement, _IN_SCRIPTS):
             message = "a change script consists of signed facts and rules"
             help = "put this into the program"
@@ -180,6 +187,10 @@ class _Resolver(Resolver):
         """Report a commit: here stands one transaction."""
         message = "one transaction is asked for here, and this ends it before the end"
         self.report.error(COMMIT_INSIDE, message, directive.span, "use `stream` for several transactions")
+
+    def advance(self, directive: ast.AdvanceDirective) -> None:
+        """Take the time to which time advances."""
+        self.advance_to = Times(self.report, self.parameters).at(directive.to)
 
     def clause(self, clause: ast.Clause, scope: Scope) -> None:
         """Take the facts or rules of a clause."""

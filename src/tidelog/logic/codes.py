@@ -100,7 +100,7 @@ MEANINGS: Final = {
     SEVERAL_TIMES: "a query with two variables for the time",
     TIMED_EQUALITY: "equality in a head, in a program whose facts hold at times",
     CHANGE_IN_PROGRAM: "a signed fact or rule in a program: it belongs into a change script",
-    COMMIT_IN_PROGRAM: "a commit in a program",
+    COMMIT_IN_PROGRAM: "a commit, or time that advances, in a program",
     UNKNOWN_FUNCTION: "a function that does not exist",
     FUNCTION_ARITY: "a function with too few or too many arguments",
     NO_VALUE: "a constant expression without a value, such as a division by zero",

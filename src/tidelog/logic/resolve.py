@@ -231,6 +231,8 @@ class Resolver:
                 self._timeline(kind, statement.span)
             case ast.CommitDirective():
                 self.commit(statement)
+            case ast.AdvanceDirective():
+                self.advance(statement)
 
     def commit(self, directive: ast.CommitDirective) -> None:
         """Report the end of a transaction: a program has none."""
@@ -238,6 +240,12 @@ class Resolver:
         self.report.error(
             codes.COMMIT_IN_PROGRAM, "a program does not commit: change scripts do", directive.span, help
         )
+
+    def advance(self, directive: ast.AdvanceDirective) -> None:
+        """Report that time advances: not in a program."""
+        help = "put it into a script of its own, for `tidelog stream`"
+        message = "time does not advance in a program: in change scripts it does"
+        self.report.error(codes.COMMIT_IN_PROGRAM, message, directive.span, help)
 
     def _timeline(self, kind: str, span: Span | None) -> None:
         if kind not in TIMELINES:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 
@@ -154,6 +155,22 @@ def read_interval(text: str) -> Interval:
     if end is None and found[3][0] == "-":
         raise ValueError(f"{text!r} ends before all time")
     return Interval(start, end, found[1] == "(", found[4] == ")", is_moment or is_other)
+
+
+Point = int | float | Fraction | Decimal | str | datetime
+
+
+def point_at(time: Point) -> Interval:
+    """A time point as Python says it: a number, a text that writes one, or a dateTime; without a zone, in UTC.
+
+    >>> print(point_at("1970-01-01T00:01:00Z"), point_at(0.5))
+    [1970-01-01T00:01:00Z, 1970-01-01T00:01:00Z] [0.5, 0.5]
+    """
+    text = time.isoformat() if isinstance(time, datetime) else str(time)
+    point, is_moment = read_point(text)
+    if point is None:
+        raise ValueError(f"{text!r} is no time point")
+    return Interval(point, point, is_calendar=is_moment)
 
 
 def point_of(value: Value) -> tuple[Fraction, bool] | None:

@@ -410,6 +410,13 @@ class CommitDirective(StatementNode):
 
 
 @dataclass(frozen=True, slots=True)
+class AdvanceDirective(StatementNode):
+    """`@advance 500 .`, in a change script: what was before is final when the transaction has ended."""
+
+    to: Bound
+
+
+@dataclass(frozen=True, slots=True)
 class Attribute(Node):
     """`#[name("same passport")]` before a rule."""
 
@@ -445,6 +452,7 @@ Statement = (
     | IncludeDirective
     | TimelineDirective
     | CommitDirective
+    | AdvanceDirective
     | Clause
     | Query
 )

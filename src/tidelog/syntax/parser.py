@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from tidelog.errors import Diagnostic, ProgramError, Source, suggest
 from tidelog.syntax import codes
 from tidelog.syntax.ast import (
+    AdvanceDirective,
     Attribute,
     BaseDirective,
     Clause,
@@ -390,6 +391,9 @@ class Parser(LiteralParser):
     def _commit(self) -> CommitDirective:
         return CommitDirective(**self.end())
 
+    def _advance(self) -> AdvanceDirective:
+        return AdvanceDirective(self._bound(), **self.end())
+
     def _iri(self) -> Iri:
         if self.kinds[self.index] != IRI:
             raise self.fault("an IRI")
@@ -409,4 +413,5 @@ _DIRECTIVES: Final[dict[str, Callable[[Parser], Statement]]] = {
     "@include": Parser._include,
     "@timeline": Parser._timeline,
     "@commit": Parser._commit,
+    "@advance": Parser._advance,
 }

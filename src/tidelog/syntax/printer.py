@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final, assert_never
 
 from tidelog.syntax.ast import (
+    AdvanceDirective,
     Aggregate,
     Anonymous,
     Atom,
@@ -124,6 +125,8 @@ def _statement(node: Statement) -> str:
             return f"@timeline {kind} ."
         case CommitDirective():
             return "@commit ."
+        case AdvanceDirective(to):
+            return f"@advance {print_node(to)} ."
         case _:
             assert_never(node)
 

@@ -60,6 +60,7 @@ DIRECTIVES: Final = (
     "@include",
     "@timeline",
     "@commit",
+    "@advance",
 )
 METRIC_WORDS: Final = ("boxminus", "boxplus", "diamondminus", "diamondplus", "since", "until")
 AGGREGATES: Final = ("count", "sum", "min", "max", "avg")

@@ -8,14 +8,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.engine.events import Event
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import Program
 from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.temporal.heads import Derived
 from tidelog.temporal.horizon import Horizon
+from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Integers, Lists, Timeline, always, single
 from tidelog.temporal.maintain import Difference, Journal, Maintenance
+from tidelog.temporal.materialise import Derivation
 from tidelog.temporal.nodes import ReadyRule, make_ready
 from tidelog.temporal.relation import TimedRelation
 from tidelog.temporal.rows import Table
@@ -23,6 +26,7 @@ from tidelog.temporal.store import Store
 from tidelog.temporal.table import TimedTable
 
 NOT_GIVEN = "E630"
+LATE = "E643"
 SHOWN = 3
 
 
@@ -62,11 +66,12 @@ class TimedUpdate:
     """
 
     is_strict: bool = True
+    advance: Interval | None = None  # the point of time to advance to in the end
     removed: list[tuple[str, TimedRows]] = field(default_factory=list)
     added: list[tuple[str, TimedRows]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.added)
+        return bool(self.removed or self.added or self.advance)
 
     @property
     def timelines(self) -> Iterator[Timeline]:
@@ -79,9 +84,16 @@ class TimedUpdate:
 class Changing:
     """One transaction on a store: all of it, or nothing of it and an error."""
 
-    def __init__(self, store: Store, horizon: Horizon | None, check: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        horizon: Horizon | None,
+        check: Callable[[], None],
+        later: Horizon | None = None,
+    ) -> None:
         self.store = store
         self.horizon = horizon
+        self.later = later  # the horizon as time advances: more may follow in it
         self.check = check
         self.journal = Journal()
 
@@ -108,11 +120,26 @@ class Changing:
                 self.journal,
             )
             lost, gained = maintenance.run(removed, added)
+            if self.later is not None and self.horizon is not None and self.horizon.is_cut:
+                lost, gained = self._derive_on(self.later, maintenance.after)
             accept()
         except BaseException:
             self.journal.undo()
             raise
         return NetChange(self._rows(gained, after), self._rows(lost, after))
+
+    def _derive_on(
+        self, horizon: Horizon, rules: Sequence[ReadyRule]
+    ) -> tuple[dict[str, Difference], dict[str, Difference]]:
+        """Derive what follows up to a horizon that has moved; what all tables lost and gained by now."""
+        horizon.left = -INFINITY if self.horizon is None else self.horizon.left
+        Derivation(
+            self.store, rules, _unheard, self.check, "seminaive", horizon=horizon, journal=self.journal
+        ).run()
+        lost, gained = {}, {}
+        for name, table in self.store.tables.items():
+            lost[name], gained[name] = self.journal.net(table)
+        return lost, gained
 
     def _ready(self, program: Program) -> tuple[ReadyRule, ...]:
         identity = self.store.engine.dictionary.encode
@@ -141,9 +168,20 @@ class Changing:
                 if name in self.store.tables:
                     table = self.store.tables[name]
                     columns = np.array(rows.columns, np.int32).reshape(table.arity, rows.count)
-                    points.add(name, table.number(columns, rows.count), always(rows.count))
+                    points.add(name, table.number(columns, rows.count), self._from_now(rows.count))
         lost = {name: self._not_given(name, Difference(*removed.of(name))) for name in removed.names}
         return lost, {name: Difference(*added.of(name)) for name in added.names}
+
+    def _from_now(self, count: int) -> Lists:
+        """So many lists of all time that is not final."""
+        if self._final == -INFINITY:
+            return always(count)
+        return single(np.full(count, self._final), np.full(count, INFINITY))
+
+    @property
+    def _final(self) -> int:
+        """The left end of what is not final."""
+        return -INFINITY if self.horizon is None else self.horizon.final
 
     def _not_given(self, name: str, points: Difference) -> Difference:
         """The points without those that are still given, in another way."""
@@ -153,7 +191,7 @@ class Changing:
 
     def _restate(self, update: TimedUpdate) -> None:
         """Let given facts be those after the transaction."""
-        faults: list[Diagnostic] = []
+        faults = self._late(update)
         for name, numbers, lists in self._stated(update.removed):
             given = self.store.given[name]
             absent = lists.without(given.lists, lists.numbers, numbers)
@@ -173,20 +211,45 @@ class Changing:
             table = self.store.given.setdefault(name, TimedTable(name, len(rows.columns)))
             columns: Table = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
             left, right = rows.times.on(self.store.timeline)
+            left = np.maximum(left, self._final)
             yield name, *single(left, right).grouped(table.number(columns, rows.count))
+
+    def _late(self, update: TimedUpdate) -> list[Diagnostic]:
+        """What facts say about times that are final, if that is an error; else it is passed over."""
+        faults: list[Diagnostic] = []
+        if self._final == -INFINITY or not update.is_strict:
+            return faults
+        for name, rows in (*update.removed, *update.added):
+            assert rows.times is not None
+            left, right = rows.times.on(self.store.timeline)
+            late = np.flatnonzero(left < self._final)
+            if len(late):
+                texts = self._texts(name, np.array(rows.columns, np.int32)[:, late], left[late], right[late])
+                message = f"{texts}: what was before {self._now} is final, as time has advanced to it"
+                faults.append(Diagnostic(LATE, message, help='pass it over: --missing ignore (missing="ignore")'))
+        return faults
+
+    @property
+    def _now(self) -> str:
+        point = self.store.timeline.decode(self._final, INFINITY)
+        return point.write(point.start, "")
 
     def _missing(self, name: str, absent: Difference) -> Diagnostic:
         """That points are to be taken away which are not given."""
         owners, left, right = absent.lists.rows()
-        decode, values = self.store.timeline.decode, self.store.engine.dictionary.decode
         columns = self.store.given[name].facts.columns[:, absent.numbers[owners]]
+        message = f"{self._texts(name, columns, left, right)} is not given, so it cannot be taken away"
+        return Diagnostic(NOT_GIVEN, message, help='pass over what is not there: missing="ignore"')
+
+    def _texts(self, name: str, columns: Table, left: Integers, right: Integers) -> str:
+        """The first of some facts with times, as text."""
+        decode, values = self.store.timeline.decode, self.store.engine.dictionary.decode
         texts = []
-        for place in range(min(SHOWN, len(owners))):
+        for place in range(min(SHOWN, len(left))):
             row = ", ".join(str(values(int(column[place])).content) for column in columns)
             texts.append(f"`{name}({row})@{decode(int(left[place]), int(right[place]))}`")
-        more = f" and {len(owners) - SHOWN:,} more" if len(owners) > SHOWN else ""
-        message = f"{', '.join(texts)}{more} is not given, so it cannot be taken away"
-        return Diagnostic(NOT_GIVEN, message, help='pass over what is not there: missing="ignore"')
+        more = f" and {len(left) - SHOWN:,} more" if len(left) > SHOWN else ""
+        return f"{', '.join(texts)}{more}"
 
     # ---- what came of it
 
@@ -199,6 +262,10 @@ class Changing:
                 times = Times(self.store.timeline, left, right)
                 found[name] = TimedRows(tuple(columns), len(left), times)
         return found
+
+
+def _unheard(event: Event) -> None:
+    """Nobody listens."""
 
 
 def timed_relation(name: str, names: Sequence[str], rows: TimedRows, dictionary: Dictionary) -> TimedRelation:

@@ -15,15 +15,26 @@ class Horizon:
 
     With rules that propagate forward, what lies before the horizon leads to what lies in it, and what lies
     behind it does not: so only that is cut off, and what is found in the horizon is all there is.
+
+    Where time has advanced, everything before the horizon is `final`: it stays as it was.
     """
 
-    def __init__(self, interval: Interval, direction: str | None, timeline: Timeline) -> None:
+    def __init__(
+        self, interval: Interval, direction: str | None, timeline: Timeline, *, is_final: bool = False
+    ) -> None:
         self.interval = interval
         self.direction = direction
         left, right = timeline.ends(interval)
-        self.left = -INFINITY if direction == FORWARD else left
+        self.left = -INFINITY if direction == FORWARD and not is_final else left
         self.right = INFINITY if direction == BACKWARD else right
+        self.is_final = is_final
+        self.final = left if is_final else -INFINITY  # where that begins which may change
         self.is_cut = False
+
+    @property
+    def leaves_out(self) -> bool:
+        """Whether something that follows was cut off, or may be forgotten."""
+        return self.is_cut or self.is_final
 
     @property
     def is_exact(self) -> bool:
@@ -37,6 +48,6 @@ class Horizon:
         low, high = lists.bounds
         if low >= self.left and high <= self.right:
             return lists
-        self.is_cut = True
+        self.is_cut |= high > self.right or (low < self.left and not self.is_final)
         whole = single(np.array([self.left]), np.array([self.right]))
         return lists.intersected(whole, lists.numbers, np.zeros(len(lists), np.int64))

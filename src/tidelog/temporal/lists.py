@@ -78,6 +78,11 @@ class Lists:
         """The points that only the first has."""
         return Lists(*kernels.subtract(*self.parts, numbers, *other.parts, others))
 
+    def later(self, end: int) -> Lists:
+        """The points from a left end on."""
+        rest = single(np.array([end]), np.array([INFINITY]))
+        return self.intersected(rest, self.numbers, np.zeros(len(self), np.int64))
+
     def moved(self, by: Integers) -> Lists:
         """What a unary operator makes of them."""
         *parts, is_beyond = kernels.move(*self.parts, self.numbers, by)

@@ -250,7 +250,6 @@ class Maintenance:
         for name in self._level:
             table = self.store.tables[name]
             numbers, lists = derived.of(name)
-            lists = lists if self.horizon is None else self.horizon.clip(lists)
             gained = self._gain(table, Difference(numbers, lists))
             table.note(gained.numbers, gained.lists, is_gain=True)
             is_new |= bool(gained)
@@ -298,7 +297,8 @@ class Maintenance:
         return derived
 
     def _collect(self, derived: Derived, ready: ReadyRule, groups: Groups) -> None:
-        derived.add(ready.head, *head_facts(ready, groups, self.store))
+        numbers, lists = head_facts(ready, groups, self.store)
+        derived.add(ready.head, numbers, lists if self.horizon is None else self.horizon.clip(lists))
 
     def _pass_on(self) -> None:
         """End the first round: what changed below has been looked at."""

@@ -24,6 +24,7 @@ from tidelog.temporal.compute import Computer
 from tidelog.temporal.evaluate import Driver, Evaluation
 from tidelog.temporal.heads import Derived, head_facts
 from tidelog.temporal.horizon import Horizon
+from tidelog.temporal.maintain import Journal
 from tidelog.temporal.nodes import Body, ReadyRule
 from tidelog.temporal.optimise import Pruning, Unit
 from tidelog.temporal.outcome import Outcome
@@ -47,6 +48,7 @@ class Derivation:
     rounds: int | None = None
     horizon: Horizon | None = None
     strata_before: int = 0  # those of rules without time
+    journal: Journal | None = None  # of a transaction that this is a part of
     dropped: dict[int, int] = field(default_factory=dict)  # rules left out, and after which round
 
     def run(self) -> Outcome:
@@ -125,6 +127,8 @@ class Derivation:
             if not len(numbers):
                 table.forget_change()
                 continue
+            if self.journal is not None:
+                self.journal.note(table, numbers)
             before = int(table.lists.count[numbers].sum())
             numbers, change = table.gain(numbers, lists)
             grown += int(table.lists.count[numbers].sum()) - before if len(numbers) else 0

@@ -18,7 +18,7 @@ class Outcome:
     @property
     def is_complete(self) -> bool:
         """Whether everything that follows is there."""
-        return self.is_fixpoint and (self.horizon is None or not self.horizon.is_cut)
+        return self.is_fixpoint and (self.horizon is None or not self.horizon.leaves_out)
 
     @property
     def kind(self) -> str:

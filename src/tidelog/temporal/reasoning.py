@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -18,14 +18,15 @@ from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Throughout,
 from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.relation import Relation, column_names
-from tidelog.temporal.analysis import direction, time_cycle
+from tidelog.temporal.advancing import Past
+from tidelog.temporal.analysis import FORWARD, direction, time_cycle
 from tidelog.temporal.changing import Changing, TimedUpdate, Times
 from tidelog.temporal.compute import Computer
 from tidelog.temporal.evaluate import Evaluation
 from tidelog.temporal.heads import head_rows, together
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.intake import read_times
-from tidelog.temporal.lists import Integers, Timeline, single
+from tidelog.temporal.lists import Integers, Lists, Timeline, single
 from tidelog.temporal.materialise import PROCEDURES, Derivation
 from tidelog.temporal.nodes import make_ready
 from tidelog.temporal.outcome import Outcome
@@ -70,6 +71,8 @@ class Temporal:
         self.store = Store(engine, Timeline(is_integer=program.is_integer_time))
         self.outcome: Outcome | None = None  # of the last derivation
         self.dropped: Mapping[int, int] = {}  # rules that were done before its end, and after which round
+        self.past = Past(settings.horizon)
+        self._is_cut = False  # something would follow beyond the horizon
 
     # ---- facts in
 
@@ -142,15 +145,21 @@ class Temporal:
             self.store, ready, listen, check, settings.procedure, settings.rounds, horizon, strata_before
         )
         self.outcome = derivation.run()
+        self._is_cut = horizon is not None and horizon.is_cut
         self.dropped = derivation.dropped
         compiled.mark_warm(KERNELS)
 
-    def horizon(self, program: Program) -> Horizon | None:
+    def horizon(self, program: Program, past: Past | None = None) -> Horizon | None:
         """The part of the timeline to which derivation is limited, if it is, noting nothing yet."""
-        if self.settings.horizon is None:
+        past = past or self.past
+        if past.interval is None:
             return None
-        self.store.refine([self.settings.horizon])
-        return Horizon(self.settings.horizon, direction(program.timed_rules), self.store.timeline)
+        self.store.refine([past.interval])
+        is_final = past.time is not None
+        way = FORWARD if is_final else direction(program.timed_rules)
+        horizon = Horizon(past.interval, way, self.store.timeline, is_final=is_final)
+        horizon.is_cut = self._is_cut
+        return horizon
 
     def check_end(self, program: Program) -> None:
         """Raise ProgramError if the derivation may have no end and nothing was said about one."""
@@ -188,7 +197,10 @@ class Temporal:
         if reason is not None:
             raise ProgramError(Diagnostic(NOT_CHANGED, reason, help=ANEW))
         self._refine(update, after)
-        changing = Changing(self.store, self.horizon(after), check)
+        past = self.past if update.advance is None else self.past.advanced(update.advance, after)
+        later = None if past is self.past else self.horizon(after, past)
+        horizon = self.horizon(after)
+        changing = Changing(self.store, horizon, check, later)
 
         def check_all() -> None:
             self.check_consistency(after)
@@ -196,6 +208,9 @@ class Temporal:
 
         net = changing.carry_out(update, static, before, after, check_all)
         listen(IntervalsGained(changing.journal.grown(self.store.tables.values())))
+        self._is_cut = any(one is not None and one.is_cut for one in (horizon, later))
+        if later is not None:
+            self._advance(past, later)
         return NetChange(
             {**_without(static.added, after.timed), **net.added},
             {**_without(static.removed, after.timed), **net.removed},
@@ -207,6 +222,13 @@ class Temporal:
             self.store.adopt(timeline)
         self.store.refine(interval for rule in after.timed_rules for interval in intervals_of(rule))
 
+    def _advance(self, past: Past, horizon: Horizon) -> None:
+        """Let time have advanced."""
+        past.forget(self.store)
+        self.past = past
+        if self.outcome is not None:
+            self.outcome = replace(self.outcome, horizon=horizon)
+
     def refuse_rehearsal(self, program: Program) -> None:
         """Raise ProgramError where facts hold at times: what would change in them cannot be told."""
         if program.timed:
@@ -217,6 +239,8 @@ class Temporal:
         """Why what follows cannot be kept right step by step; None if it can."""
         if self.outcome is not None and not self.outcome.is_fixpoint:
             return "what follows is partial, after so many rounds, so that it cannot be kept right"
+        if self.past.time is not None and before.timed_rules != after.timed_rules:
+            return "time has advanced, and what other rules would look back at may be forgotten"
         if before.timed != after.timed and not before.timed <= after.timed:
             return "a predicate that held at times would hold always"
         if before.timed != after.timed and any(
@@ -232,6 +256,11 @@ class Temporal:
         if BOTTOM not in program.timed or table is None or not len(table):
             return
         _, left, right = table.rows()
+        if self.past.time is not None:
+            kept = right >= self._first
+            left, right = np.maximum(left[kept], self._first), right[kept]
+        if not len(left):
+            return
         times = [
             str(self.store.timeline.decode(*ends)) for ends in zip(left.tolist(), right.tolist(), strict=True)
         ]
@@ -243,14 +272,29 @@ class Temporal:
 
     # ---- asking
 
+    @property
+    def _first(self) -> int:
+        """The left end of what may be asked for: what was before is forgotten."""
+        return self.past.first(self.store.timeline)
+
+    def _recent(self, numbers: Integers, lists: Lists) -> tuple[Integers, Lists]:
+        """Those of distinct answers that hold at a time that may be asked for, and when."""
+        if self.past.time is None:
+            return numbers, lists
+        lists = lists.later(self._first)
+        kept = np.flatnonzero(lists.count > 0)
+        return numbers[kept], lists.taken(kept)
+
     def relation(self, predicate: Predicate) -> TimedRelation:
         """All facts of a predicate, and when they hold."""
         table = self.store.tables[predicate.name]
         columns, left, right = table.rows()
+        kept = np.flatnonzero(right >= self._first)
+        left, right = np.maximum(left[kept], self._first), right[kept]
         return TimedRelation(
             predicate.written,
             column_names(predicate),
-            tuple(columns),
+            tuple(columns[:, kept]),
             left,
             right,
             self.engine.dictionary,
@@ -259,6 +303,7 @@ class Temporal:
 
     def answer(self, query: Query, program: Program) -> Relation:
         """The answers to a query, with the time at which each holds if the query does not say when."""
+        self.past.check(query, program)
         self.store.refine(intervals_of(query.rule))
         ready = make_ready(query.rule, 0, self.store.timeline, self.engine.dictionary.encode)
         for name in {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)}:
@@ -277,6 +322,7 @@ class Temporal:
     ) -> Relation:
         numbers = np.concatenate([numbers for numbers, _ in found])
         numbers, lists = together([lists for _, lists in found]).grouped(numbers)
+        numbers, lists = self._recent(numbers, lists)
         name, dictionary = query.text.strip(), self.engine.dictionary
         if not asks_when(query, program):
             columns = tuple(answers.columns[:, numbers])

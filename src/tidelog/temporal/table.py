@@ -32,7 +32,11 @@ class TimedTable:
     def __init__(self, name: str, arity: int) -> None:
         self.name = name
         self.arity = arity
-        self.facts = RowSet(arity)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Let there be no facts."""
+        self.facts = RowSet(self.arity)
         self._first = np.zeros(16, np.int64)
         self._count = np.zeros(16, np.int64)
         self._room = np.zeros(16, np.int64)
@@ -152,6 +156,22 @@ class TimedTable:
         self.forget_change()
         self._compact()  # nothing but ends is left in the pool
         timeline.rescale(self._left, self._right, factor)
+
+    # ---- forgetting
+
+    @property
+    def weight(self) -> int:
+        """How many facts and intervals take memory."""
+        return self.facts.rows + self._used
+
+    def forget(self, end: int) -> None:
+        """Let go all points before a left end, and facts that have none left: others get new numbers."""
+        numbers, lists = self.holding()
+        lists = lists.later(end)
+        kept = np.flatnonzero(lists.count > 0)
+        rows = np.ascontiguousarray(self.facts.columns[:, numbers[kept]])
+        self._begin()
+        self._write(self.number(rows, len(kept)), lists.taken(kept))
 
     # ---- as data
 
