@@ -123,7 +123,9 @@ def test_late_facts_are_refused_or_passed_over() -> None:
 
 
 def test_facts_without_times_change_from_now_on() -> None:
-    reasoner = tl.Reasoner(tl.parse("p(a)@[0, 9] . c(a) . q(?x) :- p(?x), c(?x) . r(?x) :- boxminus[0, 3] q(?x) ."))
+    reasoner = tl.Reasoner(
+        tl.parse("p(a)@[0, 9] . c(a) . q(?x) :- p(?x), c(?x) . r(?x) :- boxminus[0, 3] q(?x) .")
+    )
     reasoner.advance(5)
     reasoner.apply("- c(a) .")
     assert not list(reasoner["q"])

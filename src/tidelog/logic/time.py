@@ -161,7 +161,7 @@ Point = int | float | Fraction | Decimal | str | datetime
 
 
 def point_at(time: Point) -> Interval:
-    """A time point as Python says it: a number, a text that writes one, or a dateTime; without a zone, in UTC.
+    """A time point as Python says it: a number, a text that writes one, or a dateTime, by default in UTC.
 
     >>> print(point_at("1970-01-01T00:01:00Z"), point_at(0.5))
     [1970-01-01T00:01:00Z, 1970-01-01T00:01:00Z] [0.5, 0.5]

@@ -96,7 +96,9 @@ class Past:
         by = Fraction(0) if window.start is None else max(to - window.start, Fraction(0))
         end = None if window.end is None else window.end + by
         if end is not None and end < to:
-            message = f"the horizon has no beginning, and ends at {write_point(end, is_calendar)}: that is before"
+            message = (
+                f"the horizon has no beginning, and ends at {write_point(end, is_calendar)}: that is before"
+            )
             raise ProgramError(Diagnostic(NOT_ADVANCED, message, help="give a horizon that begins"))
         return Interval(to, end, False, window.end_open and end != to, is_calendar)
 
@@ -143,7 +145,9 @@ class Past:
             kept = self.kept.get(edge.source, Fraction(0))
             if edge.source in program.timed and kept is not None and _is_beyond(edge.shift, kept):
                 name = program.predicates[edge.source].written
-                message = f"the query looks further back at `{name}` than its facts are kept, as time advanced"
+                message = (
+                    f"the query looks further back at `{name}` than its facts are kept, as time advanced"
+                )
                 help = f"rules look back at it by {write_point(kept)}; advance less far"
                 raise ProgramError(Diagnostic(FORGOTTEN, message, query.rule.span, help))
 

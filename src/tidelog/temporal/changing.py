@@ -226,7 +226,9 @@ class Changing:
             if len(late):
                 texts = self._texts(name, np.array(rows.columns, np.int32)[:, late], left[late], right[late])
                 message = f"{texts}: what was before {self._now} is final, as time has advanced to it"
-                faults.append(Diagnostic(LATE, message, help='pass it over: --missing ignore (missing="ignore")'))
+                faults.append(
+                    Diagnostic(LATE, message, help='pass it over: --missing ignore (missing="ignore")')
+                )
         return faults
 
     @property
