@@ -41,18 +41,20 @@ def always_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
 def steps(draw: st.DrawFn) -> list[tuple[int, list[str], list[str]]]:
     """Transactions: the time to advance to, facts that come and facts that go, none of them late."""
     found = []
-    now, held = 0, []
+    now = 0
+    stated: list[str] = []
     for _ in range(draw(st.integers(1, 5))):
-        added, removed = [], []
+        added: list[str] = []
+        removed: list[str] = []
         for _ in range(draw(st.integers(0, 3))):
             start = draw(st.integers(now, now + 4))
             end = draw(st.integers(start, start + 3))
             name = draw(st.sampled_from("pqn"))
             added.append(f"{name}({draw(st.sampled_from('ab'))})@[{start}, {end}] .")
-        for fact in [fact for fact in held if int(fact.split("[")[1].split(",")[0]) >= now]:
+        for fact in [fact for fact in stated if int(fact.split("[")[1].split(",")[0]) >= now]:
             if draw(st.integers(0, 3)) == 0:
                 removed.append(fact)
-        held = [fact for fact in held if fact not in removed] + added
+        stated = [fact for fact in stated if fact not in removed] + added
         now += draw(st.integers(0, 4))
         found.append((now, added, removed))
     return found

@@ -27,6 +27,7 @@ from tidelog.temporal.table import TimedTable
 
 NOT_GIVEN = "E630"
 LATE = "E643"
+PASSED_OVER = 'pass it over: --missing ignore (missing="ignore")'
 SHOWN = 3
 
 
@@ -224,11 +225,10 @@ class Changing:
             left, right = rows.times.on(self.store.timeline)
             late = np.flatnonzero(left < self._final)
             if len(late):
-                texts = self._texts(name, np.array(rows.columns, np.int32)[:, late], left[late], right[late])
+                columns: Table = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
+                texts = self._texts(name, columns[:, late], left[late], right[late])
                 message = f"{texts}: what was before {self._now} is final, as time has advanced to it"
-                faults.append(
-                    Diagnostic(LATE, message, help='pass it over: --missing ignore (missing="ignore")')
-                )
+                faults.append(Diagnostic(LATE, message, help=PASSED_OVER))
         return faults
 
     @property
