@@ -75,8 +75,9 @@ def expanded_change(
     """The net change among members; `classes.former` tells which classes were others before."""
     added: dict[str, Rows] = {}
     removed: dict[str, Rows] = {}
-    changed = _changed(classes)
-    before = {**classes.members, **classes.former} if classes.former else classes.members
+    former = classes.former
+    changed = _changed(classes, former)
+    before = {**classes.members, **former} if former else classes.members
     for predicate in predicates.values():
         name = stored(predicate.name)
         came, went = net.added.get(name), net.removed.get(name)
@@ -86,18 +87,18 @@ def expanded_change(
             staying = _minus(_mentioning(engine, name, predicate.arity, changed), came)
             new = _expanded([came, staying], classes.members)
             old = _expanded([went, staying], before)
-        if len(classes.former) and new is not None and old is not None:
+        if former and new is not None and old is not None:
             new, old = without(new, old), without(old, new)
         _put(added, predicate.name, [new])
         _put(removed, predicate.name, [old])
     return NetChange(added, removed)
 
 
-def _changed(classes: Classes) -> Ids:
+def _changed(classes: Classes, former: Mapping[int, Ids]) -> Ids:
     """The representatives that were representatives before, of classes that have other members now."""
     found = [
         each
-        for each, members in classes.former.items()
+        for each, members in former.items()
         if classes.of[each] == each and not np.array_equal(np.sort(members), np.sort(classes.class_of(each)))
     ]
     return np.array(found, np.int32)

@@ -37,8 +37,8 @@ class Doubts:
     """The classes that updates put in doubt, by the rules of a program over representatives."""
 
     def __init__(self, program: Program) -> None:
-        relevant = tuple(_relevant(program.rules))
-        atoms = [atom for rule in relevant for atom in (rule.head, *_stored_atoms(rule))]
+        relevant = tuple(bearing_on_equality(program.rules))
+        atoms = [atom for rule in relevant for atom in (rule.head, *stored_atoms(rule))]
         self.arities = {atom.predicate: len(atom.terms) for atom in atoms}
         self.relevant = frozenset(relevant)
         self.rules = (*_passing(relevant), *_of_classes(self.arities))
@@ -75,20 +75,20 @@ def _nobody(event: object) -> None:
     """Tells nobody."""
 
 
-def _relevant(rules: Sequence[Rule]) -> Iterator[Rule]:
+def bearing_on_equality(rules: Sequence[Rule]) -> Iterator[Rule]:
     """The rules that equality depends on."""
     waiting = [Atom(stored(EQUAL), (Variable("x"), Variable("y")))]
     left = list(rules)
     while waiting:
         atom = waiting.pop()
-        found = [rule for rule in left if _may_match(rule.head, atom)]
-        left = [rule for rule in left if not _may_match(rule.head, atom)]
+        found = [rule for rule in left if may_match(rule.head, atom)]
+        left = [rule for rule in left if not may_match(rule.head, atom)]
         for rule in found:
-            waiting.extend(_stored_atoms(rule))
+            waiting.extend(stored_atoms(rule))
             yield rule
 
 
-def _may_match(head: Atom, atom: Atom) -> bool:
+def may_match(head: Atom, atom: Atom) -> bool:
     """Whether a head may derive what an atom reads."""
     if head.predicate != atom.predicate:
         return False
@@ -96,7 +96,7 @@ def _may_match(head: Atom, atom: Atom) -> bool:
     return all(a == b for a, b in pairs if isinstance(a, Constant) and isinstance(b, Constant))
 
 
-def _stored_atoms(rule: Rule) -> Iterable[Atom]:
+def stored_atoms(rule: Rule) -> Iterable[Atom]:
     return (atom for atom in rule.positive if MARK in atom.predicate)
 
 
@@ -107,7 +107,7 @@ def _doubted(atom: Atom) -> Atom:
 def _passing(rules: Collection[Rule]) -> Iterator[Rule]:
     """The rules by which doubt passes from a body to a head."""
     for rule in rules:
-        for atom in _stored_atoms(rule):
+        for atom in stored_atoms(rule):
             body = tuple(_doubted(each) if each is atom else each for each in rule.body)
             yield replace(rule, head=_doubted(rule.head), body=body)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.equality.representatives import Classes
+from tidelog.equality.representatives import Classes, Ids
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality import DIFFERENT_LITERALS, DIFFERENT_NAMES, VIOLATED, X
 from tidelog.logic.program import (
@@ -52,15 +52,18 @@ def violation(program: Program, engine: Any) -> Diagnostic | None:
     return None
 
 
-def conflicting(classes: Classes, some: Iterable[int], kinds: Kinds, unique_names: bool) -> list[int]:
+def conflicting(classes: Classes, some: Ids, kinds: Kinds, unique_names: bool) -> list[int]:
     """Those of the classes that have two literals, or two names that must be unique, as members."""
-    found = []
-    for each in some:
-        among = kinds[classes.class_of(each)]
-        literals = np.count_nonzero((among != Kind.IRI) & (among != Kind.BLANK))
-        if literals > 1 or (unique_names and np.count_nonzero(among == Kind.IRI) > 1):
-            found.append(each)
-    return found
+    members = classes.members_of(classes.several(some))
+    among, owners = kinds[members], classes.representatives(members)
+    found = _repeated(owners[(among != Kind.IRI) & (among != Kind.BLANK)])
+    return [*found, *_repeated(owners[among == Kind.IRI])] if unique_names else found
+
+
+def _repeated(ids: Ids) -> list[int]:
+    found, counts = np.unique(ids, return_counts=True)
+    repeated: list[int] = found[counts > 1].tolist()
+    return repeated
 
 
 def conflict(members: Iterable[Value], program: Program, engine: Any) -> Diagnostic:

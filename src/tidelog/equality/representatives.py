@@ -4,12 +4,12 @@ The representative is the one that stood for most constants before, so that few 
 when classes merge; whoever shows classes shows the smallest member instead (`smallest`).
 
 Invariant: `of[member]` is the representative of each constant, and stands for itself; `members` holds the
-classes of two and more, by their representatives.
+classes of two and more, by their representatives, and `size[representative]` is right for all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -44,6 +44,9 @@ class Moved:
         return _aliases(self.ids, self.after)
 
 
+NOTHING = Moved(NONE, NONE, NONE)
+
+
 def _aliases(ids: Ids, representatives: Ids) -> Rows:
     """The pairs of different constants."""
     kept = ids != representatives
@@ -55,9 +58,9 @@ class Classes:
     """All classes; constants that are not mentioned stand for themselves."""
 
     of: Ids = field(default_factory=lambda: NONE)
+    size: Ids = field(default_factory=lambda: NONE)  # of the class of each representative
     members: dict[int, Ids] = field(default_factory=dict)
-    # The members that classes had, since it was last emptied, by the representatives that they had then.
-    former: dict[int, Ids] = field(default_factory=dict)
+    journal: list[Moved] = field(default_factory=list)  # what has moved since it was last emptied
 
     def representatives(self, ids: Ids) -> Ids:
         """The representative of each constant."""
@@ -69,12 +72,28 @@ class Classes:
         found = self.members.get(representative)
         return np.array([representative], np.int32) if found is None else found
 
+    def sizes(self, representatives: Ids) -> Ids:
+        """How many members each class has."""
+        self._reach(representatives)
+        return self.size[representatives]
+
+    def several(self, representatives: Ids) -> Ids:
+        """Those whose class has more than one member, each once."""
+        return np.unique(representatives[self.sizes(representatives) > 1])
+
+    def members_of(self, representatives: Ids) -> Ids:
+        """The members of all these classes, those of each class together, and each once."""
+        alone = representatives[self.sizes(representatives) == 1]
+        parts = (self.members[each] for each in self.several(representatives).tolist())
+        return np.concatenate((np.unique(alone), *parts))
+
     def _reach(self, ids: Ids) -> None:
         """Let all constants have a representative."""
         known, needed = len(self.of), int(ids.max()) + 1 if len(ids) else 0
         if needed > known:
             more = np.arange(known, max(needed, 2 * known), dtype=np.int32)
             self.of = np.concatenate((self.of, more))
+            self.size = np.concatenate((self.size, np.ones(len(more), np.int32)))
 
     # ---- changes
 
@@ -83,49 +102,38 @@ class Classes:
         left, right = self.representatives(left), self.representatives(right)
         nodes, places = np.unique(np.concatenate((left, right)), return_inverse=True)
         labels = components(len(nodes), places[: len(left)], places[len(left) :])
-        sizes = np.array([len(self.members.get(int(node), (0,))) for node in nodes], np.int64)
-        best = np.lexsort((nodes, -sizes, labels))
+        best = np.lexsort((nodes, -self.size[nodes], labels))
         first = np.unique(labels[best], return_index=True)[1]
         winners = np.zeros(len(nodes), np.int32)
         winners[labels[best][first]] = nodes[best][first]
-        losing = nodes[winners[labels] != nodes]
-        taking = winners[labels][winners[labels] != nodes]
-        parts = [self.class_of(int(node)) for node in losing]
-        if not parts:
-            return Moved(NONE, NONE, NONE)
-        return self.assign(np.concatenate(parts), np.repeat(taking, [len(part) for part in parts]))
-
-    def divide(self, representatives: Iterable[int]) -> Moved:
-        """Let every member of these classes stand for itself."""
-        parts = [self.members[each] for each in representatives if each in self.members]
-        if not parts:
-            return Moved(NONE, NONE, NONE)
-        ids = np.concatenate(parts)
-        return self.assign(ids, ids)
+        taking = winners[labels]
+        moving = self.members_of(nodes[taking != nodes])
+        return self.assign(moving, taking[np.searchsorted(nodes, self.of[moving])])
 
     def assign(self, ids: Ids, representatives: Ids) -> Moved:
         """Let constants have these representatives, which then stand for themselves."""
         before = self.representatives(ids)
+        self._reach(representatives)
         changed = before != representatives
-        ids, before, after = ids[changed], before[changed], representatives[changed]
-        touched = np.unique(np.concatenate((before, after)))
-        parts = [self.class_of(int(each)) for each in touched if self.of[each] == each]
-        for part in parts:
-            self.former.setdefault(int(self.of[part[0]]), part)
-        self.of[ids] = after
-        self._regroup(np.unique(np.concatenate((*parts, ids))), touched)
-        return Moved(ids, before, after)
+        moved = Moved(ids[changed], before[changed], representatives[changed])
+        if moved:
+            touched = np.unique(np.concatenate((moved.before, moved.after)))
+            standing = touched[self.of[touched] == touched]
+            all_ids = np.unique(np.concatenate((self.members_of(standing), moved.ids)))
+            self.of[moved.ids] = moved.after
+            self._regroup(all_ids, touched)
+            self.journal.append(moved)
+        return moved
 
     def _regroup(self, ids: Ids, touched: Ids) -> None:
         """Find the members of the touched classes among the constants."""
-        for each in touched.tolist():
+        for each in touched[self.size[touched] > 1].tolist():
             self.members.pop(each, None)
-        owners = self.of[ids]
-        by_owner = np.argsort(owners, kind="stable")
-        starts = np.flatnonzero(np.r_[True, np.diff(owners[by_owner]) != 0])
-        for part in np.split(ids[by_owner], starts[1:]):
-            if len(part) > 1:
-                self.members[int(self.of[part[0]])] = part
+        self.size[ids] = 1
+        parts = divided(ids, self.of[ids])
+        self.members |= {owner: part for owner, part in parts if len(part) > 1}
+        owners, counts = np.unique(self.of[ids], return_counts=True)
+        self.size[owners] = counts
 
     # ---- views
 
@@ -133,6 +141,19 @@ class Classes:
     def count(self) -> int:
         """How many constants do not stand for themselves."""
         return sum(len(each) - 1 for each in self.members.values())
+
+    @property
+    def former(self) -> dict[int, Ids]:
+        """The members that classes had which have changed since the journal was begun."""
+        if not self.journal:
+            return {}
+        moved, first = np.unique(np.concatenate([each.ids for each in self.journal]), return_index=True)
+        origin = np.concatenate([each.before for each in self.journal])[first]
+        touched = np.unique(np.concatenate((origin, *(each.after for each in self.journal))))
+        ids = np.union1d(moved, self.members_of(touched[self.of[touched] == touched]))
+        owners = self.of[ids]
+        owners[np.searchsorted(ids, moved)] = origin
+        return dict(divided(ids, owners))
 
     def expand(self, rows: Rows, columns: Iterable[int] | None = None) -> Rows:
         """The rows with every constant of some columns replaced by all members of its class."""
@@ -144,11 +165,18 @@ class Classes:
 
     def smallest(self, ids: Ids, key: Callable[[int], object]) -> Ids:
         """The smallest member of each constant's class, in the order of `key`."""
-        shown = self.representatives(ids).copy()
-        for each in np.unique(shown).tolist():
-            if each in self.members:
-                shown[shown == each] = min(self.members[each].tolist(), key=key)  # type: ignore[arg-type]
-        return shown
+        owners, places = np.unique(self.representatives(ids), return_inverse=True)
+        for place in np.flatnonzero(self.size[owners] > 1).tolist():
+            owners[place] = min(self.members[int(owners[place])].tolist(), key=key)  # type: ignore[arg-type]
+        return owners[places]
+
+
+def divided(ids: Ids, owners: Ids) -> Iterator[tuple[int, Ids]]:
+    """The constants of each owner."""
+    by_owner = np.argsort(owners, kind="stable")
+    starts = np.flatnonzero(np.r_[True, np.diff(owners[by_owner]) != 0])
+    parts = np.split(ids[by_owner], starts[1:])
+    return zip(owners[by_owner][starts].tolist(), parts, strict=True)
 
 
 def expanded(rows: Rows, members: Mapping[int, Ids], columns: Iterable[int]) -> Rows:

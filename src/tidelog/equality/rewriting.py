@@ -7,7 +7,8 @@ stored facts, to which a change of classes is a change of the relation of aliase
 
 Insertion: equalities that are derived between representatives merge classes, until there are none.
 Deletion: classes that are in doubt are divided into their members first, and merge again as far as that is
-still derived (`split-and-merge`).
+still derived (`split-and-merge`); with the maintainer `backward-forward` the paper's search finds out what
+they are divided into (`backward_forward.py`).
 
 Invariant: between transactions no equality between two representatives is stored, and every class is the
 least one that the facts give.
@@ -16,18 +17,20 @@ least one that the facts give.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from tidelog.engine.events import MaintainerChosen
 from tidelog.equality import answers, faults
 from tidelog.equality.axiomatised import Axiomatised, Derive
+from tidelog.equality.backward_forward import BackwardForward, Relevant
 from tidelog.equality.deltas import Late, composed
 from tidelog.equality.doubt import Doubts
 from tidelog.equality.proofs import parts
-from tidelog.equality.representatives import NONE, Classes, Moved
+from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved
 from tidelog.equality.unmerged import Pairs, unmerged
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality import has_equality
@@ -38,6 +41,9 @@ from tidelog.query.registry import not_over_representatives
 from tidelog.query.strategy import Answers
 from tidelog.rewrite.over_representatives import ALIAS, groups_of, over_representatives, stored
 
+BACKWARD_FORWARD = "backward-forward"  # the maintainer with which classes are divided by B/F≈
+BY_SEARCH = MaintainerChosen("backward-forward with rewriting", "to find what is no longer equal")
+BY_DOUBT = MaintainerChosen("split-and-merge", "to find what is no longer equal")
 MANY = 64  # if a round moves more than one constant for so many facts, everything is derived anew
 
 
@@ -71,9 +77,11 @@ class Rewriting(Axiomatised):
         super().__init__(unique_names)
         self.classes = Classes()
         self.rounds = 0  # in which classes were merged, in the last transaction or derivation
+        self.derivations = 0  # facts that B/F≈ looked at in the last transaction, each as often as it did
         self._programs: list[Known] = []
         self._conflicts: list[int] = []  # classes that have members which must not be equal
         self._doubts: tuple[Program, Doubts] | None = None
+        self._search: tuple[tuple[Rule, ...], dict[Value, Value], BackwardForward] | None = None
         self._late: weakref.ref[Late] | None = None  # what the last transaction changed
 
     def attach(self, runtime: Any, maintainer: Maintainer) -> Maintainer:
@@ -118,9 +126,13 @@ class Rewriting(Axiomatised):
         return self._representatives_of(constants_of(program.rules)) if self.classes.members else {}
 
     def _representatives_of(self, constants: Iterable[Value]) -> dict[Value, Value]:
+        return self._renamed(constants, self.classes)
+
+    def _renamed(self, constants: Iterable[Value], classes: Classes) -> dict[Value, Value]:
+        """The representatives of constants that do not stand for themselves."""
         values = list(dict.fromkeys(constants))
         ids = self._engine.dictionary.encode_values(values)
-        own = self.classes.representatives(ids)
+        own = classes.representatives(ids)
         decode = self._engine.dictionary.decode
         return {
             value: decode(int(rep)) for value, one, rep in zip(values, ids, own, strict=True) if one != rep
@@ -148,8 +160,8 @@ class Rewriting(Axiomatised):
         if not has_equality(program.predicates):
             return None
         classes, dictionary = self.classes, self._engine.dictionary
-        touched = np.concatenate([*classes.former.values(), np.array(self._conflicts, np.int32)])
-        some = np.unique(classes.representatives(touched.astype(np.int32))).tolist()
+        touched = [*(moved.ids for moved in classes.journal), np.array(self._conflicts, np.int32)]
+        some = np.unique(classes.representatives(np.concatenate(touched)))
         self._conflicts = faults.conflicting(classes, some, dictionary.kind, self.unique_names)
         if self._conflicts:
             members = dictionary.decode_all(classes.class_of(self._conflicts[0]).tolist())
@@ -216,16 +228,16 @@ class Rewriting(Axiomatised):
 
         Representatives may have changed since the programs were made, if this is to undo another update.
         """
-        said = self._said(after)
-        before = self.meaning(self._said(before))
+        said, said_before = self._said(after), self._said(before)
+        before = self.meaning(said_before)
         gone, come = _differing(before, self.meaning(said))
         update = replace(update, rules_removed=gone, rules_added=come)
         self._settle()
-        self.classes.former = {}
+        self.classes.journal = []
         self.rounds = 0
         work = Work()
         try:
-            self._work_in(update, before, said, work)
+            self._work_in(update, before, (said_before, said), work)
         except BaseException:
             self._undo(work)
             raise
@@ -240,25 +252,53 @@ class Rewriting(Axiomatised):
         if late is not None:
             late.find()
 
-    def _work_in(self, update: Update, before: Program, said: Program, work: Work) -> None:
-        """Divide what is in doubt, carry the update out, and merge what is equal."""
-        doubted = self._doubts_of(before).classes(update, self._engine, self.classes, self._runtime.check)
-        moved = self._divided(doubted, said, update)
+    def _work_in(self, update: Update, before: Program, said: tuple[Program, Program], work: Work) -> None:
+        """Divide what is no longer equal, carry the update out, and merge what is equal."""
+        moved = self._divided(update, before, said)
         work.moved.append(moved)
-        now = self.meaning(said)
+        now = self.meaning(said[1])
         net = self._carry_out(update, moved, before, now, work)
         while (pairs := unmerged(self._engine, now, net.added)) is not None:
             self.rounds += 1
             earlier, moved = now, self.classes.merge(*pairs)
             work.moved.append(moved)
-            now = self.meaning(said)
+            now = self.meaning(said[1])
             net = self._carry_out(Update({}, {}), moved, earlier, now, work)
 
-    def _divided(self, doubted: Sequence[int], said: Program, update: Update) -> Moved:
-        """Let classes in doubt be divided into what explicit facts still hold together."""
+    def _divided(self, update: Update, before: Program, said: tuple[Program, Program]) -> Moved:
+        """Let classes be divided that an update may divide: by B/F≈, or by doubt and what is explicit."""
+        if not self.classes.members or not (update.removed or update.rules_removed):
+            return NOTHING
+        if self._inner.name == BACKWARD_FORWARD:
+            self._runtime.tell(BY_SEARCH)
+            return self.classes.assign(*self._still_proved(update, said))
+        doubted = self._doubts_of(before).classes(update, self._engine, self.classes, self._runtime.check)
         if not doubted:
-            return Moved(NONE, NONE, NONE)
-        return self.classes.assign(*parts(doubted, said, update.removed, self._engine, self.classes))
+            return NOTHING
+        self._runtime.tell(BY_DOUBT)
+        return self.classes.assign(*parts(doubted, said[1], update.removed, self._engine, self.classes))
+
+    def _still_proved(self, update: Update, said: tuple[Program, Program]) -> tuple[Ids, Ids]:
+        """The members of classes that B/F≈ checked, and their representatives."""
+        before, after = said
+        kept = frozenset(after.rules) if before.rules is not after.rules else None
+        lost = () if kept is None else tuple(rule for rule in before.rules if rule not in kept)
+        search = self._search_of(before)
+        known = search.derivations
+        found = search.parts(update, lost, self.classes)
+        self.derivations = search.derivations - known
+        return found
+
+    def _search_of(self, program: Program) -> BackwardForward:
+        """B/F≈ for a program, with the plans that were made for it."""
+        constants = self._constants(program)
+        if self._search is None or self._search[:2] != (program.rules, constants):
+            if self._search is not None:
+                self._search[2].drop()
+            relevant = Relevant(program, constants)
+            made = BackwardForward(relevant, self._engine, self._renamed, self._runtime.check)
+            self._search = program.rules, constants, made
+        return self._search[2]
 
     def _carry_out(
         self, update: Update, moved: Moved, before: Program, after: Program, work: Work

@@ -123,6 +123,7 @@ class Prepared:
         self._without_dead: list[str] = []
         self._generation = -1
         self._driven: dict[int, Prepared] = {}
+        self.matches = 0  # instances of the rule that were found so far
 
     def run(self, fresh: Collection[str], check: Callable[[], None]) -> int:
         """Find what follows from what is new in the fresh relations; returns how many facts that are new."""
@@ -134,7 +135,9 @@ class Prepared:
         for number, (driver, _) in enumerate(self._plans):
             if driver in fresh:
                 ready = self._ready[number] or self._prepare(number)
-                new += ready().new
+                outcome = ready()
+                self.matches += outcome.matches
+                new += outcome.new
                 check()
         return new
 

@@ -147,6 +147,29 @@ def rule_over_representatives(rule: Rule, constants: Constants) -> tuple[Rule, .
     return tuple(_computing(rule, reading, outputs))
 
 
+def positive_rules(rule: Rule, constants: Constants) -> tuple[Rule, ...]:
+    """The same of a rule without negation and aggregates, with no relation between the facts and the head.
+
+    They are for those who look from heads to bodies, too.
+    """
+    group = group_of(rule)
+    if group is not None:
+        return tuple(_grouping(rule, group, constants))
+    reading = Reading(rule.body, constants, ())
+    computed = tuple(term for term in dict.fromkeys(rule.head.terms) if term in reading.computed)
+    return tuple(_at_once(rule, reading, [term for term in computed if isinstance(term, Variable)]))
+
+
+def _at_once(rule: Rule, reading: Reading, computed: Sequence[Variable]) -> Iterator[Rule]:
+    """A rule for each choice of members that are seen, and of what is computed that stands for another."""
+    for others in subsets(reading.seen):
+        for aliased in subsets(computed):
+            names, literals = _normalised(computed, aliased)
+            body = (*(_tested(literal, aliased) for literal in reading.positive(others)), *literals)
+            head = reading.atom(rule.head, names)
+            yield Rule(head, _ordered(body, head.terms), name=rule.name, span=rule.span)
+
+
 def _grouping(rule: Rule, group: Group, constants: Constants) -> Iterator[Rule]:
     """The rules that are made of one that equates what shares a key.
 

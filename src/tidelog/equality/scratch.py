@@ -1,0 +1,121 @@
+"""Sets of facts beside the stored ones, in relations of their own. Mutates the engine.
+
+They are emptied after each search and kept for the next one, and so are the plans that read them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.logic.program import Atom, Literal, Rule, Term, Variable
+from tidelog.logic.safety import order
+from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import distinct, taken
+from tidelog.query.rounds import Prepared
+
+Facts = dict[str, Rows]  # by stored relation; no relation is without rows
+Mask = npt.NDArray[np.bool_]
+CHECKED = "checked"  # the kind of facts of which it is found out whether they are proved
+GIVEN = "given"  # the kind of facts from which others are looked for
+DENSE_BYTES = 1 << 20  # that the set of a relation may take for speed
+
+
+class Scratch:
+    """Sets of facts of relations, each of some kind; `arities` are those of the relations."""
+
+    def __init__(self, engine: Any, arities: Mapping[str, int]) -> None:
+        self.engine = engine
+        self.arities = arities
+        self._made: dict[tuple[str, str], str] = {}
+
+    def relation(self, kind: str, name: str) -> str:
+        """The relation that holds the facts of a kind."""
+        made = self._made.get((kind, name))
+        return self.define(kind, name, self.arities[name]) if made is None else made
+
+    def define(self, kind: str, name: str, arity: int) -> str:
+        """Let there be a relation, of so many columns, for facts of a kind."""
+        made = self._made[kind, name] = f"{name} {kind}"
+        self.engine.define(made, arity, DENSE_BYTES)
+        return made
+
+    def atom(self, kind: str, atom: Atom) -> Atom:
+        """The atom that reads the facts of a kind."""
+        return Atom(self.relation(kind, atom.predicate), atom.terms)
+
+    def has(self, kind: str, name: str, rows: Rows) -> Mask:
+        """Which of the rows are among the facts of a kind."""
+        found: Mask = self.engine.standing(self.relation(kind, name), rows.columns, rows.count) != 0
+        return found
+
+    def enter(self, kind: str, name: str, rows: Rows) -> Rows:
+        """Those of the rows that are not among the facts of a kind, and will be when a round begins."""
+        new = taken(rows, ~self.has(kind, name, rows))
+        if new.count:
+            self.engine.add(self.relation(kind, name), new.columns, new.count)
+        return new
+
+    def add(self, kind: str, facts: Mapping[str, Rows]) -> Facts:
+        """Those of the facts that are not of a kind, and now are."""
+        new = {name: self.enter(kind, name, rows) for name, rows in facts.items()}
+        self.engine.show([self.relation(kind, name) for name in facts])
+        return {name: rows for name, rows in new.items() if rows.count}
+
+    def give(self, kind: str, name: str, rows: Rows) -> None:
+        """Let these be the only facts of a kind in a relation, all of them new."""
+        relation = self.relation(kind, name)
+        self.engine.clear(relation)
+        self.engine.add(relation, rows.columns, rows.count)
+        self.engine.advance([relation])
+
+    def empty(self) -> None:
+        """Forget all facts."""
+        for relation in self._made.values():
+            if self.engine.size(relation):
+                self.engine.clear(relation)
+        self.engine.begin(self._made.values())
+
+    def drop(self) -> None:
+        """Forget all relations."""
+        for relation in self._made.values():
+            self.engine.drop(relation)
+        self._made = {}
+
+
+class Sought:
+    """The rows of terms for which a body holds, found from the given facts that its first atom reads."""
+
+    def __init__(self, terms: Sequence[Term], body: Iterable[Literal], scratch: Scratch) -> None:
+        self._scratch = scratch
+        self._answers = scratch.define("answers", f"= {len(terms)}", len(terms))
+        literals = tuple(body)
+        ordered = order(literals, [term for term in terms if isinstance(term, Variable)]).body
+        given = literals[0]
+        assert isinstance(given, Atom)
+        rule = Rule(Atom(self._answers, tuple(terms)), ordered)
+        self._prepared = Prepared(rule, (given.predicate,), scratch.engine)
+        self._given = given.predicate
+
+    def rows(self, check: Callable[[], None]) -> Rows:
+        """The rows, each once."""
+        engine = self._scratch.engine
+        self._prepared.look_over()
+        if not self._prepared.run((self._given,), check):
+            return Rows(*engine.rows(self._answers))
+        columns, count = engine.rows(self._answers)
+        rows = Rows(tuple(column.copy() for column in columns), count)
+        engine.clear(self._answers)
+        return rows
+
+
+def united(parts: Iterable[tuple[str, Rows]]) -> Facts:
+    """All facts, each once."""
+    found: dict[str, list[Rows]] = {}
+    for name, rows in parts:
+        if rows.count:
+            found.setdefault(name, []).append(rows)
+    return {name: distinct(some) for name, some in found.items()}
