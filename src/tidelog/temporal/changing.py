@@ -19,7 +19,7 @@ from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Integers, Lists, Timeline, always, single
 from tidelog.temporal.maintain import Difference, Journal, Maintenance
 from tidelog.temporal.materialise import Derivation
-from tidelog.temporal.nodes import ReadyRule, make_ready
+from tidelog.temporal.nodes import ReadyRule
 from tidelog.temporal.relation import TimedRelation
 from tidelog.temporal.rows import Table
 from tidelog.temporal.store import Store
@@ -107,22 +107,15 @@ class Changing:
         accept: Callable[[], None],
     ) -> NetChange:
         """What all predicates with times lost and gained; `accept` raises if that must not be."""
-        for name in self.store.predicates(after):
-            if name not in self.store.tables:
-                self.store.tables[name] = TimedTable(name, after.predicates[name].arity)
+        if after is not before:
+            self._admit(after)
         try:
             removed, added = self._given(update, static)
-            maintenance = Maintenance(
-                self.store,
-                self._ready(before),
-                self._ready(after),
-                self.check,
-                self.horizon,
-                self.journal,
-            )
+            schedule = self.store.schedule(before, after)
+            maintenance = Maintenance(self.store, schedule, self.check, self.horizon, self.journal)
             lost, gained = maintenance.run(removed, added)
             if self.later is not None and self.horizon is not None and self.horizon.is_cut:
-                lost, gained = self._derive_on(self.later, maintenance.after)
+                lost, gained = self._derive_on(self.later, schedule.after)
             accept()
         except BaseException:
             self.journal.undo()
@@ -142,13 +135,11 @@ class Changing:
             lost[name], gained[name] = self.journal.net(table)
         return lost, gained
 
-    def _ready(self, program: Program) -> tuple[ReadyRule, ...]:
-        identity = self.store.engine.dictionary.encode
-        return tuple(
-            make_ready(rule, number, self.store.timeline, identity)
-            for number, rule in enumerate(program.rules)
-            if rule.head.predicate in program.timed
-        )
+    def _admit(self, after: Program) -> None:
+        """Let there be the tables that other rules than before need."""
+        for name in self.store.predicates(after):
+            if name not in self.store.tables:
+                self.store.tables[name] = TimedTable(name, after.predicates[name].arity)
 
     # ---- what is given
 

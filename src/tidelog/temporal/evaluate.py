@@ -60,7 +60,7 @@ class Evaluation:
 
     def driven(self, body: Body, driver: Driver) -> Groups:
         """What follows from the change of one atom's facts."""
-        home = next(node for node in (*body.positive, *body.negative) if driver.leaf in set(leaves(node)))
+        home = body.homes[driver.leaf]
         gained = self._change(home, driver)
         if home in body.positive:
             return self._all_of(gained.holding(), body, driver, Part.NOW, done=home)
@@ -87,7 +87,7 @@ class Evaluation:
             node = next((node for node in negative if _outer(node, body) <= bound), None)
             if node is not None:
                 negative.remove(node)
-                if driver is not None and driver.leaf in set(leaves(node)):
+                if driver is not None and body.homes[driver.leaf] is node:
                     # One fact of the atom has changed; the negation has, where no other holds.
                     groups = self._without(groups, node, None, driver.late)
                 else:

@@ -43,6 +43,15 @@ class Derived:
         if len(numbers):
             self._parts.setdefault(name, []).append((numbers, lists))
 
+    def __bool__(self) -> bool:
+        return bool(self._parts)
+
+    def take(self, name: str) -> tuple[Integers, Lists]:
+        """What `of` gives, which is no longer here afterwards."""
+        found = self.of(name)
+        self._parts.pop(name, None)
+        return found
+
     def of(self, name: str) -> tuple[Integers, Lists]:
         """The distinct facts of a predicate, in order, and when they hold."""
         parts = self._parts.get(name, [])

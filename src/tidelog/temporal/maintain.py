@@ -1,35 +1,36 @@
 """Maintenance over time: what follows is kept right when facts and rules come and go.
 
 Delete and rederive (Gupta, Mumick, Subrahmanian, SIGMOD 1993) over sets of time points, as DRed_MTL does:
-level by level, first all points are taken away that had a derivation which lost something, then those are
-put back that are given or still follow in one step, and what follows from these and from what is new is
+component by component, first all points are taken away that had a derivation which lost something, then those
+are put back that are given or still follow in one step, and what follows from these and from what is new is
 inserted.
 
 Invariant: before and after, the tables hold the least model of the rules over the facts given, within the
 horizon if there is one.
 
-A table below a level goes from OLD by way of MID = OLD ∩ NEW to NEW: while points are taken away it stands at
-MID and knows what it lost; while points are inserted it stands at NEW and knows what it gained. What a rule
-negates goes the other way round: OLD, OLD ∪ NEW, NEW.
+A table below a component goes from OLD by way of MID = OLD ∩ NEW to NEW: while points are taken away it
+stands at MID and knows what it lost; while points are inserted it stands at NEW and knows what it gained.
+What a rule negates goes the other way round: OLD, OLD ∪ NEW, NEW.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 
 import numpy as np
 
 from tidelog.logic.program import Assignment
-from tidelog.temporal.analysis import levels
 from tidelog.temporal.compute import Computer
 from tidelog.temporal.evaluate import Driver, Evaluation
 from tidelog.temporal.heads import Derived, head_facts
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.lists import Integers, Lists, nothing
 from tidelog.temporal.nodes import Leaf, ReadyRule
-from tidelog.temporal.rows import Groups, Table
+from tidelog.temporal.rows import Groups, Table, picked
+from tidelog.temporal.schedule import Component, Drive, Drives, Schedule
 from tidelog.temporal.store import Store
 from tidelog.temporal.table import Part, TimedTable
 
@@ -49,12 +50,23 @@ class Difference:
     def __bool__(self) -> bool:
         return len(self.numbers) > 0
 
+    def without(self, other: Difference) -> Difference:
+        """The points that the other does not have."""
+        if not other:
+            return self
+        return _holding(
+            self.numbers, self.lists.without(other.lists, self.lists.numbers, other.places(self.numbers))
+        )
+
     def places(self, numbers: Integers) -> Integers:
         """Where facts stand here; -1 where they do not."""
         if not len(self.numbers):
             return np.full(len(numbers), -1)
         places = np.minimum(np.searchsorted(self.numbers, numbers), len(self.numbers) - 1)
         return np.where(self.numbers[places] == numbers, places, -1)
+
+
+NOTHING = Difference()
 
 
 class Journal:
@@ -90,8 +102,10 @@ class Journal:
 
     def net(self, table: TimedTable) -> tuple[Difference, Difference]:
         """What a table lost and gained since the transaction began."""
+        if table not in self._parts:
+            return NOTHING, NOTHING
         derived = Derived()
-        for numbers, lists in self._parts.get(table, ()):
+        for numbers, lists in self._parts[table]:
             derived.add(table.name, numbers, lists)
         numbers, before = derived.of(table.name)
         every = before.numbers
@@ -106,44 +120,38 @@ class Maintenance:
     """A transaction being worked in. Mutates the store."""
 
     store: Store
-    before: Sequence[ReadyRule]  # rules before and after, made ready for the same timeline
-    after: Sequence[ReadyRule]
+    schedule: Schedule
     check: Callable[[], None]
     horizon: Horizon | None = None
     journal: Journal = field(default_factory=Journal)
     _lost: dict[str, Difference] = field(default_factory=dict)  # by tables that are finished
     _gained: dict[str, Difference] = field(default_factory=dict)
     _is_insertion: bool = False
-    _is_first: bool = False  # the round in which what changed below is looked at
-    _level: frozenset[str] = frozenset()
-    _doubtful: Derived = field(default_factory=Derived)
+    _is_first: bool = False  # the pass in which what changed below is looked at
+    _evaluation: Evaluation = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._evaluation = Evaluation(self, Computer(self.store.engine))
 
     def run(
         self, removed: Mapping[str, Difference], added: Mapping[str, Difference]
     ) -> tuple[dict[str, Difference], dict[str, Difference]]:
         """What all tables lost and gained by points that are no longer given, and newly given."""
-        kept = {ready.rule for ready in self.after}
-        gone = [ready for ready in self.before if ready.rule not in kept]
-        old = {ready.rule for ready in self.before}
-        new = [ready for ready in self.after if ready.rule not in old]
-        every = {ready.rule: ready for ready in (*self.before, *self.after)}
-        parts = levels(tuple(every))
-        heads = {rule.head.predicate for rule in every}
-        for name in (removed.keys() | added.keys()) - heads:
-            self._settle(name, removed.get(name, Difference()), added.get(name, Difference()))
-        for rules in parts:
-            chosen = set(rules)
-            self._level = frozenset(rule.head.predicate for rule in rules)
-            self._overdelete(
-                [ready for ready in self.before if ready.rule in chosen],
-                [ready for ready in gone if ready.rule in chosen],
-                removed,
-            )
-            staying = [ready for ready in self.after if ready.rule in chosen]
-            self._insert(staying, [ready for ready in new if ready.rule in chosen], added)
-            for name in self._level:
-                self._finish(name)
+        for name in (removed.keys() | added.keys()) - self.schedule.heads:
+            self._settle(name, removed.get(name, NOTHING), added.get(name, NOTHING))
+        for part in self.schedule.components:
+            if self._is_touched(part, removed, added):
+                doubtful = self._overdelete(part, removed)
+                self._insert(part, doubtful, added)
+                for name in part.heads:
+                    self._finish(name)
         return self._lost, self._gained
+
+    def _is_touched(self, part: Component, *given: Mapping[str, Difference]) -> bool:
+        """Whether anything that a component depends on has changed."""
+        if part.gone or part.new or any(name in points for points in given for name in part.heads):
+            return True
+        return any(name in self._lost or name in self._gained for name in part.read)
 
     # ---- tables that no rule derives
 
@@ -154,9 +162,7 @@ class Maintenance:
         self._finish(name)
 
     def _finish(self, name: str) -> None:
-        table = self.store.tables[name]
-        table.forget_change()
-        lost, gained = self.journal.net(table)
+        lost, gained = self.journal.net(self.store.tables[name])
         if lost:
             self._lost[name] = lost
         if gained:
@@ -172,143 +178,125 @@ class Maintenance:
 
     # ---- taking away
 
-    def _overdelete(
-        self, rules: Sequence[ReadyRule], gone: Sequence[ReadyRule], removed: Mapping[str, Difference]
-    ) -> None:
-        """Take away all points of the level that had a derivation which lost something."""
+    def _overdelete(self, part: Component, removed: Mapping[str, Difference]) -> Derived:
+        """Take away all points of a component that had a derivation which lost something."""
         self._is_insertion, self._is_first = False, True
-        for name, points in self._gained.items():
+        arriving = [name for name in part.read if name in self._gained]
+        for name in arriving:
+            points = self._gained[name]
             self.store.tables[name].lose(points.numbers, points.lists)  # to MID; it comes back
-        for name, points in self._lost.items():
-            self.store.tables[name].note(points.numbers, points.lists, is_gain=False)
-        self._doubtful = Derived()
-        evaluation = self._evaluation()
-        derived = Derived()
-        for ready in gone:
-            for body in ready.bodies:
-                self._collect(derived, ready, evaluation.whole(body, part=Part.BEFORE))
-        change = {name: removed[name] for name in self._level if name in removed}
-        for name in derived.names:
-            mine = change.get(name, Difference())
-            derived.add(name, mine.numbers, mine.lists)
-            change[name] = Difference(*derived.of(name))
-        while True:
-            self._take_away(change)
-            derived = self._driven(rules, LOSING)
-            self._pass_on()
-            change = {name: Difference(*derived.of(name)) for name in derived.names}
-            if not any(self._would_lose(name, points) for name, points in change.items()):
-                break
-        for name in (*self._lost, *self._level):
-            self.store.tables[name].forget_change()
-        for name, points in self._gained.items():
+        waiting = Derived()
+        with self._noted(part, self._lost, is_gain=False):
+            for ready in part.gone:
+                for body in ready.bodies:
+                    self._collect(waiting, ready, self._evaluation.whole(body, part=Part.BEFORE))
+            for name in part.read:
+                self._drive(waiting, part.before.get(name, ()), LOSING)
+        self._is_first = False
+        for name in part.heads:
+            if name in removed:
+                waiting.add(name, removed[name].numbers, removed[name].lists)
+        doubtful = Derived()
+        for name, lost in self._passed_on(part.heads, waiting, part.before, self._lose, LOSING):
+            doubtful.add(name, lost.numbers, lost.lists)
+        for name in arriving:
+            points = self._gained[name]
             self.store.tables[name].gain(points.numbers, points.lists)
-
-    def _take_away(self, change: Mapping[str, Difference]) -> None:
-        for name in self._level:
-            table = self.store.tables[name]
-            lost = self._lose(table, change[name]) if name in change else Difference()
-            table.note(lost.numbers, lost.lists, is_gain=False)
-            self._doubtful.add(name, lost.numbers, lost.lists)
-
-    def _would_lose(self, name: str, points: Difference) -> bool:
-        table = self.store.tables[name]
-        return points.lists.intersected(table.lists, points.lists.numbers, points.numbers).size > 0
+        return doubtful
 
     # ---- putting back, and inserting
 
-    def _insert(
-        self, rules: Sequence[ReadyRule], new: Sequence[ReadyRule], added: Mapping[str, Difference]
-    ) -> None:
+    def _insert(self, part: Component, doubtful: Derived, added: Mapping[str, Difference]) -> None:
         """Put back what is given or still follows, and insert what is new."""
         self._is_insertion, self._is_first = True, True
-        evaluation = self._evaluation()
-        derived = Derived()
-        for name in self._level:
-            points = Difference(*self._doubtful.of(name))
-            if points:
-                self._rederive(derived, name, points, rules, evaluation)
+        waiting = Derived()
+        for name in doubtful.names:
+            self._rederive(waiting, name, Difference(*doubtful.of(name)), part.rules[name])
+        with self._noted(part, self._gained, is_gain=True):
+            for ready in part.new:
+                for body in ready.bodies:
+                    self._collect(waiting, ready, self._evaluation.whole(body))
+            for name in part.read:
+                self._drive(waiting, part.after.get(name, ()), GAINING)
+        self._is_first = False
+        for name in part.heads:
             if name in added:
-                derived.add(name, added[name].numbers, added[name].lists)
-        for name, points in self._gained.items():
-            self.store.tables[name].note(points.numbers, points.lists, is_gain=True)
-        for ready in new:
-            for body in ready.bodies:
-                self._collect(derived, ready, evaluation.whole(body))
-        while True:
-            is_new = self._put_in(derived)
-            if not is_new and not self._is_first:
-                break
-            derived = self._driven(rules, GAINING)
-            self._pass_on()
-        for name in (*self._gained, *self._level):
-            self.store.tables[name].forget_change()
+                waiting.add(name, added[name].numbers, added[name].lists)
+        for _ in self._passed_on(part.heads, waiting, part.after, self._gain, GAINING):
+            pass
 
-    def _put_in(self, derived: Derived) -> bool:
-        """Add what was derived to the level's tables; whether anything was new."""
-        is_new = False
-        for name in self._level:
-            table = self.store.tables[name]
-            numbers, lists = derived.of(name)
-            gained = self._gain(table, Difference(numbers, lists))
-            table.note(gained.numbers, gained.lists, is_gain=True)
-            is_new |= bool(gained)
-        return is_new
-
-    def _rederive(
-        self,
-        derived: Derived,
-        name: str,
-        points: Difference,
-        rules: Sequence[ReadyRule],
-        evaluation: Evaluation,
-    ) -> None:
+    def _rederive(self, waiting: Derived, name: str, points: Difference, rules: Sequence[ReadyRule]) -> None:
         """Find those of the points taken away that are given, or follow in one step from what is left."""
         table = self.store.tables[name]
         given = self.store.given_lists(table, points.numbers)
         every = points.lists.numbers
-        derived.add(name, points.numbers, points.lists.intersected(given, every, every))
+        found = Difference(points.numbers, points.lists.intersected(given, every, every))
+        waiting.add(name, found.numbers, found.lists)
         for ready in rules:
-            if ready.head != name:
-                continue
-            lists = points.lists
-            for by in ready.back:
-                lists = lists.moved(by)
-            start = _bound(ready, table.facts.columns[:, points.numbers], lists)
-            for body in ready.bodies:
-                groups = evaluation.whole(body, start) if start is not None else evaluation.whole(body)
-                numbers, found = head_facts(ready, groups, self.store)
-                places = points.places(numbers)
-                derived.add(name, numbers, found.intersected(points.lists, found.numbers, places))
+            points = points.without(found)
+            if not points:
+                return
+            found = self._following(ready, table, points)
+            waiting.add(name, found.numbers, found.lists)
 
-    # ---- rounds
-
-    def _driven(self, rules: Sequence[ReadyRule], states: tuple[Part, Part]) -> Derived:
-        """What rules lead to by what just changed."""
-        evaluation = self._evaluation()
+    def _following(self, ready: ReadyRule, table: TimedTable, points: Difference) -> Difference:
+        """Those of the points that follow by a rule."""
+        lists = points.lists
+        for by in ready.back:
+            lists = lists.moved(by)
+        start = _bound(ready, table.facts.columns[:, points.numbers], lists)
         derived = Derived()
-        for ready in rules:
-            for body in ready.bodies:
-                for leaf in body.leaves:
-                    if len(self.changed(leaf)[0]):
-                        groups = evaluation.driven(body, Driver(leaf, *states))
-                        self._collect(derived, ready, groups)
-            self.check()
-        return derived
+        for body in ready.bodies:
+            self._collect(derived, ready, self._evaluation.whole(body, start))
+        numbers, found = derived.of(ready.head)
+        return _holding(numbers, found.intersected(points.lists, found.numbers, points.places(numbers)))
+
+    # ---- passing on
+
+    @contextmanager
+    def _noted(self, part: Component, changes: Mapping[str, Difference], *, is_gain: bool) -> Iterator[None]:
+        """Let tables below a component know what they lost or gained, for the time of a `with` block."""
+        tables = {name: self.store.tables[name] for name in part.read if name in changes}
+        for name, table in tables.items():
+            table.note(changes[name].numbers, changes[name].lists, is_gain=is_gain)
+        yield
+        for table in tables.values():
+            table.forget_change()
+
+    def _passed_on(
+        self,
+        heads: Sequence[str],
+        waiting: Derived,
+        drives: Drives,
+        change: Callable[[TimedTable, Difference], Difference],
+        states: tuple[Part, Part],
+    ) -> Iterator[tuple[str, Difference]]:
+        """Change tables by what waits for them, and let rules find what follows; gives what has changed.
+
+        One table changes at a time, so that all others stand still while it drives rules.
+        """
+        while waiting:
+            for name in heads:
+                points = Difference(*waiting.take(name))
+                table = self.store.tables[name]
+                points = change(table, points) if points else points
+                if points:
+                    table.note(points.numbers, points.lists, is_gain=self._is_insertion)
+                    self._drive(waiting, drives.get(name, ()), states)
+                    table.forget_change()
+                    yield name, points
+
+    def _drive(self, derived: Derived, drives: Iterable[Drive], states: tuple[Part, Part]) -> None:
+        """Add what bodies lead to by what just changed."""
+        for drive in drives:
+            if len(self.changed(drive.leaf)[0]):
+                groups = self._evaluation.driven(drive.body, Driver(drive.leaf, *states))
+                self._collect(derived, drive.ready, groups)
+                self.check()
 
     def _collect(self, derived: Derived, ready: ReadyRule, groups: Groups) -> None:
         numbers, lists = head_facts(ready, groups, self.store)
         derived.add(ready.head, numbers, lists if self.horizon is None else self.horizon.clip(lists))
-
-    def _pass_on(self) -> None:
-        """End the first round: what changed below has been looked at."""
-        if self._is_first:
-            for name in {*self._lost, *self._gained} - self._level:
-                self.store.tables[name].forget_change()
-        self._is_first = False
-
-    def _evaluation(self) -> Evaluation:
-        return Evaluation(self, Computer(self.store.engine))
 
     # ---- reading, as rules do
 
@@ -328,7 +316,7 @@ class Maintenance:
     def read(self, leaf: Leaf, numbers: Integers, part: Part) -> Lists:
         """When facts hold, in a state."""
         table = self.store.tables[leaf.predicate]
-        if not leaf.is_negated or leaf.predicate in self._level:
+        if not leaf.is_negated:
             return table.read(numbers, part)
         lists = table.lists.taken(numbers)
         is_changing = part is Part.BEFORE and self._is_first
@@ -362,5 +350,4 @@ def _bound(ready: ReadyRule, columns: Table, lists: Lists) -> Groups | None:
             fitting &= columns[place] == term
     kept = np.flatnonzero(fitting)
     places = [place for place, term in enumerate(ready.terms) if isinstance(term, str)]
-    rows = np.ascontiguousarray(columns[places][:, kept])
-    return Groups(tuple(names), rows, lists.taken(kept)).holding()
+    return Groups(tuple(names), picked(columns, places, kept), lists.taken(kept)).holding()

@@ -141,6 +141,6 @@ class Derivation:
 
 def new_groups(evaluation: Evaluation, body: Body, store: Store) -> Iterator[Groups]:
     """What a body gains by what its atoms gained in the last round."""
-    for leaf in body.leaves:
+    for leaf in body.homes:
         if not leaf.is_negated and len(store.tables[leaf.predicate].changed):
             yield evaluation.driven(body, Driver(leaf, Part.BEFORE, Part.NOW))

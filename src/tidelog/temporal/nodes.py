@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
@@ -103,12 +103,12 @@ Test = Comparison | Assignment | Condition
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Body:
-    """A rule's body: metric atoms that hold, those that do not, and tests; the atoms of both, by number."""
+    """A rule's body: metric atoms that hold, those that do not, and tests."""
 
     positive: tuple[Node, ...]
     negative: tuple[Node, ...]
     tests: tuple[Test, ...]
-    leaves: tuple[Leaf, ...]
+    homes: Mapping[Leaf, Node]  # each atom, by number, and the metric atom that it stands in
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,7 +139,7 @@ def make_ready(rule: Rule, number: int, timeline: Timeline, identity: Identity) 
         bodies,
         tuple(timeline.operator(name, one) for name, (_, one) in zip(names, moves, strict=True)),
         tuple(timeline.operator(BACK[name], one) for name, (_, one) in zip(names, moves, strict=True))[::-1],
-        not any(body.leaves for body in bodies),
+        not any(body.homes for body in bodies),
     )
 
 
@@ -170,8 +170,8 @@ class _Compiler:
             tests = [
                 literal for literal in chosen if isinstance(literal, Comparison | Assignment | Condition)
             ]
-            atoms = [leaf for node in (*positive, *negative) for leaf in leaves(node)]
-            yield Body(tuple(positive), tuple(negative), tuple(tests), tuple(atoms))
+            homes = {leaf: node for node in (*positive, *negative) for leaf in leaves(node)}
+            yield Body(tuple(positive), tuple(negative), tuple(tests), homes)
 
     def node(self, metric: Atom | Metric | Throughout, numbers: Iterator[int], is_negated: bool) -> Node:
         match metric:

@@ -15,6 +15,7 @@ from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
 from tidelog.io.columns import Batch
 from tidelog.logic.metrics import intervals_of
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Throughout, TimedFact, literal_atoms
+from tidelog.logic.strata import entangled
 from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.relation import Relation, column_names
@@ -137,9 +138,8 @@ class Temporal:
             listen(Notice(f"rules over time are derived in this process, not on {self.engine.name}"))
         self.check_end(program)
         self.store.begin(program)
-        numbers = {id(rule): place for place, rule in enumerate(program.rules)}
         horizon = self.horizon(program)
-        ready = self.store.ready(program.timed_rules, numbers)
+        ready = self.store.ready(program)
         settings = self.settings
         derivation = Derivation(
             self.store, ready, listen, check, settings.procedure, settings.rounds, horizon, strata_before
@@ -247,6 +247,8 @@ class Temporal:
             self.engine.size(name) for name in after.timed - before.timed if name in before.predicates
         ):
             return "a predicate that held always would hold at times"
+        if before is not after and entangled((*before.timed_rules, *after.timed_rules)):
+            return "rules that come and rules that go negate each other in a cycle"
         self.check_end(after)
         return None
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from math import lcm
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 from tidelog.logic.metrics import intervals_of
-from tidelog.logic.program import Program, Rule
+from tidelog.logic.program import Program
 from tidelog.logic.time import Interval
 from tidelog.temporal.lists import Integers, Lists, Timeline, always, nothing, single
 from tidelog.temporal.nodes import Leaf, ReadyRule, make_ready
 from tidelog.temporal.rows import Table
+from tidelog.temporal.schedule import Schedule, make_schedule
 from tidelog.temporal.table import Part, TimedTable
 
 
@@ -26,7 +27,8 @@ class Store:
         self.timeline = timeline
         self.given: dict[str, TimedTable] = {}
         self.tables: dict[str, TimedTable] = {}
-        self._ready: tuple[object, Timeline, tuple[ReadyRule, ...]] | None = None
+        self._ready: list[tuple[object, Timeline, tuple[ReadyRule, ...]]] = []  # those made ready last
+        self._schedule: Schedule | None = None  # the last one
 
     # ---- the timeline
 
@@ -91,14 +93,28 @@ class Store:
 
     # ---- rules
 
-    def ready(self, rules: Sequence[Rule], numbers: Mapping[int, int]) -> tuple[ReadyRule, ...]:
-        """The rules made ready for the present timeline."""
-        known = self._ready
-        if known is None or known[0] is not rules or known[1] != self.timeline:
-            identity = self.engine.dictionary.encode
-            made = tuple(make_ready(rule, numbers[id(rule)], self.timeline, identity) for rule in rules)
-            known = self._ready = rules, self.timeline, made
-        return known[2]
+    def ready(self, program: Program) -> tuple[ReadyRule, ...]:
+        """The rules of a program over time, made ready for the present timeline."""
+        rules = program.timed_rules
+        for known, timeline, made in self._ready:
+            if known is rules and timeline == self.timeline:
+                return made
+        identity = self.engine.dictionary.encode
+        made = tuple(
+            make_ready(rule, number, self.timeline, identity)
+            for number, rule in enumerate(program.rules)
+            if rule.head.predicate in program.timed
+        )
+        self._ready = [*self._ready[-1:], (rules, self.timeline, made)]
+        return made
+
+    def schedule(self, before: Program, after: Program) -> Schedule:
+        """In which order a transaction that leads from one program to another is worked in."""
+        old, new = self.ready(before), self.ready(after)
+        known = self._schedule
+        if known is None or known.before is not old or known.after is not new:
+            known = self._schedule = make_schedule(old, new)
+        return known
 
     # ---- reading, as rules do
 
