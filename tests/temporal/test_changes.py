@@ -129,3 +129,26 @@ def test_partial_results_are_not_maintained() -> None:
     )
     with pytest.raises(ProgramError, match="E617"):
         reasoner.apply("+ p(b)@0 .")
+
+
+def test_rules_that_would_negate_each_other_come_and_go_one_after_the_other() -> None:
+    text = "p(z)@0 . q(z)@0 . n(a)@[0, 9] . p(?x) :- n(?x), ~q(?x) ."
+    reasoner = tl.Reasoner(tl.parse(text))
+    with pytest.raises(ProgramError) as caught:
+        reasoner.apply("- p(?x) :- n(?x), ~q(?x) .\n+ q(?x) :- n(?x), ~p(?x) .")
+    assert caught.value.diagnostics[0].code == "E617"
+    reasoner.apply("- p(?x) :- n(?x), ~q(?x) .")
+    reasoner.apply("+ q(?x) :- n(?x), ~p(?x) .")
+    assert points(reasoner["q"]) == {("z", "[0, 0]"), ("a", "[0, 9]")}
+
+
+def test_what_still_follows_is_put_back_before_others_hear_of_it() -> None:
+    text = """
+        p(a)@[0, 9] . q(a)@[3, 5] . r(?x) :- p(?x) . r(?x) :- q(?x) .
+        s(?x) :- boxminus[0, 1] r(?x) . t(?x) :- n(?x), ~s(?x) . n(a)@[0, 9] .
+    """
+    reasoner = tl.Reasoner(tl.parse(text), time=HORIZON)
+    delta = reasoner.apply("- p(a)@[2, 9] .")
+    assert points(delta["r"].removed) == {("a", "[2, 3)"), ("a", "(5, 9]")}
+    assert points(delta["s"].removed) == {("a", "[2, 4)"), ("a", "(5, 9]")}
+    assert points(delta["t"].added) == {("a", "[2, 4)"), ("a", "(5, 9]")}

@@ -7,7 +7,7 @@ gained, or lost, is joined with the other literals. Atoms before the driving one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,8 +16,8 @@ import numpy as np
 from tidelog.logic.program import Assignment, literal_variables, variables_of
 from tidelog.temporal.lists import Integers, Lists, always
 from tidelog.temporal.metric import lasting, with_alone
-from tidelog.temporal.nodes import Always, Body, Leaf, Moved, Node, Since, Test, Within, leaves
-from tidelog.temporal.rows import Groups, Table, distinct_rows, joined_rows, pairs, picked
+from tidelog.temporal.nodes import Always, Body, Leaf, Moved, Node, Since, Test, Within, chain, leaves
+from tidelog.temporal.rows import Groups, RowSet, Table, distinct_rows, joined_rows, pairs, picked
 from tidelog.temporal.table import Part, TimedTable
 
 Compute = Callable[[Sequence[Test], Groups], Groups]  # the groups that pass tests, with computed columns
@@ -93,7 +93,9 @@ class Evaluation:
                 else:
                     groups = self._without(groups, node, driver, part)
                 continue
-            node = min(positive, key=lambda node: self._cost(node, bound))
+            node = positive[0]
+            if len(positive) > 1:
+                node = min(positive, key=lambda node: self._cost(node, bound))
             positive.remove(node)
             groups = self._joined(groups, node, driver, part)
         return groups
@@ -105,10 +107,34 @@ class Evaluation:
         return not (names & bound) and bool(bound), len(names - bound) if bound else 0, size
 
     def _joined(self, groups: Groups, node: Node, driver: Driver | None, part: Part) -> Groups:
+        """The groups with those of a metric atom that agree with them, while both hold."""
+        link = chain(node)
+        if link is not None and not set(groups.names).isdisjoint(node.names):
+            return self._looked_up(groups, *link, driver, part)
         found = self.node(node, groups, driver, part)
         numbers, others = pairs(groups, found)
         lists = groups.lists.intersected(found.lists, numbers, others)
         return joined_rows(groups, found, numbers, others, lists).holding()
+
+    def _looked_up(
+        self, groups: Groups, leaf: Leaf, moves: Iterable[Integers], driver: Driver | None, part: Part
+    ) -> Groups:
+        """The same for an atom under unary operators: its facts are looked up group by group."""
+        facts = self.reading.table(leaf).facts
+        keys = _bound_places(leaf, groups.names)
+        numbers, rows = facts.matches(keys, _keys(leaf, keys, groups))
+        if not leaf.is_plain:
+            fitting = _fitting(facts.columns, rows, leaf)
+            numbers, rows = numbers[fitting], rows[fitting]
+        lists = self.reading.read(leaf, rows, _state(leaf, driver, part))
+        for by in moves:
+            lists = lists.moved(by)
+        lists = groups.lists.intersected(lists, numbers, lists.numbers)
+        kept = np.flatnonzero(lists.count > 0)
+        names = [name for name in leaf.names if name not in groups.names]
+        found = picked(facts.columns, [leaf.terms.index(name) for name in names], rows[kept])
+        columns = np.vstack([groups.columns[:, numbers[kept]], found])
+        return Groups((*groups.names, *names), columns, lists.taken(kept))
 
     def _without(self, groups: Groups, node: Node, driver: Driver | None, part: Part) -> Groups:
         """The groups at the times at which a metric atom holds for no values of its own variables."""
@@ -176,44 +202,49 @@ class Evaluation:
     def _leaf(
         self, leaf: Leaf, demand: Groups | None, driver: Driver | None, part: Part, *, is_change: bool = False
     ) -> Groups:
-        table = self.reading.table(leaf)
-        change = None
+        facts = self.reading.table(leaf).facts
         if driver is not None and driver.leaf is leaf:
             numbers, change = self.reading.changed(leaf)
-            kept = _fitting(table.facts.columns, numbers, leaf)
-            numbers, change = numbers[kept], change.taken(kept)
+            if not leaf.is_plain:
+                kept = _fitting(facts.columns, numbers, leaf)
+                numbers, change = numbers[kept], change.taken(kept)
+            lists = change if is_change else self.reading.read(leaf, numbers, part)
         else:
-            if driver is not None:
-                part = driver.early if leaf.number < driver.leaf.number else driver.late
-            numbers = self._numbers(leaf, table, demand)
-        lists = change if is_change and change is not None else self.reading.read(leaf, numbers, part)
+            numbers = _numbers(leaf, facts, demand)
+            lists = self.reading.read(leaf, numbers, _state(leaf, driver, part))
         places = [leaf.terms.index(name) for name in leaf.names]
-        return Groups(leaf.names, picked(table.facts.columns, places, numbers), lists)
+        return Groups(leaf.names, picked(facts.columns, places, numbers), lists)
 
-    def _numbers(self, leaf: Leaf, table: TimedTable, demand: Groups | None) -> Integers:
-        """The numbers of an atom's facts that agree with the demand."""
-        asked = set() if demand is None else set(demand.names)
-        keys = [place for place, term in enumerate(leaf.terms) if isinstance(term, int) or term in asked]
-        if not keys:
-            numbers = np.arange(table.facts.rows)
-        else:
-            numbers = table.facts.matches(keys, _keys(leaf, keys, demand))[1]
-        return numbers[_fitting(table.facts.columns, numbers, leaf)]
+
+def _state(leaf: Leaf, driver: Driver | None, part: Part) -> Part:
+    """The state in which an atom is read that does not drive its body."""
+    if driver is None:
+        return part
+    return driver.early if leaf.number < driver.leaf.number else driver.late
+
+
+def _numbers(leaf: Leaf, facts: RowSet, demand: Groups | None) -> Integers:
+    """The numbers of an atom's facts that agree with the demand."""
+    keys = _bound_places(leaf, () if demand is None else demand.names)
+    if not keys:
+        numbers = np.arange(facts.rows)
+    else:
+        numbers = facts.matches(keys, distinct_rows(_keys(leaf, keys, demand)))[1]
+    return numbers if leaf.is_plain else numbers[_fitting(facts.columns, numbers, leaf)]
+
+
+def _bound_places(leaf: Leaf, names: Sequence[str]) -> list[int]:
+    """Where an atom has constants, or variables of these names."""
+    return [place for place, term in enumerate(leaf.terms) if isinstance(term, int) or term in names]
 
 
 def _keys(leaf: Leaf, places: Sequence[int], demand: Groups | None) -> Table:
-    """The distinct rows of ids that an atom's columns are to have at these places."""
-    names = list(dict.fromkeys(term for place in places if isinstance(term := leaf.terms[place], str)))
-    if names and demand is not None:
-        rows = distinct_rows(np.ascontiguousarray(demand.columns[demand.places(names)]))
-    else:
-        rows = np.zeros((0, 1), np.int32)
-    count = rows.shape[1]
-    columns = [
-        rows[names.index(term)] if isinstance(term, str) else np.full(count, term, np.int32)
-        for term in (leaf.terms[place] for place in places)
-    ]
-    return np.array(columns, np.int32).reshape(len(places), count)
+    """The rows of ids that an atom's columns are to have at these places, one for each group asked for."""
+    rows = np.empty((len(places), 1 if demand is None else len(demand)), np.int32)
+    for row, place in zip(rows, places, strict=True):
+        term = leaf.terms[place]
+        row[:] = term if isinstance(term, int) or demand is None else demand.column(term)
+    return rows
 
 
 def _fitting(columns: Table, numbers: Integers, leaf: Leaf) -> Integers:

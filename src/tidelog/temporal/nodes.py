@@ -49,6 +49,11 @@ class Leaf:
         """The variables, each once."""
         return tuple(dict.fromkeys(term for term in self.terms if isinstance(term, str)))
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether all terms are variables, none of them twice: every fact fits."""
+        return len(self.names) == len(self.terms)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Always:
@@ -228,6 +233,15 @@ def _alone(metric: Metric, right: Atom | Metric, timeline: Timeline) -> Iterator
 def _names(metric: Atom | Metric) -> Iterator[Variable]:
     if not (isinstance(metric, Atom) and metric.predicate == TOP):
         yield from literal_variables(metric)
+
+
+def chain(node: Node) -> tuple[Leaf, tuple[Integers, ...]] | None:
+    """The atom under unary operators, and what these do, inner ones first; None if there is more to it."""
+    moves: tuple[Integers, ...] = ()
+    while isinstance(node, Moved):
+        moves = (node.by, *moves)
+        node = node.operand
+    return (node, moves) if isinstance(node, Leaf) else None
 
 
 def leaves(node: Node) -> Iterator[Leaf]:

@@ -94,7 +94,7 @@ class Pruning:
     def _lists(self, node: Node) -> Lists:
         """When a metric atom holds, whatever its variables are."""
         match node:
-            case Leaf() if len(node.names) == len(node.terms):
+            case Leaf() if node.is_plain:
                 return self._evaluation.reading.table(node).lists
             case Moved(by, operand):
                 return self._lists(operand).moved(by)
