@@ -152,3 +152,12 @@ def test_what_still_follows_is_put_back_before_others_hear_of_it() -> None:
     assert points(delta["r"].removed) == {("a", "[2, 3)"), ("a", "(5, 9]")}
     assert points(delta["s"].removed) == {("a", "[2, 4)"), ("a", "(5, 9]")}
     assert points(delta["t"].added) == {("a", "[2, 4)"), ("a", "(5, 9]")}
+
+
+def test_a_rule_is_not_another_one_with_operators_in_its_head() -> None:
+    moved = "boxplus[1, 2] q(?x) :- p(?x) ."
+    reasoner = tl.Reasoner(tl.parse(f"p(a)@0 . q(z)@0 . q(?x) :- p(?x) . {moved}"))
+    reasoner.apply("- q(?x) :- p(?x) .")
+    assert points(reasoner["q"]) == {("z", "[0, 0]"), ("a", "[1, 2]")}
+    reasoner.apply(f"- {moved}")
+    assert points(reasoner["q"]) == {("z", "[0, 0]")}

@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from tidelog.logic.program import Rule, Variable
+from tidelog.logic.program import MetricRule, Rule, Variable
 
 
 class Rules:
@@ -36,10 +36,15 @@ class Rules:
 
 def is_same(rule: Rule, other: Rule) -> bool:
     """Whether two rules differ in the names of variables and the order of literals only."""
-    fixed = (rule.head, rule.group, rule.aggregations, rule.after)
-    wanted = (other.head, other.group, other.aggregations, other.after)
+    fixed = (rule.head, rule.group, rule.aggregations, rule.after, _moves(rule))
+    wanted = (other.head, other.group, other.aggregations, other.after, _moves(other))
     names = _matched(fixed, wanted, {})
     return names is not None and _bodies_match(rule.body, list(other.body), names)
+
+
+def _moves(rule: Rule) -> tuple[object, ...]:
+    """The operators of time in a rule's head."""
+    return rule.moves if isinstance(rule, MetricRule) else ()
 
 
 Names = dict[str, str]
