@@ -135,7 +135,7 @@ class Loading(Explaining):
         """
         predicate = find_predicate(name, self._program.predicates)
         self.materialise()
-        return self._engine.frame(predicate.name, column_names(predicate), predicate.types, form)
+        return self._equality.frame(self._program.static, predicate, form, self.equal)
 
     def read(self, *paths: Path | str, header: bool | None = None) -> int:
         """Add the facts in files, each named after its predicate; a folder stands for its files."""

@@ -27,6 +27,11 @@ from tidelog.rewrite.over_representatives import over_representatives
 from tidelog.rewrite.readable import readable
 from tidelog.syntax.parser import parse, parse_literals
 
+CLASSES = (
+    "classes of equal constants: on the driver, while at most {} facts say what is equal; "
+    "beyond by large-star and small-star"
+)
+
 
 def plan(options: Namespace) -> int:
     """The exit code of `tidelog plan`."""
@@ -68,10 +73,9 @@ def _stage(options: Namespace, messages: Messages) -> Stage:
     query = _query(options.query, program)
     if options.stage == "resolved":
         return resolved(program, name, query)
-    if has_equality(program.predicates):
-        if options.equality == "rewrite":
-            return _over_representatives(program, name, options)
-        program = axiomatise(program, unique_names=options.unique_names)
+    if has_equality(program.predicates) and options.equality == "rewrite":
+        return _over_representatives(program, name, options)
+    program = _with_equality(program, options)
     match options.stage:
         case "strata":
             return stratified(program, name)
@@ -142,10 +146,24 @@ def _with_strategies(stage: Stage, options: Namespace) -> Stage:
 
     settings = engine_of(options)
     assert isinstance(settings, SparkSettings)
-    program = resolve_source(read_source(options.program), options.program, dict(options.param))
+    said = resolve_source(read_source(options.program), options.program, dict(options.param))
+    program = _with_equality(said, options)
     sizes = Sizes(StatedFacts(program).size, 0, settings)
     chosen = [(stratum, choose(stratum, sizes)) for stratum in strata(program.rules, program.predicates)]
-    return _told(stage, program, [(stratum, choice.strategy, choice.reason) for stratum, choice in chosen])
+    told = _told(stage, program, [(stratum, choice.strategy, choice.reason) for stratum, choice in chosen])
+    if has_equality(program.predicates) and options.equality == "rewrite":
+        most = f"{settings.driver_facts:,}"
+        told = replace(told, lines=(*told.lines, f"  {CLASSES.format(most)}"))
+    return told
+
+
+def _with_equality(program: Program, options: Namespace) -> Program:
+    """What a program means by the treatment of equality that is asked for."""
+    if not has_equality(program.predicates):
+        return program
+    if options.equality == "rewrite":
+        return over_representatives(program, {})
+    return axiomatise(program, unique_names=options.unique_names)
 
 
 def _told(stage: Stage, program: Program, chosen: Sequence[tuple[Stratum, str, str]]) -> Stage:

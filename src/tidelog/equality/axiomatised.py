@@ -9,9 +9,10 @@ from typing import Any
 from tidelog.equality import faults
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality import has_equality
-from tidelog.logic.program import BOTTOM, Program, Query
+from tidelog.logic.program import BOTTOM, Predicate, Program, Query
 from tidelog.maintenance.maintainer import Maintainer, Rows, Update
 from tidelog.query.strategy import Answers
+from tidelog.relation import column_names
 from tidelog.rewrite.axiomatise import axiomatise
 
 SWITCHED_OFF = "E606"
@@ -67,6 +68,10 @@ class Axiomatised:
     def rows(self, program: Program, predicate: str, shown: str) -> Rows:
         """All facts of a predicate: members are all that there is to be shown."""
         return Rows(*self._engine.rows(predicate))
+
+    def frame(self, program: Program, predicate: Predicate, form: str, shown: str) -> Any:
+        """All facts of a predicate in the engine's own form."""
+        return self._engine.frame(predicate.name, column_names(predicate), predicate.types, form)
 
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
         """How answers are looked up, if not in the predicates' own relations."""

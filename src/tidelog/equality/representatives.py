@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +62,10 @@ class Classes:
     size: Ids = field(default_factory=lambda: NONE)  # of the class of each representative
     members: dict[int, Ids] = field(default_factory=dict)
     journal: list[Moved] = field(default_factory=list)  # what has moved since it was last emptied
+    are_elsewhere: ClassVar[bool] = False  # what is here is a part
+
+    def __bool__(self) -> bool:
+        return bool(self.members)
 
     def representatives(self, ids: Ids) -> Ids:
         """The representative of each constant."""

@@ -27,6 +27,7 @@ from tidelog.engine.events import MaintainerChosen
 from tidelog.equality import answers, faults
 from tidelog.equality.axiomatised import Axiomatised, Derive
 from tidelog.equality.backward_forward import BackwardForward, Relevant
+from tidelog.equality.classes_elsewhere import ClassesElsewhere
 from tidelog.equality.deltas import Late, composed
 from tidelog.equality.doubt import Doubts
 from tidelog.equality.proofs import parts
@@ -34,11 +35,12 @@ from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved
 from tidelog.equality.unmerged import Pairs, unmerged
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality import has_equality
-from tidelog.logic.program import BOTTOM, EQUAL, Constant, Program, Query, Rule
+from tidelog.logic.program import BOTTOM, EQUAL, Constant, Predicate, Program, Query, Rule
 from tidelog.logic.values import Value
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Rows, Update
 from tidelog.query.registry import not_over_representatives
 from tidelog.query.strategy import Answers
+from tidelog.relation import column_names
 from tidelog.rewrite.over_representatives import ALIAS, groups_of, over_representatives, stored
 
 BACKWARD_FORWARD = "backward-forward"  # the maintainer with which classes are divided by B/F≈
@@ -105,9 +107,7 @@ class Rewriting(Axiomatised):
         return meant
 
     def _check_surroundings(self) -> None:
-        """Nothing, if rewriting works with the engine and the marking; else raises ProgramError."""
-        if self._engine.name != "columnar":
-            raise not_over_representatives(f"the engine `{self._engine.name}`")
+        """Nothing, if rewriting works with the marking; else raises ProgramError."""
         if getattr(self._inner, "marking", "none") != "none":
             raise not_over_representatives("marking")
 
@@ -123,7 +123,7 @@ class Rewriting(Axiomatised):
 
     def _constants(self, program: Program) -> dict[Value, Value]:
         """The representatives of the constants in rules, of those that do not stand for themselves."""
-        return self._representatives_of(constants_of(program.rules)) if self.classes.members else {}
+        return self._representatives_of(constants_of(program.rules)) if self.classes else {}
 
     def _representatives_of(self, constants: Iterable[Value]) -> dict[Value, Value]:
         return self._renamed(constants, self.classes)
@@ -146,6 +146,15 @@ class Rewriting(Axiomatised):
             return super().rows(program, predicate, shown)
         return answers.facts(self._engine, self.classes, predicate, shown)
 
+    def frame(self, program: Program, predicate: Predicate, form: str, shown: str) -> Any:
+        """All facts of a predicate in the engine's own form, with every member of each class."""
+        if not has_equality(program.predicates):
+            return super().frame(program, predicate, form, shown)
+        if shown != answers.EXPAND:
+            raise not_over_representatives("a frame of representatives")
+        name, names = stored(predicate.name), column_names(predicate)
+        return self._engine.frame(name, names, predicate.types, form, ALIAS)
+
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
         """How answers are looked up, if not in the predicates' own relations."""
         return (lambda query: self._answers(query, shown)) if has_equality(program.predicates) else None
@@ -160,14 +169,22 @@ class Rewriting(Axiomatised):
         if not has_equality(program.predicates):
             return None
         classes, dictionary = self.classes, self._engine.dictionary
-        touched = [*(moved.ids for moved in classes.journal), np.array(self._conflicts, np.int32)]
-        some = np.unique(classes.representatives(np.concatenate(touched)))
-        self._conflicts = faults.conflicting(classes, some, dictionary.kind, self.unique_names)
+        self._conflicts = self._conflicting()
         if self._conflicts:
             members = dictionary.decode_all(classes.class_of(self._conflicts[0]).tolist())
             return faults.conflict(members, program, self._engine)
         is_open = bool(self._engine.size(BOTTOM))
         return faults.not_different(program, self._engine, classes) if is_open else None
+
+    def _conflicting(self) -> list[int]:
+        """The classes that have members which must not be equal, of those that have changed."""
+        classes = self.classes
+        if classes.are_elsewhere:
+            found: Ids = self._engine.conflicting_classes(ALIAS, self.unique_names)
+            return found.tolist()
+        touched = [*(moved.ids for moved in classes.journal), np.array(self._conflicts, np.int32)]
+        some = np.unique(classes.representatives(np.concatenate(touched)))
+        return faults.conflicting(classes, some, self._engine.dictionary.kind, self.unique_names)
 
     # ---- deriving everything
 
@@ -182,6 +199,8 @@ class Rewriting(Axiomatised):
             return
         self._restate()
         derive(False)
+        if self._is_merged_elsewhere(program, derive):
+            return
         pairs = self._all_unmerged(self.meaning(program))
         while pairs is not None:
             self.rounds += 1
@@ -203,6 +222,17 @@ class Rewriting(Axiomatised):
             (members, representatives), _ = self._engine.rows(ALIAS)
             self.classes.assign(members, representatives)
             self._conflicts = list(self.classes.members)  # each is looked at, once
+
+    def _is_merged_elsewhere(self, program: Program, derive: Derive) -> bool:
+        """Whether the engine has merged classes: more is equal than this process is to hold."""
+        while True:
+            groups = groups_of(self.meaning(program))
+            merged: int | None = self._engine.merge_classes(ALIAS, stored(EQUAL), groups)
+            if not merged:
+                return merged is not None
+            self.rounds += 1
+            self.classes = ClassesElsewhere(self._engine)
+            derive(True)
 
     def _total(self) -> int:
         return sum(self._engine.size(name) for name in self._engine.relations())
@@ -228,6 +258,8 @@ class Rewriting(Axiomatised):
 
         Representatives may have changed since the programs were made, if this is to undo another update.
         """
+        if isinstance(self.classes, ClassesElsewhere):
+            self.classes = self.classes.at_home()
         said, said_before = self._said(after), self._said(before)
         before = self.meaning(said_before)
         gone, come = _differing(before, self.meaning(said))

@@ -132,6 +132,10 @@ class ClosingEngine(MaintainedEngine):
         message = f"the engine `{self.name}` has no frames"
         raise ProgramError(Diagnostic("E620", message, help="use `engine=tl.spark()`, or `reasoner[name]`"))
 
+    def merge_classes(self, alias: str, equal: str, groups: Sequence[str]) -> int | None:
+        """Merge classes of equal constants, if they are too many for whoever asks; here they never are."""
+        return None
+
     # ---- relations that are closed, and no longer
 
     def close(self, module: ClosureModule, given: str) -> int | None:

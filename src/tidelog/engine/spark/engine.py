@@ -13,13 +13,12 @@ from pyspark.sql import functions as sql
 from tidelog.engine.events import Event, Listener
 from tidelog.engine.spark.derivation import Derivation
 from tidelog.engine.spark.encode import Decoding, Encoding
+from tidelog.engine.spark.equality_classes import EqualityOnSpark
 from tidelog.engine.spark.fetching import MOST_LAYERS
 from tidelog.engine.spark.frames import Source
-from tidelog.engine.spark.maintained import MaintainedOnSpark
 from tidelog.engine.spark.places import Placed
 from tidelog.engine.spark.store import columns_of, difference, union
 from tidelog.engine.spark.tagging import new_terms
-from tidelog.engine.spark.terms import with_text
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.logic.values import ColumnType
@@ -36,7 +35,7 @@ TYPES = {
 }
 
 
-class SparkEngine(MaintainedOnSpark):
+class SparkEngine(EqualityOnSpark):
     """Facts on the driver and on Spark, and what follows from them."""
 
     # ---- what reasoners ask for
@@ -93,17 +92,22 @@ class SparkEngine(MaintainedOnSpark):
         return rows - was
 
     def frame(
-        self, relation: str, names: Sequence[str], types: Sequence[ColumnType], form: str = "exact"
+        self,
+        relation: str,
+        names: Sequence[str],
+        types: Sequence[ColumnType],
+        form: str = "exact",
+        alias: str | None = None,
     ) -> DataFrame:
-        """The facts of a relation as a frame of texts; plain ones of a column with a type are typed."""
+        """The facts of a relation as a frame of texts; plain ones of a column with a type are typed.
+
+        With a relation of aliases the facts are those of all members of classes.
+        """
         found = self.source(relation, Part.ALL).frame
-        store = self.store
-        lexicon = store.lexicon
-        for place in range(len(names)):
-            if lexicon is None:
-                found = found.withColumn(f"t{place}", sql.lit(None).cast("string"))
-            else:
-                found = with_text(found, f"c{place}", f"t{place}", lexicon, store.terms)
+        if alias is not None:
+            found = self.with_members(found, len(names), alias)
+        columns = [f"c{place}" for place in range(len(names))]
+        found = self.with_texts(found, columns, [f"t{place}" for place in range(len(names))])
         places = [f"`{name}` string" for name in names]
         decoded = found.mapInArrow(Decoding(tuple(names), form), ", ".join(places))
         if form != "plain":

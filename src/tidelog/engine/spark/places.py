@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as sql
 
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.arrow import numbers_of
@@ -20,7 +21,7 @@ from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.spark.frames import Source
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.engine.spark.store import Store, columns_of, difference
-from tidelog.engine.spark.terms import Identities
+from tidelog.engine.spark.terms import Identities, with_text
 from tidelog.logic.program import Rule
 from tidelog.logic.values import Value
 from tidelog.plan.algebra import Part
@@ -174,9 +175,20 @@ class Places(ClosingEngine):
         ]
         return tuple(columns64), table.num_rows if arity else min(table.num_rows, 1)
 
+    def with_texts(self, frame: DataFrame, columns: Sequence[str], texts: Sequence[str]) -> DataFrame:
+        """A frame with the exact texts of some columns' ids, null if there are no terms but numbers."""
+        lexicon, terms = self.store.lexicon, self.store.terms
+        for column, text in zip(columns, texts, strict=True):
+            if lexicon is None:
+                frame = frame.withColumn(text, sql.lit(None).cast("string"))
+            else:
+                frame = with_text(frame, column, text, lexicon, terms)
+        return frame
+
     def bring_home(self, relations: Iterable[str]) -> None:
-        """Let relations lie on the driver."""
-        for relation in sorted(set(relations) & self._placed.keys()):
+        """Let relations lie on the driver, all their facts visible to plans."""
+        brought = sorted(set(relations) & self._placed.keys())
+        for relation in brought:
             placed = self._placed[relation]
             columns, rows = self.rows(relation)
             stated = self.stated(relation)
@@ -195,6 +207,8 @@ class Places(ClosingEngine):
             if explicit is not None:
                 table.insert(explicit[0], explicit[1], layout.EXPLICIT, constants)
             table.insert(columns, rows, 0, constants)
+        if brought:
+            self.begin(brought)
 
     def move_to_spark(self, relation: str) -> None:
         """Let a relation of the driver lie on Spark."""
