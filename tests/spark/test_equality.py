@@ -107,6 +107,14 @@ def test_a_script(far: dict[str, Any], spark: Any) -> None:
 
 
 @pytest.mark.slow
+def test_backward_forward_with_rewriting_is_for_facts_on_the_driver(spark: Any) -> None:
+    by = {"equality": "rewrite", "maintainer": "backward-forward"}
+    run(SCRIPT, engine=tl.spark(spark, strategy=JOINS), **by)
+    with pytest.raises(TidelogError, match="E684"):
+        run(SCRIPT, engine=tl.spark(spark, strategy=JOINS, resident_facts=-1), **by)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("far", FAR)
 def test_random_scripts(far: dict[str, Any], spark: Any) -> None:
     @FEW

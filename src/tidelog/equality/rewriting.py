@@ -303,6 +303,7 @@ class Rewriting(Axiomatised):
             return NOTHING
         if self._inner.name == BACKWARD_FORWARD:
             self._runtime.tell(BY_SEARCH)
+            self._engine.come_home()  # its sets of facts lie in this process
             return self.classes.assign(*self._still_proved(update, said))
         doubted = self._doubts_of(before).classes(update, self._engine, self.classes, self._runtime.check)
         if not doubted:
