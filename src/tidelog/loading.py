@@ -28,7 +28,6 @@ from tidelog.logic.resolve import extend
 from tidelog.maintenance.maintainer import Rows
 from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
-from tidelog.relation import column_names
 from tidelog.syntax.parser import parse
 from tidelog.temporal.changing import Times
 from tidelog.temporal.intake import split_rows
