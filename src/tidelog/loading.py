@@ -15,6 +15,7 @@ from typing import Any
 from tidelog.changes import find_predicate
 from tidelog.committing import total
 from tidelog.engine.events import FactsLoaded, Tally
+from tidelog.equality.axiomatised import Axiomatised
 from tidelog.errors import Source
 from tidelog.explaining import Explaining
 from tidelog.io.columns import Batch
@@ -42,6 +43,8 @@ class Loading(Explaining):
     time: Temporal
     statistics: Tally
     _engine: Any
+    _equality: Axiomatised
+    equal: str
     _own: ProgramFacts
     _shown: Program | None
     _was_materialised: bool

@@ -53,7 +53,7 @@ class ClassesElsewhere(Classes):
 
     def fetch(self, ids: Ids) -> None:
         """Let constants be known, with their classes."""
-        self._make_known(np.zeros(0, np.int32), np.max(ids, initial=-1))
+        self._make_known(np.zeros(0, np.int32), int(np.max(ids, initial=-1)))
         unknown = np.unique(ids[~self._is_known[ids]])
         if not len(unknown):
             return
@@ -62,13 +62,13 @@ class ClassesElsewhere(Classes):
         representatives = np.unique(np.concatenate((standing, others)))
         members, owners = self._aliases(representatives, REPRESENTATIVE)
         found = np.concatenate((representatives, members))
-        self._make_known(found, np.max(found))
+        self._make_known(found, int(np.max(found)))
         self.assign(members, owners)
         self.journal = []  # nothing has moved
 
     def _make_known(self, ids: Ids, greatest: int) -> None:
         if greatest >= len(self._is_known):
-            more = np.zeros(max(int(greatest) + 1, 2 * len(self._is_known)), np.bool_)
+            more = np.zeros(max(greatest + 1, 2 * len(self._is_known)), np.bool_)
             more[: len(self._is_known)] = self._is_known
             self._is_known = more
         self._is_known[ids] = True
@@ -89,7 +89,7 @@ class ClassesElsewhere(Classes):
 
     def at_home(self) -> Classes:
         """All classes, in this process; raises TidelogError if they are too many."""
-        (members, representatives), _ = self._engine.whole(ALIAS)
+        (members, representatives), _ = self._engine.resident_rows(ALIAS)
         classes = Classes()
         classes.assign(members, representatives)
         classes.journal = []

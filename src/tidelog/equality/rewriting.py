@@ -180,8 +180,7 @@ class Rewriting(Axiomatised):
         """The classes that have members which must not be equal, of those that have changed."""
         classes = self.classes
         if classes.are_elsewhere:
-            found: Ids = self._engine.conflicting_classes(ALIAS, self.unique_names)
-            return found.tolist()
+            return list(self._engine.conflicting_classes(ALIAS, self.unique_names).tolist())
         touched = [*(moved.ids for moved in classes.journal), np.array(self._conflicts, np.int32)]
         some = np.unique(classes.representatives(np.concatenate(touched)))
         return faults.conflicting(classes, some, self._engine.dictionary.kind, self.unique_names)

@@ -74,7 +74,7 @@ class MaintainedOnSpark(FetchingEngine):
             raise self._refusal("this is done where all facts lie on the driver")
         self.bring_home(self.relations())
 
-    def whole(self, relation: str) -> tuple[tuple[Any, ...], int]:
+    def resident_rows(self, relation: str) -> tuple[tuple[Any, ...], int]:
         """All rows of a relation; or raise."""
         if self.size(relation) > self.settings.resident_facts:
             raise self._refusal(f"all of `{relation}` must lie on the driver for facts to change")
