@@ -6,11 +6,17 @@ from abc import abstractmethod
 
 from tidelog.asking import Asking
 from tidelog.changes import Delta
-from tidelog.logic.program import Fact
-from tidelog.origins import Origins
+from tidelog.equality.axiomatised import Axiomatised
+from tidelog.errors import Diagnostic, ProgramError
+from tidelog.logic.equality import has_equality
+from tidelog.logic.program import Fact, Program, Query
+from tidelog.origins import Origins, Place
 from tidelog.program_facts import ProgramFacts
+from tidelog.proof.equal_why import EqualProver
 from tidelog.proof.explanation import Explanation
 from tidelog.proof.failure import WhyNot
+from tidelog.proof.instances import NOT_EXPLAINED
+from tidelog.proof.members import Treated
 from tidelog.proof.tree import MOST_ROWS
 from tidelog.proof.why import Prover
 from tidelog.proof.why_not import Doubter
@@ -26,10 +32,11 @@ class Explaining(Asking):
     """The part of a reasoner that explains."""
 
     _own: ProgramFacts
+    _equality: Axiomatised
 
     def __init__(self, keeping: Keeping) -> None:
         super().__init__(keeping)
-        self._origins = Origins()
+        self._origins = Origins(keeping.engine)
         self._prover = Prover(keeping.engine, self._origin)
 
     @abstractmethod
@@ -50,7 +57,18 @@ class Explaining(Asking):
         self._complete()
         with self.runtime.limits().guarding():
             check = self.runtime.check
+            if has_equality(self._program.predicates):
+                return self._explain_equal(query, proofs, limit, rows)
             return self._prover.explain(query, self._program, proofs, limit, rows, check)
+
+    def _explain_equal(self, query: Query, proofs: int, limit: int, rows: int | None) -> Explanation:
+        """Why a fact holds where constants may be equal."""
+        program, equality = self._program, self._equality
+        instances = self._prover.instances(query, program)
+        answer = equality.look_up(program, "expand") or (lambda query: instances.engine.answer(query.rule))
+        treated = Treated(equality.known_classes(), equality.relation)
+        prover = EqualProver(instances, treated, self._origin, self.runtime.check)
+        return prover.explain(query, program, answer, proofs, limit, rows)
 
     def why_not(self, text: str, *, repairs: int = MOST_REPAIRS) -> WhyNot:
         """Why a fact such as `reach(a, z)` does not hold: for each rule, the instance that comes nearest.
@@ -59,9 +77,20 @@ class Explaining(Asking):
         """
         query = self._resolved(text)
         self._complete()
+        program = self._program
+        if has_equality(program.predicates):
+            program = self._with_axioms(program)
         with self.runtime.limits().guarding():
-            instances = self._prover.instances(query, self._program)
-            return Doubter(instances, self._program, self.runtime.check).explain(query, repairs)
+            instances = self._prover.instances(query, program)
+            return Doubter(instances, program, self.runtime.check).explain(query, repairs)
+
+    def _with_axioms(self, program: Program) -> Program:
+        """The program with the axioms of equality as rules, if facts are kept so; else raises."""
+        if self._equality.name != Axiomatised.name:
+            message = "why a fact does not hold cannot be said yet where equal constants are rewritten"
+            help = f"use `--equality {Axiomatised.name}`, `equality={Axiomatised.name!r}`"
+            raise ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
+        return self._equality.meaning(program)
 
     def what_if(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Delta:
         """What a transaction, written as a change script, would change: it is not made.
@@ -76,7 +105,7 @@ class Explaining(Asking):
     def _begin_rehearsal(self, missing: str) -> Change:
         """A transaction that is taken back when it has been carried out."""
 
-    def _origin(self, fact: Fact) -> str | None:
+    def _origin(self, fact: Fact) -> str | Place | None:
         """Where an explicit fact comes from: the line that states it, else the file it was read from."""
         span = self._own.span_of(fact)
-        return place_of(span) if span is not None else self._origins.of(fact.predicate)
+        return place_of(span) if span is not None else self._origins.of(fact)

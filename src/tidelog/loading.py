@@ -145,20 +145,15 @@ class Loading(Explaining):
         if self._is_maintained:
             with self.change() as change:
                 for path in files:
-                    name, batches = self._read(path, change.program, header)
-                    change.load(name, batches)
+                    change.load(*self._read(path, change.program, header))
             return change.inserted
-        return sum(self._load_file(path, header) for path in files)
-
-    def _load_file(self, path: Path, header: bool | None) -> int:
-        name, batches = self._read(path, self._program, header)
-        self._origins.note(name, str(path))
-        return self._load(name, batches)
+        return sum(self._load(*self._read(path, self._program, header)) for path in files)
 
     def _read(self, path: Path, program: Program, header: bool | None) -> tuple[str, Iterator[Batch]]:
         """The predicate whose facts a file holds, and the facts."""
         name = predicate_of(path, program.predicates)
         file = data_file(path, program.predicates.get(name), header)
+        self._origins.note(name, file)
         return name, read(file, self.faults, self._engine.threads)
 
     def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:

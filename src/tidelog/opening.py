@@ -16,6 +16,7 @@ from tidelog.committing import total
 from tidelog.engine.columnar.state import capture, refill, reinstate
 from tidelog.engine.events import Notice
 from tidelog.errors import DataError, Diagnostic, Inconsistent
+from tidelog.io.source import import_file
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program, Query, Variable
 from tidelog.maintenance.closures import Closures
@@ -230,6 +231,7 @@ class StoredReasoner(Reasoner):
         if state.time is not None:
             temporal.reinstate(self.time, state.time, self._program)
         self._own.skip(self._program)
+        self._note_imports()
         self.statistics.loaded, self.statistics.derived = state.loaded, state.derived
         self.commits = state.commits
         self._was_materialised = self._is_materialised = True
@@ -238,6 +240,13 @@ class StoredReasoner(Reasoner):
             self.time.check_consistency(self._program)
         except Inconsistent as inconsistency:
             self._inconsistency = inconsistency.diagnostics
+
+    def _note_imports(self) -> None:
+        """Let explanations look for facts in the files that the program imports; others came otherwise."""
+        for transfer in self._program.imports:
+            predicate = self._program.predicates[transfer.predicate]
+            for file in (import_file(transfer, predicate), None):
+                self._origins.note(predicate.name, file)
 
     def _resumed(self, state: State) -> Mapping[str, ClosureModule]:
         """Let equality and kept queries be as in a state; the closures that structures keep."""

@@ -9,8 +9,8 @@ from tidelog.engine.maintaining import Flag
 from tidelog.errors import Span
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.faults import Faults
-from tidelog.io.source import import_file
-from tidelog.io.tables import read_import
+from tidelog.io.source import DataFile, import_file
+from tidelog.io.tables import read
 from tidelog.logic.program import Fact, Program, TimedFact
 
 EXPLICIT = int(Flag.EXPLICIT)
@@ -28,7 +28,7 @@ class ProgramFacts:
 
     def pending(
         self, program: Program, faults: Faults, threads: int
-    ) -> Iterator[tuple[str, Iterable[Batch], str | None, tuple[str, ...]]]:
+    ) -> Iterator[tuple[str, Iterable[Batch], DataFile | None, tuple[str, ...]]]:
         """What was not loaded before, predicate by predicate; it counts as loaded when more is asked for.
 
         Each with the file that it is imported from, None of what the program states, and the columns that say
@@ -39,10 +39,10 @@ class ProgramFacts:
         self._loaded = len(self.stated)
         for transfer in program.imports[self._imported :]:
             predicate = program.predicates[transfer.predicate]
-            file = import_file(transfer, predicate).shown
+            file = import_file(transfer, predicate)
             time = transfer.options.get("time", ())
             assert isinstance(time, tuple), "the resolver has seen to that"
-            yield predicate.name, read_import(transfer, predicate, faults, threads), file, time
+            yield predicate.name, read(file, faults, threads), file, time
             self._imported += 1
 
     def pending_times(self) -> tuple[TimedFact, ...]:

@@ -22,7 +22,7 @@ def test_a_fact_is_explained(tidelog: Tidelog) -> None:
 def test_the_file_of_data_is_named(tidelog: Tidelog, write: Write) -> None:
     write("parent.csv", "carol,dave\n")
     done = tidelog("explain", "family.rls", "parent(carol, dave)", "--data", "parent.csv")
-    assert done.output == "parent(carol, dave)  explicit, parent.csv\n"
+    assert done.output == "parent(carol, dave)  explicit, parent.csv:1\n"
 
 
 def test_json_refers_to_nodes_by_their_places(tidelog: Tidelog) -> None:

@@ -7,11 +7,13 @@ computed anew, and what is absent is looked for among all facts.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 
 from tidelog.engine import reference
 from tidelog.engine.reference import Binding, Facts, Row
 from tidelog.logic.evaluate import evaluate, holds
 from tidelog.logic.program import (
+    EQUAL,
     Assignment,
     Atom,
     Comparison,
@@ -41,8 +43,12 @@ def check(proof: Node, program: Program, explicit: Facts, model: Stated) -> None
         elif node.kind is Kind.RULE:
             assert node.rule == program.rules[node.number]
             _check_rule(node, model)
-        else:
-            assert node.kind.is_step or node.height == max((c.height for c in node.children), default=0)
+        elif node.kind is Kind.REPLACED:
+            _check_replaced(node)
+        elif node.kind is Kind.EQUAL:
+            _check_chain(node)
+        if not node.kind.is_step:
+            assert node.height == max((child.height for child in node.children), default=0)
 
 
 def ancestors(proof: Node) -> None:
@@ -63,6 +69,26 @@ def _check_rule(node: Node, model: Stated) -> None:
         return
     binding = _check_body(node, rule, model)
     assert tuple(_value(term, binding) for term in rule.head.terms) == row_of(node)
+
+
+def _check_replaced(node: Node) -> None:
+    """The fact differs from another by constants, and just these are equal."""
+    source, *equalities = node.children
+    assert source.kind in (Kind.EXPLICIT, Kind.RULE) and atom_of(source).predicate == atom_of(node).predicate
+    pairs = [pair for pair in zip(row_of(source), row_of(node), strict=True) if pair[0] != pair[1]]
+    assert pairs and list(dict.fromkeys(pairs)) == [row_of(each) for each in equalities]
+    assert all(atom_of(each).predicate == EQUAL for each in equalities)
+
+
+def _check_chain(node: Node) -> None:
+    """Equalities lead from one constant to the other, each in one direction or the other."""
+    place, end = row_of(node)
+    for step in node.children:
+        assert step.kind in (Kind.EXPLICIT, Kind.RULE) and atom_of(step).predicate == EQUAL
+        left, right = row_of(step)
+        assert place in (left, right)
+        place = right if place == left else left
+    assert place == end
 
 
 def _check_body(node: Node, rule: Rule, model: Stated) -> Binding:
@@ -95,7 +121,7 @@ def _check_literal(literal: Literal, child: Node, binding: Binding, model: State
         case Assignment(variable, expression):
             assert evaluate(expression, binding) == binding[variable]
         case Atom():
-            assert child.kind in (Kind.EXPLICIT, Kind.RULE)
+            assert child.kind in (Kind.EXPLICIT, Kind.RULE, Kind.REPLACED)
 
 
 def _check_aggregate(node: Node, rule: Rule, model: Stated) -> None:
@@ -123,6 +149,44 @@ def _check_aggregate(node: Node, rule: Rule, model: Stated) -> None:
 
 
 # ---- brute force
+
+
+def smallest_equal_heights(program: Program, explicit: Facts, model: Stated) -> dict[tuple[str, Row], int]:
+    """The same where constants may be equal: to replace one by another takes no step."""
+    store = {name: set(rows) for name, rows in model.items()}
+    matched = [(rule, list(reference._matches(rule.body, {}, store))) for rule in program.rules]
+    heights = {(name, row): INFINITE for name, rows in model.items() for row in rows}
+    direct = {(name, row): 0 for name, rows in explicit.items() for row in rows}
+    while True:
+        before = dict(heights)
+        for rule, bindings in matched:
+            for fact, height in _derived(rule, bindings, heights):
+                direct[fact] = min(direct.get(fact, INFINITE), height)
+        equal = _equal_heights({row: height for (name, row), height in direct.items() if name == EQUAL})
+        for (name, source), height in direct.items():
+            for row in product(*(equal.get(value, {value: 0}) for value in source)):
+                needed = (equal.get(a, {a: 0})[b] for a, b in zip(source, row, strict=True))
+                whole = max(height, *needed, 0)
+                heights[name, row] = min(heights[name, row], whole)
+        if heights == before:
+            return heights
+
+
+def _equal_heights(edges: Mapping[Row, int]) -> dict[Value, dict[Value, int]]:
+    """From each constant to each that it equals, the height of the lowest chain."""
+    found: dict[Value, dict[Value, int]] = {}
+    for (left, right), height in edges.items():
+        for one, other in ((left, right), (right, left)):
+            known = found.setdefault(one, {one: 0})
+            known[other] = min(known.get(other, INFINITE), height)
+    for between, first, last in product(found, repeat=3):
+        if between in found[first] and last in found[between]:
+            way = max(found[first][between], found[between][last])
+            found[first][last] = min(found[first].get(last, INFINITE), way)
+    return found
+
+
+# ---- without equality
 
 
 def smallest_heights(program: Program, explicit: Facts, model: Stated) -> dict[tuple[str, Row], int]:

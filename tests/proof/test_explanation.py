@@ -117,10 +117,9 @@ def test_what_does_not_hold_is_an_error() -> None:
         chain(3).explain("path(?x, 0)")
 
 
-@pytest.mark.parametrize("rule", ["?x = ?y :- b(?x, ?y) .", "b(?x, ?y) :- diamondminus[0, 1] a(?x, ?y) ."])
-def test_equality_and_time_are_refused(rule: str) -> None:
+def test_time_is_refused() -> None:
     with pytest.raises(tl.ProgramError, match="E656"):
-        tl.Reasoner(tl.parse(f"a(1, 2) . {rule}")).explain("a(1, 2)")
+        tl.Reasoner(tl.parse("a(1, 2) . b(?x, ?y) :- diamondminus[0, 1] a(?x, ?y) .")).explain("a(1, 2)")
 
 
 def test_a_wrong_proof_is_noticed() -> None:

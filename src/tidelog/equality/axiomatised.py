@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from tidelog.equality import faults
+from tidelog.equality.representatives import Classes
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality import has_equality
-from tidelog.logic.program import BOTTOM, Predicate, Program, Query
+from tidelog.logic.program import BOTTOM, EQUAL, Predicate, Program, Query
 from tidelog.maintenance.maintainer import Maintainer, Rows, Update
 from tidelog.query.strategy import Answers
 from tidelog.relation import column_names
@@ -76,6 +77,18 @@ class Axiomatised:
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
         """How answers are looked up, if not in the predicates' own relations."""
         return None
+
+    def relation(self, predicate: str) -> str:
+        """The relation that holds all facts of a predicate."""
+        return predicate
+
+    def known_classes(self) -> Classes:
+        """The classes of equal constants, as they are now."""
+        classes = Classes()
+        (left, right), count = self._engine.rows(EQUAL)
+        if count:
+            classes.merge(left, right)
+        return classes
 
     def violation(self, program: Program) -> Diagnostic | None:
         """Two constants that are equal and must not be, if there are such."""

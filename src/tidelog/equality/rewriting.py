@@ -164,6 +164,14 @@ class Rewriting(Axiomatised):
         found = answers.answers(self._engine, self.classes, query, constants, shown)
         return found.columns, found.count
 
+    def relation(self, predicate: str) -> str:
+        """The relation that holds all facts of a predicate, over representatives."""
+        return stored(predicate)
+
+    def known_classes(self) -> Classes:
+        """The classes of equal constants, as they are now."""
+        return self.classes
+
     def violation(self, program: Program) -> Diagnostic | None:
         """Two constants that are equal and must not be, if there are such."""
         if not has_equality(program.predicates):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.proof.node import Kind, Node, walk
-from tidelog.proof.words import Words
+from tidelog.proof.words import Words, origin_of
 
 _STYLE: Final = Path(__file__).with_name("proof.css")
 _OPEN: Final = 3  # levels of a page that are open from the beginning
@@ -81,8 +81,8 @@ def _record(node: Node, words: Words) -> dict[str, object]:
     }
     if node.rule is not None and node.kind is Kind.RULE:
         record |= {"rule": node.number + 1, "name": node.rule.name}
-    if node.origin is not None:
-        record["origin"] = node.origin
+    if origin_of(node):
+        record["origin"] = origin_of(node)
     if node.elided:
         record["elided"] = node.elided
     return record

@@ -22,6 +22,7 @@ from tidelog.plan.join_order import negated_only_variables
 Ids = npt.NDArray[np.int32]
 Rows = npt.NDArray[np.int64]
 
+NOT_EXPLAINED = "E656"
 SCRATCH = "why"  # the names of scratch relations begin so; with a space in them they are no predicates'
 FOUND = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)
 

@@ -1,7 +1,7 @@
 """Proofs as data: what follows from what, step by step.
 
 A proof is a graph of nodes without circles, shared where a fact is used more than once. The kind of a node
-says what it is; new kinds of steps, such as equality or intervals of time, are further members of `Kind`.
+says what it is.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ class Kind(Enum):
     COMPUTED = "computed"  # a value that was computed
     AGGREGATE = "aggregate"  # values over a group: the children are its rows
     ROW = "row"  # a row of a group: the children are the literals of one instance of the body
+    REPLACED = "replaced"  # a fact, by one that differs by equal constants: that, then the equalities
+    EQUAL = "equal"  # that two constants are one, by a chain of equalities
 
     @property
     def is_step(self) -> bool:
@@ -58,7 +60,7 @@ class Node:
     rule: Rule | None = None
     number: int = -1  # of the rule in the program
     binding: tuple[tuple[Variable, Value], ...] = ()  # what was computed, or distinguishes a row
-    origin: str | None = None  # where an explicit fact comes from, if that is known
+    origin: object | None = None  # where an explicit fact comes from, if that is known: `str` says it
     elided: int = 0  # how many rows of a group are not among the children
 
     def __repr__(self) -> str:

@@ -12,7 +12,9 @@ from tidelog.proof.instances import Found
 from tidelog.proof.node import Binding, Kind, Node, ground_atom, grounded
 from tidelog.proof.search import Search
 
-Origin = Callable[[Fact], str | None]  # where an explicit fact comes from
+Origin = Callable[
+    [Fact], object | None
+]  # where an explicit fact comes from, as something that can be written
 
 MOST_ROWS = 20  # of a group that a proof holds
 
@@ -31,7 +33,7 @@ class Trees:
 
     def explicit(self) -> Node:
         """The goal as a fact that is stated."""
-        return self._explicit(_atom(self._fact(self._search.goal)))
+        return self._explicit(fact_atom(self._fact(self._search.goal)))
 
     def ending_with(self, instance: int) -> Node:
         """The lowest proof of the goal whose last step is an instance."""
@@ -82,7 +84,7 @@ class Trees:
             children = self._literals(found, place, body)
         kind = Kind.RULE if found.number >= 0 else Kind.QUERY
         height = 1 + int(self._graph.worst[instance])
-        return Node(kind, _atom(fact), children, height, found.rule, found.number)
+        return Node(kind, fact_atom(fact), children, height, found.rule, found.number)
 
     def _aggregate(self, found: Found, fact: Fact, body: Sequence[int]) -> Node:
         rows = [node for node in body if node != HOLDS]
@@ -95,7 +97,7 @@ class Trees:
             height,
             found.rule,
             found.number,
-            _results(found.rule, fact),
+            results(found.rule, fact),
             elided=len(rows) - len(shown),
         )
 
@@ -114,7 +116,7 @@ class Trees:
         binding = self._binding(found, place)
         facts = iter(body[1:])
         return tuple(
-            self._used(next(facts), item, binding) if isinstance(item, Atom) else _held(item, binding)
+            self._used(next(facts), item, binding) if isinstance(item, Atom) else held(item, binding)
             for item in found.rule.body
         )
 
@@ -135,11 +137,11 @@ class Trees:
         return Fact(relation, tuple(values))
 
 
-def _atom(fact: Fact) -> Atom:
+def fact_atom(fact: Fact) -> Atom:
     return Atom(fact.predicate, tuple(map(Constant, fact.values)))
 
 
-def _held(literal: Literal, binding: Binding) -> Node:
+def held(literal: Literal, binding: Binding) -> Node:
     """A literal of a body that is no atom, under the binding that makes it hold."""
     if isinstance(literal, Negation):
         return Node(Kind.NEGATION, grounded(literal, binding))
@@ -149,7 +151,7 @@ def _held(literal: Literal, binding: Binding) -> Node:
     return Node(Kind.TEST, grounded(literal, binding))
 
 
-def _results(rule: Rule, fact: Fact) -> tuple[tuple[Variable, Value], ...]:
+def results(rule: Rule, fact: Fact) -> tuple[tuple[Variable, Value], ...]:
     """What the aggregates of a rule are in a fact, where it has them as arguments."""
     computed = {item.variable for item in rule.aggregations} | {item.variable for item in rule.after}
     pairs = zip(rule.head.terms, fact.values, strict=True)

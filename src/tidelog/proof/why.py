@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from tidelog.errors import Diagnostic, ProgramError
-from tidelog.logic.equality import has_equality
 from tidelog.logic.program import (
     Assignment,
     Atom,
@@ -25,13 +24,12 @@ from tidelog.logic.program import (
 )
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Explanation
-from tidelog.proof.instances import SCRATCH, Found, Ids, Instances, Rows
+from tidelog.proof.instances import NOT_EXPLAINED, SCRATCH, Found, Ids, Instances, Rows
 from tidelog.proof.node import Node
 from tidelog.proof.search import Search
 from tidelog.proof.tree import MOST_ROWS, Origin, Trees
 
 DOES_NOT_HOLD = "E655"
-NOT_EXPLAINED = "E656"
 KNOWN = (Atom, Negation, Comparison, Assignment, Condition)  # literals that proofs have nodes for
 ASKED = f"{SCRATCH} asked"  # the relation of the answers that are explained
 
@@ -130,10 +128,6 @@ def does_not_hold(query: Query) -> ProgramError:
 
 def check_explainable(query: Query, program: Program) -> None:
     """Nothing, if every step by which the program derives facts has a place in proofs; else an error."""
-    if has_equality(program.predicates):
-        message = "proofs cannot say yet why two constants are equal, and this program derives equality"
-    elif program.timed or not all(isinstance(literal, KNOWN) for literal in query.rule.body):
+    if program.timed or not all(isinstance(literal, KNOWN) for literal in query.rule.body):
         message = "proofs cannot say yet when facts hold, and this is about time"
-    else:
-        return
-    raise ProgramError(Diagnostic(NOT_EXPLAINED, message))
+        raise ProgramError(Diagnostic(NOT_EXPLAINED, message))

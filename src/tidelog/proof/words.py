@@ -38,7 +38,7 @@ class Words:
         """By what it holds."""
         match node.kind:
             case Kind.EXPLICIT:
-                return f"explicit, {node.origin}" if node.origin else "explicit"
+                return ", ".join(filter(None, ("explicit", origin_of(node))))
             case Kind.RULE:
                 assert node.rule is not None
                 return named_rule(node.rule, node.number)
@@ -51,6 +51,11 @@ class Words:
                 return "computed"
             case Kind.TEST:
                 return "holds"
+            case Kind.REPLACED:
+                return "equals replaced"
+            case Kind.EQUAL:
+                steps = len(node.children)
+                return "the other way round" if steps == 1 else f"by a chain of {steps} equalities"
             case Kind.ROW | Kind.QUERY:
                 return ""
 
@@ -61,6 +66,11 @@ class Words:
         return ", ".join(
             self._writing.aggregation(item) + values.get(item.variable, "") for item in rule.aggregations
         )
+
+
+def origin_of(node: Node) -> str:
+    """Where an explicit fact comes from; empty if that is not known."""
+    return "" if node.origin is None else str(node.origin)
 
 
 def named_rule(rule: Rule, number: int) -> str:
