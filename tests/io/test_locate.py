@@ -12,7 +12,7 @@ from tidelog.io import locate
 FILES = {
     "csv": ('"a",b\nb,"c, d"\n\n17,3\n', "p(17, 3)", 4),
     "tsv": ("a\tb\nb\tc\n", "p(b, c)", 2),
-    "jsonl": ('{"x": "a", "y": 1}\n{"x": "b", "y": 11}\n', 'p(b, 11)', 2),
+    "jsonl": ('{"x": "a", "y": 1}\n{"x": "b", "y": 11}\n', "p(b, 11)", 2),
     "nt": ("<a:1> <a:2> <a:3> .\n# no\n<a:1> <a:2> <a:4> .\n", "triple(<a:1>, <a:2>, <a:4>)", 3),
 }
 

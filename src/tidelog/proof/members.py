@@ -206,6 +206,8 @@ def too_many(choices: int) -> ProgramError:
 
 def keys_of(atom: Atom, found: Found, members: Members) -> Sequence[Key]:
     """The facts that an atom is in each instance."""
+    if not found.count:
+        return []  # what would be computed has no column
     columns = [
         found.columns[term].tolist()
         if isinstance(term, Variable)
