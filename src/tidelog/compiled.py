@@ -65,6 +65,7 @@ KERNEL_FILES = (
     "engine/columnar/matching.py",
     "engine/columnar/interpreter.py",
     "engine/columnar/rank_loop.py",
+    "engine/columnar/round_kernels.py",
     "engine/spark/hash_kernels.py",
 )
 # Kernels that call none of those above, and are called by none: a folder of their own spares both.

@@ -30,7 +30,7 @@ from tidelog.logic.program import EQUAL, Atom, Literal, Negation, Rule, Variable
 from tidelog.logic.values import Value
 from tidelog.maintenance.maintainer import Check, Rows
 from tidelog.maintenance.row_sets import codes_of, joined, taken
-from tidelog.query.rounds import Prepared, run_once
+from tidelog.query.driving import Prepared, run_once
 from tidelog.rewrite.over_representatives import ALIAS, GROUP, Constants, positive_rules, stored
 
 PROVED, FOUND = "proved", "found"

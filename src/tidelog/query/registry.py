@@ -8,7 +8,7 @@ from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import Query
 from tidelog.query.choose import Choice, choose
 from tidelog.query.magic import Magic
-from tidelog.query.strategy import Place, Strategy, Streaming
+from tidelog.query.strategy import Place, Strategy, as_streaming
 from tidelog.query.tabling import Tabling
 from tidelog.query.whole import Full, Lookup
 
@@ -43,14 +43,13 @@ def not_over_representatives(what: str) -> ProgramError:
 
 def settle(used: Iterable[Strategy]) -> None:
     """Let all answers be found that someone is still waiting for: facts or rules are about to change."""
-    for strategy in used:
-        if isinstance(strategy, Streaming):
-            strategy.settle()
+    for strategy in filter(None, map(as_streaming, used)):
+        strategy.settle()
 
 
 def are_following(used: Iterable[Strategy]) -> bool:
     """Whether a strategy keeps something that follows the facts as they come and go."""
-    return any(isinstance(strategy, Streaming) and strategy.is_following for strategy in used)
+    return any(strategy.is_following for strategy in filter(None, map(as_streaming, used)))
 
 
 def check_name(name: str) -> None:

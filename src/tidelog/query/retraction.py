@@ -19,9 +19,11 @@ from itertools import combinations
 import numpy as np
 
 from tidelog.logic.program import Atom, Literal, Negation, Rule
-from tidelog.query.rounds import Component, Prepared, TabledEngine, run_once
+from tidelog.query.driving import Dispatch, Drive, run_once
+from tidelog.query.rounds import Component
 from tidelog.query.strategy import Answers
 from tidelog.query.subgoals import answers_of
+from tidelog.query.tabled_engine import TabledEngine
 
 MOST_CHANGED = (
     3  # atoms of a rule from whose relations something goes: of more there are too many combinations
@@ -57,10 +59,12 @@ class Retraction:
                 run_once(_reading(rule, places, self.gone), self.engine)
                 self.check()
         names = {rule.head.predicate for rule in rules}
-        steps = [step for rule in rules for step in self._driven(rule)]
-        while fresh := {name for name in names if self.engine.advance([name])}:
-            for step in steps:
-                step.run(fresh, self.check)
+        driven = (step for rule in rules for step in self._driven(rule) if step.relation in names)
+        steps = Dispatch(driven, self.engine)
+        group = self.engine.group(names)
+        while fresh := self.engine.advance_group(group):
+            for step in steps.due(fresh):
+                step.run(self.check)
         self.taken = {name.removeprefix(TAKEN): name for name in names if self.engine.size(name)}
         for relation, taken in self.taken.items():
             self.engine.remove(relation, *self.engine.rows(taken))
@@ -68,7 +72,7 @@ class Retraction:
     def put_back(self) -> None:
         """Put those back that another instance gives."""
         for table in self.component.tables.values():
-            for rule in (step.rule for step in table.steps):
+            for rule in table.steps:
                 taken = self.taken.get(rule.head.predicate)
                 if taken is not None:
                     run_once(replace(rule, body=(Atom(taken, rule.head.terms), *rule.body)), self.engine)
@@ -110,14 +114,14 @@ class Retraction:
             if isinstance(literal, Atom) and literal.predicate in self.gone
         ]
 
-    def _driven(self, rule: Rule) -> Iterator[Prepared]:
+    def _driven(self, rule: Rule) -> Iterator[Drive]:
         """A rule driven by what is taken from the component's own tables, whatever went elsewhere."""
         for place, literal in enumerate(rule.body[1:], 1):
             if isinstance(literal, Atom) and self.component.owns(literal.predicate):
                 name = TAKEN + literal.predicate
                 driven = _reading(rule, (place,), {literal.predicate: name})
                 for places in ((), *_choices(self._changed(rule))):
-                    yield Prepared(_reading(driven, places, self.gone), (name,), self.engine)
+                    yield Drive(_reading(driven, places, self.gone), place, (name,), self.engine)
 
 
 TAKEN = "taken "

@@ -9,191 +9,16 @@ Invariant: between runs, the answers to all that is asked are there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from itertools import groupby
 
-import numpy as np
-
-from tidelog.engine.protocol import NOTHING, Engine, Outcome, Runnable
-from tidelog.logic.program import Atom, Constant, Rule
-from tidelog.logic.values import Value
+from tidelog.logic.program import Atom, Rule
 from tidelog.plan.algebra import Aggregate, Part, RulePlan, Scan
-from tidelog.plan.compile import collected_variables, delta_plans, full_plan
-from tidelog.plan.join_order import Statistics
+from tidelog.plan.compile import collected_variables
+from tidelog.query.driving import Dispatch, Drive, drives, run_once, run_together
 from tidelog.query.subgoals import Grouping, Pattern, Variant, accepting, answers_of, relations_of, resting
-
-GROWN = 4  # plans are made anew when a relation has grown by this factor
-SMALL = 1000  # … and is no longer this small
-EXPECTED_SIZE, EXPECTED_DISTINCT, EXPECTED_MATCHING = 1000, 100.0, 10  # of what is still growing
-
-
-Rows = tuple[tuple[Any, ...], int]  # columns of ids, and how many rows
-
-
-class TabledEngine(Engine, Protocol):
-    """An engine that can keep tables."""
-
-    def add(self, relation: str, columns: Sequence[Any], rows: int) -> int:
-        """Add rows of ids; returns how many were new."""
-
-    def rows(self, relation: str) -> tuple[tuple[Any, ...], int]:
-        """The columns of a relation, in the order in which rows came, and how many rows it has."""
-
-    def identity(self, value: Value) -> int:
-        """The id of a value."""
-
-    def clear(self, relation: str) -> None:
-        """Forget all facts of a relation; plans that were prepared go on reading and filling it."""
-
-    def show(self, relations: Collection[str]) -> None:
-        """Let all facts of the relations be visible, none of them as NEW."""
-
-    def define(self, relation: str, arity: int, dense_bytes: int | None = None) -> None:
-        """Make an empty relation, unless it is there; `dense_bytes` bound what its set may take for speed."""
-
-    def plan_to_keep(self, relations: Collection[str]) -> None:
-        """Let `generation` change when one of the relations is dropped."""
-
-    @property
-    def generation(self) -> int:
-        """Changes when plans that are kept must be prepared anew."""
-
-    def come_home(self) -> None:
-        """Let all facts lie in this process, or raise."""
-
-    def follow(self, relation: str) -> tuple[Rows, Rows] | None:
-        """What has gone from a relation, and come to it, since this was last asked; None if not known."""
-
-    def remove(self, relation: str, columns: Sequence[Any], rows: int) -> None:
-        """Let rows of ids be no facts any more."""
-
-    def standing(self, relation: str, columns: Sequence[Any], rows: int) -> Any:
-        """The flags of each given row; 0 where it is no fact."""
-
-    def appended(self, relation: str, first: int) -> tuple[tuple[Any, ...], int]:
-        """The facts of a relation from a row on."""
-
-    def has_dead(self, relation: str) -> bool:
-        """Whether some rows of a relation are no facts."""
-
-    def bytes_of(self, relation: str) -> int:
-        """The memory that a relation and its indexes hold."""
-
-    def relations(self) -> Collection[str]:
-        """The relations that are there."""
-
-
-class Growing:
-    """Statistics of relations of which some are still growing: of these there will be more than there are."""
-
-    def __init__(self, known: Statistics, growing: Collection[str]) -> None:
-        self._known = known
-        self._growing = growing
-
-    def size(self, relation: str) -> int:
-        """How many facts a relation has, or will have."""
-        size = self._known.size(relation)
-        return max(size, EXPECTED_SIZE) if relation in self._growing else size
-
-    def distinct(self, relation: str, column: int) -> float:
-        """How many distinct values a column has, or will have."""
-        distinct = self._known.distinct(relation, column)
-        return max(distinct, EXPECTED_DISTINCT) if relation in self._growing else distinct
-
-    def matching(self, relation: str, column: int, value: Value) -> int:
-        """How many facts have this value in a column, or will have."""
-        matching = self._known.matching(relation, column, value)
-        return max(matching, EXPECTED_MATCHING) if relation in self._growing else matching
-
-
-class Prepared:
-    """A rule of tables, and its plans: one for each relation of its component that it reads."""
-
-    def __init__(self, rule: Rule, own: Collection[str], engine: TabledEngine) -> None:
-        self.rule = rule
-        self._own = own
-        self._engine = engine
-        self._read = tuple(dict.fromkeys(atom.predicate for atom in rule.positive))
-        self._denied = tuple(dict.fromkeys(atom.predicate for atom in rule.negated))
-        self._drivers = frozenset(self._read) & frozenset(own)
-        self._plans: list[tuple[str, RulePlan]] = []
-        self._ready: list[Runnable | None] = []
-        self._planned: dict[str, int] = {}
-        self._without_dead: list[str] = []
-        self._generation = -1
-        self._driven: dict[int, Prepared] = {}
-        self.matches = 0  # instances of the rule that were found so far
-
-    def run(self, fresh: Collection[str], check: Callable[[], None]) -> int:
-        """Find what follows from what is new in the fresh relations; returns how many facts that are new."""
-        if self._drivers.isdisjoint(fresh):
-            return 0
-        if self._generation != self._engine.generation:
-            self._plan()
-        new = 0
-        for number, (driver, _) in enumerate(self._plans):
-            if driver in fresh:
-                ready = self._ready[number] or self._prepare(number)
-                outcome = ready()
-                self.matches += outcome.matches
-                new += outcome.new
-                check()
-        return new
-
-    def _prepare(self, number: int) -> Runnable:
-        """A plan ready to run; not while it cannot find anything, and indexes would be in vain."""
-        plan = self._plans[number][1]
-        if not all(map(self._engine.size, self._read)) or not self._begins(plan):
-            return _nothing
-        ready = self._ready[number] = self._engine.prepare(plan)
-        self._engine.plan_to_keep((*self._read, *self._denied, self.rule.head.predicate))
-        return ready
-
-    def _begins(self, plan: RulePlan) -> bool:
-        """Whether some row has the constants that the plan begins with."""
-        scan = plan.pivot
-        assert isinstance(scan, Scan)
-        wanted = [(place, term.value) for place, term in enumerate(scan.terms) if isinstance(term, Constant)]
-        if not wanted:
-            return True
-        columns, count = self._engine.rows(scan.relation)
-        passed = np.ones(count, bool)
-        for place, value in wanted:
-            passed &= columns[place] == self._engine.identity(value)
-        return bool(passed.any())
-
-    def look_over(self) -> None:
-        """Let plans be made anew if relations have grown much since, or have lost facts."""
-        size = self._engine.size
-        if self._without_dead != self._whole() or any(
-            size(name) > max(GROWN * known, SMALL) for name, known in self._planned.items()
-        ):
-            self._generation = -1
-
-    def _whole(self) -> list[str]:
-        """The relations that have lost no facts: of others, each row is looked at before it is read."""
-        return [name for name in (*self._read, *self._denied) if not self._engine.has_dead(name)]
-
-    def driven_by(self, grown: Mapping[str, str]) -> Iterator[Prepared]:
-        """The rule with one of its atoms read from what came, for each atom of which something came."""
-        body = self.rule.body
-        for place, literal in enumerate(body):
-            if isinstance(literal, Atom) and literal.predicate in grown:
-                known = self._driven.get(place)
-                if known is None:
-                    came = Atom(grown[literal.predicate], literal.terms)
-                    rule = replace(self.rule, body=(*body[:place], came, *body[place + 1 :]))
-                    known = self._driven[place] = Prepared(rule, (came.predicate,), self._engine)
-                yield known
-
-    def _plan(self) -> None:
-        plans = delta_plans(self.rule, 0, self._own, Growing(self._engine, self._own))
-        self._plans = [(plan.pivot.relation, plan) for plan in plans if isinstance(plan.pivot, Scan)]
-        self._ready = [None] * len(self._plans)
-        self._planned = {name: self._engine.size(name) for name in self._drivers}
-        self._without_dead = self._whole()
-        self._generation = self._engine.generation
+from tidelog.query.tabled_engine import Group, TabledEngine
 
 
 @dataclass
@@ -202,10 +27,11 @@ class Table:
 
     pattern: Pattern
     variant: Variant | None = None  # made when there is a call
-    general: tuple[Pattern, ...] = ()  # the patterns in use that subsume it
-    accept: Prepared | None = None
-    demands: list[Prepared] = field(default_factory=list)
-    steps: list[Prepared] = field(default_factory=list)
+    accept: Drive | None = None  # unless patterns that subsume it have come into use since
+    demands: list[Rule] = field(default_factory=list)
+    steps: list[Rule] = field(default_factory=list)
+    driven: tuple[list[Drive], list[Drive]] = ([], [])  # demands and steps, by what is new in the component
+    following: dict[tuple[Rule, int], Drive] = field(default_factory=dict)  # by facts that came, atom by atom
 
 
 OWNED = ("join ", "context ", "collect ")  # what the names of relations begin with that one component uses
@@ -233,6 +59,9 @@ class Component:
         self._mine = frozenset(map(answers_of, predicates))
         self._bytes: int | None = None  # if that was looked at since something came
         self._relations: dict[str, None] = {}  # all that it owns, but for what is asked and called
+        self._asking: dict[str, Table] = {}  # tables by the relations of what is asked
+        self._group: Group | None = None  # of all its relations
+        self._dispatch: list[Dispatch | None] = [None, None]  # of demands and of steps
 
     # ---- relations
 
@@ -261,23 +90,26 @@ class Component:
         """The table of a pattern, begun now if it is not there."""
         known = self.tables.get(pattern)
         if known is None:
-            known = self.tables[pattern] = Table(pattern)
+            known = self.tables[pattern] = self._asking[pattern.asked] = Table(pattern)
             arity = len(pattern.binding.bound)
             self.engine.define(pattern.asked, arity, FEW_DENSE_BYTES)
             self.engine.define(pattern.called, arity, FEW_DENSE_BYTES)
             self._define(answers_of(pattern.predicate), len(pattern.adornment))
+            self._group = None
         return known
 
     def _define(self, relation: str, arity: int) -> None:
         if relation not in self._relations:
             self.engine.define(relation, arity, None if relation in self._mine else FEW_DENSE_BYTES)
             self._relations[relation] = None
+            self._group = None
 
     def drop(self) -> None:
         """Forget all tables."""
         for relation in self.relations:
             self.engine.drop(relation)
-        self.tables, self._relations, self._bytes = {}, {}, None
+        self.tables, self._asking, self._relations, self._bytes = {}, {}, {}, None
+        self._group, self._dispatch = None, [None, None]
         self.is_detached = False
 
     def clear(self) -> None:
@@ -287,29 +119,56 @@ class Component:
 
     # ---- rounds
 
-    def advance(self) -> set[str]:
+    def advance(self) -> list[str]:
         """Begin a round: let in what was asked, the most general first; which relations have new rows."""
-        engine = self.engine
-        fresh = {relation for relation in self._relations if engine.advance([relation])}
-        for table in sorted(self.tables.values(), key=lambda each: each.pattern.adornment.count("b")):
-            pattern = table.pattern
-            if engine.advance([pattern.asked]):
-                self._accept(table)
-            if engine.advance([pattern.called]):
-                fresh.add(pattern.called)
-        if fresh:
-            self._bytes = None
-        return fresh
+        if self._group is None:
+            self._group = self.engine.group(self.relations)
+        fresh = self.engine.advance_group(self._group)
+        if not fresh:
+            return []
+        self._bytes = None
+        asked = sorted((self._asking[name] for name in fresh if name in self._asking), key=_bound)
+        found = dict.fromkeys(name for name in fresh if name not in self._asking)
+        for _, tables in groupby(asked, _bound):
+            found |= dict.fromkeys(self._accept(list(tables)))
+        return list(found)
 
-    def _accept(self, table: Table) -> None:
-        """Let what was asked be called, unless calls of more general patterns answer it."""
-        pattern = table.pattern
-        general = self._general(pattern)
-        if table.accept is None or general != table.general:
-            table.accept = Prepared(accepting(pattern, general), (pattern.asked,), self.engine)
-            table.general = general
-        if table.accept.run((pattern.asked,), _proceed):
-            self._use(table)
+    def _accept(self, tables: Sequence[Table]) -> list[str]:
+        """Let what was asked be called, unless calls of more general patterns answer it; what is called.
+
+        None of the patterns is more general than another.
+        """
+        accepted = run_together(map(self._accepting, tables), self.engine, _proceed)
+        called = [drive.rule.head.predicate for drive, new in accepted if new]
+        for table in tables:
+            if table.pattern.called in called:
+                self._use(table)
+                self.engine.reveal(table.pattern.called)
+        return called
+
+    def _accepting(self, table: Table) -> Drive:
+        """The rule that lets calls in."""
+        if table.accept is None:
+            rule = accepting(table.pattern, self._general(table.pattern))
+            table.accept = Drive(rule, 0, (table.pattern.asked,), self.engine)
+        return table.accept
+
+    def demands(self, fresh: Collection[str]) -> Iterator[Drive]:
+        """The rules that may ask for something because of what is new of these relations."""
+        return self._dispatched(0).due(fresh)
+
+    def steps(self, fresh: Collection[str]) -> Iterator[Drive]:
+        """The rules that may find answers in what is new of these relations."""
+        return self._dispatched(1).due(fresh)
+
+    def _dispatched(self, kind: int) -> Dispatch:
+        known = self._dispatch[kind]
+        if known is None:
+            tables = self.tables.values()
+            known = self._dispatch[kind] = Dispatch(
+                (drive for table in tables for drive in table.driven[kind]), self.engine
+            )
+        return known
 
     def _use(self, table: Table) -> None:
         """Let there be rules for a table that has calls; more special ones then let calls rest."""
@@ -317,8 +176,10 @@ class Component:
             table.variant = self._write(table.pattern)
             self._prepare(table)
             for special in list(self.tables.values()):
-                if special.variant is not None and table.pattern.subsumes(special.pattern):
-                    self._prepare(special)
+                if table.pattern.subsumes(special.pattern):
+                    special.accept = None
+                    if special.variant is not None:
+                        self._prepare(special)
 
     def _general(self, pattern: Pattern) -> tuple[Pattern, ...]:
         """The patterns with calls that subsume a pattern."""
@@ -337,15 +198,21 @@ class Component:
                 self._define(name, arity)
         general = self._general(table.pattern)
         table.demands, table.steps = (
-            [self._prepared(resting(rule, table.pattern, general)) for rule in rules]
+            [resting(rule, table.pattern, general) for rule in rules]
             for rules in (variant.demands, variant.steps)
         )
+        table.driven = self._drives(table.demands), self._drives(table.steps)
+        table.following = {}
+        self._dispatch = [None, None]
 
-    def _prepared(self, rule: Rule) -> Prepared:
-        """A rule, driven by what is new in the component."""
+    def _drives(self, rules: Iterable[Rule]) -> list[Drive]:
+        """Rules driven by what is new in the component."""
+        return [drive for rule in rules for drive in drives(rule, self._own(rule), self.engine)]
+
+    def _own(self, rule: Rule) -> set[str]:
+        """What a rule reads that grows while the component is completed."""
         read = {atom.predicate for atom in rule.positive}
-        own = {name for name in read if name in self._answers or name.startswith((*OWNED, "call "))}
-        return Prepared(rule, own, self.engine)
+        return {name for name in read if name in self._answers or name.startswith((*OWNED, "call "))}
 
     # ---- facts that come
 
@@ -373,11 +240,24 @@ class Component:
         Yields the relations that have got something new.
         """
         for table in self.tables.values():
-            for prepared in table.demands if demands else table.steps:
-                for driven in prepared.driven_by(grown):
-                    driven.look_over()
-                    if driven.run(grown.values(), check):
-                        yield driven.rule.head.predicate
+            for rule in table.demands if demands else table.steps:
+                for place, literal in enumerate(rule.body):
+                    if isinstance(literal, Atom) and literal.predicate in grown:
+                        drive = self._follower(table, rule, place, grown[literal.predicate])
+                        if not drive.is_idle and drive.run(check):
+                            yield rule.head.predicate
+
+    def _follower(self, table: Table, rule: Rule, place: int, came: str) -> Drive:
+        """A rule with the atom at a place read from what came."""
+        known = table.following.get((rule, place))
+        if known is None:
+            atom = rule.body[place]
+            assert isinstance(atom, Atom)
+            body = (*rule.body[:place], Atom(came, atom.terms), *rule.body[place + 1 :])
+            known = table.following[rule, place] = Drive(
+                replace(rule, body=body), place, (came,), self.engine
+            )
+        return known
 
     def call_anew(self, taken: Mapping[str, str]) -> dict[str, str]:
         """Let subgoals without variables that were true, and whose answers were taken away, be called again.
@@ -402,11 +282,12 @@ class Component:
                 self._use(table)
         return again
 
-    def look_over(self) -> None:
-        """Let plans be made anew that were made for much smaller relations."""
+    def forget_plans(self) -> None:
+        """Let all plans be made anew: relations that they read have begun to lose facts."""
         for table in self.tables.values():
-            for prepared in (*table.demands, *table.steps):
-                prepared.look_over()
+            table.accept = None
+            for drive in (*table.driven[0], *table.driven[1], *table.following.values()):
+                drive.forget_plan()
 
     def group(self) -> bool:
         """Answer by aggregates what has been collected; whether there was something."""
@@ -420,11 +301,9 @@ class Component:
         return found
 
 
-def run_once(rule: Rule, engine: TabledEngine) -> int:
-    """Find all that a rule gives; returns how many facts are new."""
-    if not all(engine.size(atom.predicate) for atom in rule.positive):
-        return 0
-    return engine.prepare(full_plan(rule, 0, engine))().new
+def _bound(table: Table) -> int:
+    """How many arguments of a table's pattern are bound."""
+    return table.pattern.adornment.count("b")
 
 
 def _read(rule: Rule) -> set[str]:
@@ -437,10 +316,6 @@ def _grouping_plan(grouping: Grouping) -> RulePlan:
     scan = Scan(grouping.collected, Part.ALL, collected_variables(rule))
     root = Aggregate(scan, rule.group, rule.aggregations, rule.after, rule.head.terms)
     return RulePlan(rule.head.predicate, root, rule, 0, scan)
-
-
-def _nothing() -> Outcome:
-    return NOTHING
 
 
 def _proceed() -> None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -124,7 +124,6 @@ class Strategy(Protocol):
         """What it would do, in one line."""
 
 
-@runtime_checkable
 class Streaming(Strategy, Protocol):
     """A strategy that gives answers as it finds them."""
 
@@ -139,12 +138,18 @@ class Streaming(Strategy, Protocol):
         """Let streams that are not at their end find all answers now: facts or rules are about to change."""
 
 
+def as_streaming(strategy: Strategy) -> Streaming | None:
+    """The strategy, if it gives answers as it finds them."""
+    return cast("Streaming", strategy) if hasattr(strategy, "stream") else None
+
+
 def parts_of(strategy: Strategy, query: Query, place: Place, guarded: Guarded) -> Generator[Answers]:
     """The answers to a query in parts, as they are found; each is looked for by `guarded`."""
-    if not isinstance(strategy, Streaming):
+    streaming = as_streaming(strategy)
+    if streaming is None:
         yield guarded(lambda: strategy.answer(query, place))
         return
-    with closing(strategy.stream(query, place)) as stream:
+    with closing(streaming.stream(query, place)) as stream:
         while (part := guarded(lambda: next(stream, None))) is not None:
             yield part
 

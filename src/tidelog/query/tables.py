@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import count
 
 import numpy as np
 
@@ -26,13 +25,16 @@ from tidelog.engine.events import Listener, TablesGrew
 from tidelog.logic.program import Rule, Variable
 from tidelog.plan.join_order import expected_growth
 from tidelog.query.asking import GIVEN, Asked, Stream
+from tidelog.query.driving import Drive, run_together
 from tidelog.query.retraction import Retraction
-from tidelog.query.rounds import Component, TabledEngine
+from tidelog.query.rounds import Component
 from tidelog.query.strategy import TABLE_MEMORY, Answers
 from tidelog.query.subgoals import Definitions, Pattern, Variant, answers_of, variant
+from tidelog.query.tabled_engine import TabledEngine
 
-LOOKED_OVER = 4  # rounds after which plans are looked over
 SHAPES = 64  # of queries, whose rules are kept ready
+FEW = 1000  # rows of tables that may come, and
+SELDOM = 16  # queries that may be asked, before it is looked at how much memory tables take
 
 
 @dataclass
@@ -42,6 +44,8 @@ class Shape:
     pattern: Pattern
     component: Component
     merged: Component | None
+    stated: tuple[str, ...]  # the relations of explicit facts that it reads itself
+    lossy: frozenset[str] = frozenset()  # of these, those that have lost facts, when it was last asked
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,9 @@ class Tables:
         self._shapes: dict[Rule, Shape] = {}
         self._clock = 0
         self._losses = 0  # how often tables were let go
+        self.version = 0  # changes when explicit facts or rules have changed
+        self._came = 0  # rows of tables since their memory was looked at, and …
+        self._looked_at = 0, -1  # … when that was, and how much there might be
         self._current: Stream | None = None
         self._define()
 
@@ -85,8 +92,9 @@ class Tables:
 
     def _define(self) -> None:
         """Read the rules anew, and see which derived predicates have explicit facts."""
-        derived = {rule.head.predicate for rule in self._rules}
+        derived = self._derived = {rule.head.predicate for rule in self._rules}
         self._stated = frozenset(name for name in derived if self._engine.size(name))
+        self._lossy: frozenset[str] = frozenset()
         self._definitions = Definitions.of(self._rules, self._stated)
         read = {atom.predicate for rule in self._rules for atom in (*rule.positive, *rule.negated)}
         self._explicit = sorted((read - derived) | self._stated)  # relations of explicit facts that are read
@@ -107,6 +115,7 @@ class Tables:
         for asked in made.asked:
             component = self._asked[asked.asked] = self._component(asked.predicate)
             component.table(asked)
+        self._came += FEW  # plans to come will have indexes
         return made
 
     # ---- queries
@@ -117,6 +126,7 @@ class Tables:
         Whoever closes the stream early lets go of the tables that are not complete.
         """
         self.settle()
+        self.catch_up()
         self._current = Stream(self._answers(Asked.of(query)))
         return self._current
 
@@ -129,9 +139,12 @@ class Tables:
     def _answers(self, asked: Asked) -> Generator[Answers]:
         engine = self._engine
         self._clock += 1
-        self._catch_up()
         shape = self._shape(asked.rule)
-        engine.show([name for name in _read(asked.rule) if name not in self._definitions.rules_of])
+        engine.show(shape.stated)
+        lossy = self._lossy_among(shape.stated)
+        if lossy != shape.lossy:
+            shape.lossy = lossy
+            shape.component.forget_plans()
         ids = [np.array([engine.identity(value)], np.int32) for value in asked.values]
         engine.add(shape.pattern.asked, ids, 1)
         members = [shape.component, *([shape.merged] if shape.merged is not None else [])]
@@ -170,7 +183,7 @@ class Tables:
 
         component = Component((name,), self._engine, write, beside)
         component.table(pattern)
-        return Shape(pattern, component, merged)
+        return Shape(pattern, component, merged, tuple(_read(rule) - definitions.rules_of.keys()))
 
     def _merged(self, rule: Rule) -> Component | None:
         """The component whose rounds the query follows, so that its first answers come early.
@@ -226,22 +239,23 @@ class Tables:
     def _rounds(self, members: Sequence[Component]) -> Iterator[Component | None]:
         """Rounds until nothing is new; yields each component to be completed, and None after each round."""
         self._secure(members)
-        for number in count():
-            if number % LOOKED_OVER == 0:
-                for component in members:
-                    component.look_over()
-            fresh = set().union(*(component.advance() for component in members))
+        while True:
+            fresh = [relation for component in members for relation in component.advance()]
             if not fresh:
                 if sum(component.group() for component in members):
                     continue
                 break
-            tables = [table for component in members for table in component.tables.values()]
-            demands = [demand for table in tables for demand in table.demands]
-            asked = [demand.rule.head.predicate for demand in demands if demand.run(fresh, self.check)]
-            yield from self._demanded(asked)
-            new = sum(step.run(fresh, self.check) for table in tables for step in table.steps)
+            demands = self._run(demand for component in members for demand in component.demands(fresh))
+            yield from self._demanded(demand.rule.head.predicate for demand, new in demands if new)
+            steps = self._run(step for component in members for step in component.steps(fresh))
+            new = sum(new for _, new in steps)
+            self._came += new
             self.listen(TablesGrew(new))
             yield None
+
+    def _run(self, found: Iterable[Drive]) -> list[tuple[Drive, int]]:
+        """Run rules; how many new facts each has found."""
+        return run_together(found, self._engine, self.check)
 
     def _secure(self, members: Sequence[Component]) -> None:
         """Let there be tables for all that the members ask: some may have been let go."""
@@ -275,7 +289,14 @@ class Tables:
         )
 
     def _evict(self) -> None:
-        """Let go of the tables that were not used for longest, until the others fit into the memory."""
+        """Let go of the tables that were not used for longest, until the others fit into the memory.
+
+        To see whether they do costs as much as a small query: that is done where it may have changed.
+        """
+        when, memory = self._looked_at
+        if self._came < FEW and self._clock - when < SELDOM and memory == self.memory:
+            return
+        self._came, self._looked_at = 0, (self._clock, self.memory)
         held = {component: component.bytes for component in self._components.values() if component.tables}
         for component in sorted(held, key=lambda each: each.last_used):
             if sum(held.values()) <= self.memory:
@@ -286,25 +307,39 @@ class Tables:
 
     # ---- changes
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
         """Work in how explicit facts have changed since the last query."""
         engine = self._engine
         engine.come_home()
-        derived = {rule.head.predicate for rule in self._rules}
-        if {name for name in derived if engine.size(name)} != self._stated:
+        if {name for name in self._derived if engine.size(name)} != self._stated:
             self._redefine()
+        self._look_over()
         followed = {name: engine.follow(name) for name in self._explicit}
         engine.show(self._explicit)
         disturbed = {name for name, changes in followed.items() if changes is None}
         gone = {name: changes[0] for name, changes in followed.items() if changes and changes[0][1]}
         came = {name: changes[1] for name, changes in followed.items() if changes and changes[1][1]}
         if disturbed or gone or came:
+            self.version += 1
             try:
                 self._pass_on(disturbed, gone, came)
             except BaseException:
                 for component in self._components.values():
                     self._drop(component)
                 raise
+
+    def _look_over(self) -> None:
+        """Let plans be made anew if relations that they read have begun to lose facts, or no longer do."""
+        lossy = self._lossy_among(self._explicit)
+        if lossy != self._lossy:
+            self._lossy = lossy
+            asking = (shape.component for shape in self._shapes.values())
+            for component in (*self._components.values(), *asking):
+                component.forget_plans()
+
+    def _lossy_among(self, relations: Iterable[str]) -> frozenset[str]:
+        """The relations some of whose rows are no facts: each of these is looked at before it is read."""
+        return frozenset(filter(self._engine.has_dead, relations))
 
     def _pass_on(self, disturbed: set[str], went: dict[str, Answers], came: dict[str, Answers]) -> None:
         """Go through the components from the lowest on, and let their tables follow.
@@ -375,6 +410,7 @@ class Tables:
 
     def _redefine(self) -> None:
         former = self._definitions
+        self.version += 1
         self._define()
         for shape in self._shapes.values():
             shape.component.drop()

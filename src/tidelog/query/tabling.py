@@ -13,8 +13,8 @@ from collections.abc import Generator
 from typing import cast
 
 from tidelog.logic.program import BOTTOM, Atom, Query, Rule
-from tidelog.query.rounds import TabledEngine
 from tidelog.query.strategy import Answers, Place, inconsistency, together
+from tidelog.query.tabled_engine import TabledEngine
 from tidelog.query.tables import Tables
 
 INCONSISTENT = Rule(Atom("?", ()), (Atom(BOTTOM, ()),))
@@ -27,6 +27,7 @@ class Tabling:
 
     def __init__(self) -> None:
         self.kept: Tables | None = None
+        self._consistent = -1  # the version of the tables that were seen to be
 
     def tables(self, place: Place) -> Tables:
         """The tables of a place, as its program is now."""
@@ -46,9 +47,17 @@ class Tabling:
     def stream(self, query: Query, place: Place) -> Generator[Answers]:
         """The same, those of each round as soon as they are found."""
         tables = self.tables(place)
-        if place.is_constrained and any(rows for _, rows in tables.answers(INCONSISTENT)):
-            raise inconsistency(place.program)
+        if place.is_constrained:
+            self._check(tables, place)
         yield from tables.answers(query.rule)
+
+    def _check(self, tables: Tables, place: Place) -> None:
+        """Nothing, if the program is consistent as facts and rules are now; else raises Inconsistent."""
+        tables.catch_up()
+        if self._consistent != tables.version:
+            if any(rows for _, rows in tables.answers(INCONSISTENT)):
+                raise inconsistency(place.program)
+            self._consistent = tables.version
 
     @property
     def is_following(self) -> bool:

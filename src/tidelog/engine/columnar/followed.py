@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.evaluate import ColumnarEngine, Ids
+from tidelog.engine.columnar.round_runner import RoundRunner
 from tidelog.engine.columnar.table import Log
+from tidelog.engine.protocol import Runnable
 
 Rows = tuple[tuple[Ids, ...], int]  # columns, and how many rows
 NOTHING_CAME: tuple[Rows, Rows] = ((), 0), ((), 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Relations by their names and by their rows of T."""
+
+    names: tuple[str, ...]
+    numbers: npt.NDArray[np.int64]
+
+
 class FollowedEngine(ColumnarEngine):
     """All facts in this process, and what has come and gone since somebody last looked."""
+
+    _round_runner: RoundRunner | None = None
 
     # ---- what comes and goes
 
@@ -56,6 +69,42 @@ class FollowedEngine(ColumnarEngine):
         table.flags[found] = 0
         table.words[layout.DEAD] += len(found)
         self.compact(table)
+
+    def group(self, relations: Collection[str]) -> Group:
+        """Relations whose rounds end together."""
+        names = tuple(relations)
+        return Group(names, np.array([self._numbers[name] for name in names], np.int64))
+
+    def advance_group(self, group: Group) -> list[str]:
+        """End a round of each relation: what came is NEW; gives those of which something is."""
+        words, numbers = self.descriptors, group.numbers
+        rows = words[numbers, layout.ROWS]
+        (moved,) = np.nonzero(rows != words[numbers, layout.OLD_END])
+        if not len(moved):
+            return []
+        numbers, rows = numbers[moved], rows[moved]
+        current = words[numbers, layout.CURRENT_END]
+        words[numbers, layout.OLD_END] = current
+        words[numbers, layout.CURRENT_END] = rows
+        return [group.names[place] for place in moved[rows > current].tolist()]
+
+    def run_together(self, prepared: Sequence[Runnable]) -> list[int]:
+        """Run what is ready to run, in turn; how many new facts each has found."""
+        if self._round_runner is None:
+            self._round_runner = RoundRunner(self)
+        return self._round_runner.run(prepared)
+
+    def reveal(self, relation: str) -> None:
+        """Let facts that came be NEW too, together with those that are."""
+        words = self.descriptors[self._numbers[relation]]
+        words[layout.CURRENT_END] = words[layout.ROWS]
+
+    def new_rows(self, relation: str) -> Rows:
+        """The columns of what is NEW of a relation, and how many rows these are."""
+        table = self.table(relation)
+        words = table.words
+        first, last = int(words[layout.OLD_END]), int(words[layout.CURRENT_END])
+        return tuple(column[first:last] for column in table.columns), last - first
 
     def show(self, relations: Collection[str]) -> None:
         """Let all facts of the relations be visible, none of them as NEW; their rounds are not begun anew."""

@@ -12,6 +12,7 @@ from tidelog.engine.columnar import runner
 from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.columnar.maintain import MaintainedEngine
+from tidelog.engine.columnar.round_runner import RoundRunner
 from tidelog.engine.events import Tally
 from tidelog.engine.fixpoint import materialise
 from tidelog.engine.maintaining import Flag, Where
@@ -20,6 +21,7 @@ from tidelog.io.fields import survey, text_views
 from tidelog.logic.resolve import resolve
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Kind, integer
+from tidelog.plan.compile import delta_plan
 from tidelog.syntax.parser import parse_text
 
 # Between them these rules need every kernel: sets dense and hashed, indexes direct, hashed and partial,
@@ -72,6 +74,8 @@ def compile_kernels() -> None:
         engine.begin(engine.relations())
         numbers = {id(rule): place for place, rule in enumerate(program.rules)}
         materialise(strata(program.rules), numbers, engine, Tally(), lambda: None)
+        rule = program.rules[0]
+        RoundRunner(engine).run([engine.prepare(delta_plan(rule, 0, ("pair",), 0, engine))])
         lines = b"".join(b"%d\ttext\n" % number for number in range(LINES))
         for column in text_views(lines, survey(lines), "\t", 2, (0, 1)) or ():
             engine.dictionary.encode_texts(Kind.STRING, column)

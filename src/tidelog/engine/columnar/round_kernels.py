@@ -1,0 +1,87 @@
+"""A round in one call: plan after plan, each over what is new of the table that drives it.
+
+Called from Python, a plan over a row or two costs ten times what it does. Mutates what it is given.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tidelog.compiled import kernel
+from tidelog.engine.columnar.interpreter import run_plan
+from tidelog.engine.columnar.layout import (
+    CURRENT_END,
+    DONE,
+    GROW_INDEX,
+    INSERT,
+    OLD_END,
+    X_DONE,
+    X_TABLE,
+    Z_COUNT,
+    Z_FIRST,
+    Z_LIST,
+    Z_MATCHES,
+    Z_NEW,
+    Z_NO_VALUE,
+    Z_NUMBER,
+    Z_RUNNING,
+    Z_SINK,
+    Z_WIDTH,
+    Z_WISH,
+)
+from tidelog.engine.columnar.table_kernels import index_rows
+
+# ---- an entry: where its plan's words begin, its pivot's table, its width, its indexes: where they are
+# listed, and how many they are
+E_PLAN, E_TABLE, E_WIDTH, E_INDEXES, E_INDEX_COUNT = range(5)
+
+
+@kernel
+def run_round(T: Any, X: Any, D: Any, words: Any, entries: Any, indexes: Any, news: Any, Z: Any) -> Any:
+    """Run the plans of all entries from Z_NUMBER on, until they are DONE or Python must act.
+
+    `news` holds how many facts each has found that were not there. To go on, call it again.
+    """
+    while Z[Z_NUMBER] < len(entries):
+        number = Z[Z_NUMBER]
+        table = entries[number, E_TABLE]
+        first, end = T[table, OLD_END], T[table, CURRENT_END]
+        if first < end:
+            if Z[Z_RUNNING] == 0:
+                if index_visible(T, X, entries, indexes, number, Z) != DONE:
+                    return GROW_INDEX
+                begin_plan(entries[number, E_WIDTH], first, end - first, Z)
+            wish = run_plan(T, X, D, words, entries[number, E_PLAN], Z)
+            if wish != DONE:
+                return wish
+            news[number] = Z[Z_NEW]
+        Z[Z_NUMBER] = number + 1
+    return DONE
+
+
+@kernel
+def index_visible(T: Any, X: Any, entries: Any, indexes: Any, number: Any, Z: Any) -> Any:
+    """Index all visible rows that a plan may read; DONE, or GROW_INDEX."""
+    listed = entries[number, E_INDEXES]
+    for place in range(listed, listed + entries[number, E_INDEX_COUNT]):
+        index = indexes[place]
+        end = T[X[index, X_TABLE], CURRENT_END]
+        if X[index, X_DONE] < end and index_rows(T, X, index, np.int64(0), X[index, X_DONE], end) < end:
+            Z[Z_WISH] = index
+            return GROW_INDEX
+    return DONE
+
+
+@kernel
+def begin_plan(width: Any, first: Any, count: Any, Z: Any) -> None:
+    """Let the next plan read so many rows from the first on, and insert what it finds."""
+    Z[Z_WIDTH] = width
+    Z[Z_FIRST] = first
+    Z[Z_COUNT] = count
+    Z[Z_SINK] = INSERT
+    Z[Z_LIST] = 0
+    Z[Z_MATCHES] = 0
+    Z[Z_NEW] = 0
+    Z[Z_NO_VALUE] = 0

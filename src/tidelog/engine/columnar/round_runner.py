@@ -1,0 +1,111 @@
+"""Running many small plans at once: a round of rules is one call of a kernel. Mutates the engine's tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.columnar import layout, memory
+from tidelog.engine.columnar.round_kernels import E_TABLE, run_round
+from tidelog.engine.columnar.runner import BUDGET, PARALLEL_FROM, Runner, Store
+from tidelog.engine.protocol import Runnable
+from tidelog.plan.algebra import Part
+
+FIRST_WORDS = 1 << 12
+MOST_WORDS, MOST_BATCHES = 1 << 20, 1 << 10  # that are kept: some are of plans that nobody has any more
+
+Words = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the kernel must know of plans that run together."""
+
+    entries: Words
+    indexes: Words  # the numbers of their indexes, plan after plan
+    pivots: Words  # the tables that drive them
+
+
+class RoundRunner:
+    """Plans that run together: their words, and where each begins."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._words: Words = memory.zeros(FIRST_WORDS, np.int64)
+        self._used = 0
+        self._places: dict[Runner, int] = {}
+        self._batches: dict[tuple[Runnable, ...], Batch | None] = {}
+
+    def run(self, prepared: Sequence[Runnable]) -> list[int]:
+        """Run what is ready to run, in turn; how many new facts each has found."""
+        key = tuple(prepared)
+        if key not in self._batches:
+            self._batches[key] = self._batch(key)
+        batch = self._batches[key]
+        if batch is None or self._is_worth_threads(batch):
+            return [ready().new for ready in prepared]
+        return self._run(cast("Sequence[Runner]", prepared), batch)
+
+    def _forget(self) -> None:
+        """Let nothing be kept of any plan: some are no longer there."""
+        self._places, self._batches, self._used = {}, {}, 0
+
+    def _is_worth_threads(self, batch: Batch) -> bool:
+        """Whether there are several threads, and rows enough for them."""
+        words, pivots = self._store.descriptors, batch.pivots
+        new = words[pivots, layout.CURRENT_END] - words[pivots, layout.OLD_END]
+        return self._store.threads > 1 and bool(new.max() >= PARALLEL_FROM)
+
+    def _batch(self, prepared: Sequence[Runnable]) -> Batch | None:
+        """What the kernel must know of plans; None if it cannot run one of them."""
+        if len(self._batches) >= MOST_BATCHES or self._used > MOST_WORDS:
+            self._forget()
+        workspace = self._store.workspaces[0]
+        entries: list[tuple[int, ...]] = []
+        indexes: list[int] = []
+        for runner in prepared:
+            if not isinstance(runner, Runner) or runner.plan.part is not Part.NEW:
+                return None
+            plan = runner.plan
+            assert plan.pivot is not None
+            workspace.make_room(plan.steps, plan.width)
+            entries.append((self._place(runner), plan.pivot, plan.width, len(indexes), len(plan.indexes)))
+            indexes += plan.indexes
+        pivots = {entry[E_TABLE] for entry in entries}
+        return Batch(*(np.array(list(some), np.int64) for some in (entries, indexes, pivots)))
+
+    def _place(self, runner: Runner) -> int:
+        """Where the words of a plan begin."""
+        known = self._places.get(runner)
+        if known is not None:
+            return known
+        words, begin = runner.words, self._used
+        if begin + len(words) > len(self._words):
+            self._words = memory.grown(self._words, begin, 2 * (begin + len(words)))
+        self._words[begin : begin + len(words)] = words
+        self._used += len(words)
+        self._places[runner] = begin
+        return begin
+
+    def _run(self, runners: Sequence[Runner], batch: Batch) -> list[int]:
+        store = self._store
+        workspace = store.workspaces[0]
+        state = workspace.state
+        news = np.zeros(len(runners), np.int64)
+        state[layout.Z_NUMBER] = state[layout.Z_RUNNING] = 0
+        state[layout.Z_BATCH] = workspace.batch
+        state[layout.Z_BUDGET] = BUDGET
+        while True:
+            known = store.descriptors, store.indexes, store.dictionary.words
+            wish = run_round(*known, self._words, batch.entries, batch.indexes, news, state)
+            if wish == layout.DONE:
+                found: list[int] = news.tolist()
+                return found
+            if wish == layout.GROW_INDEX:
+                store.index(int(state[layout.Z_WISH])).update(len(store.dictionary))
+            else:
+                runners[int(state[layout.Z_NUMBER])].grant(int(wish), workspace)
