@@ -511,6 +511,16 @@ def test_tables_follow_facts_that_come_and_go(data: st.DataObject) -> None:
         there[name] = (there[name] - went) | came
 
 
+def test_what_reads_a_predicate_that_loses_its_last_rule_begins_anew() -> None:
+    reasoner = tl.Reasoner(tl.parse("p(?x) :- q(?x) . p(?x) :- e(?x) . q(?x) :- f(?x) ."))
+    reasoner.insert("e", [(1,)])
+    reasoner.insert("f", [(2,)])
+    assert ask(reasoner, "p(?x)") == {(1,), (2,)}
+    reasoner.apply("- q(?x) :- f(?x) .")
+    assert ask(reasoner, "p(?x), e(?x)") == {(1,)}
+    assert ask(reasoner, "p(?x)") == {(1,)}
+
+
 @given(data=st.data())
 def test_queries_and_transactions_in_turns(data: st.DataObject) -> None:
     """Facts come and go, rules go; in the end everything is derived."""

@@ -417,10 +417,10 @@ class Tables:
         self._shapes = {}
         kept: set[str] = set()
         for number, names in enumerate(self._definitions.components):
-            below = self._definitions.read_by(number) & self._definitions.rules_of.keys() - set(names)
-            if below <= kept and all(
-                self._definitions.rules_of[name] == former.rules_of.get(name) for name in names
-            ):
+            read = self._definitions.read_by(number) - set(names)
+            below = read & self._definitions.rules_of.keys()
+            is_same = all(self._definitions.rules_of[name] == former.rules_of.get(name) for name in names)
+            if is_same and below <= kept and below == read & former.rules_of.keys():
                 kept.update(names)
         for names in [names for names in self._components if not kept.issuperset(names)]:
             self._drop(self._components.pop(names))
