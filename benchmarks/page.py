@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
-from benchmarks import arrivals
+from benchmarks import arrivals, rounds
 from benchmarks.plots import draw, name_of, panels_of, save_image, svg
 from benchmarks.record import Record, read_records
 from benchmarks.sweeps import VIEWS, figures
@@ -27,6 +27,7 @@ HEADINGS = {
     "maintain": "Facts and rules that change",
     "stream": "Streams of updates, with marking and without",
     "spark": "On Spark",
+    "temporal": "Rules over time",
 }
 MEANING = (
     "CPU seconds of one process, start-up and imports apart: from the first file opened to the last fact "
@@ -64,6 +65,9 @@ def write_page(sources: Sequence[Path], output: Path, image: Path | None, images
         asked = [record for record in records if record.suite == "query"]
         for name, figure in arrivals.figures(asked, caption(asked) if asked else "").items():
             save_image(figure, images / f"query-{name}.png")
+        over_time = [record for record in records if record.suite == "temporal"]
+        for name, figure in rounds.figures(over_time, caption(over_time) if over_time else "").items():
+            save_image(figure, images / f"temporal-{name}.png")
 
 
 def page(records: Sequence[Record]) -> str:

@@ -32,7 +32,9 @@ def tables(records: Sequence[Record]) -> str:
     reasoned = [record for record in records if record.suite == "ontology"]
     parts = [*(sweep_tables(maintained)), *(stream_tables(streamed)), *(spark_tables(on_spark))]
     parts += ontology_tables(reasoned)
-    if maintained or streamed or on_spark or reasoned:
+    over_time = [record for record in records if record.suite == "temporal"]
+    parts += temporal_tables(over_time)
+    if maintained or streamed or on_spark or reasoned or over_time:
         parts.append(targets_table(records))
     return "\n\n".join(parts)
 
@@ -103,6 +105,43 @@ def ontology_cells(record: Record) -> list[str]:
     reasoning = (record.reason_s or 0.0) - rules
     parts = (record.cpu_s, rules, record.load_s or 0.0, reasoning, results)
     return [*(seconds_text(part) if part else "" for part in parts), f"{record.peak_rss_mb:,.0f}"]
+
+
+def temporal_tables(records: Sequence[Record]) -> Iterator[str]:
+    """Three tables: everything derived, facts changed, streams."""
+    changed = [record for record in records if record.workload.endswith("-changes")]
+    streamed = [record for record in records if record.workload == "stream"]
+    derived = [record for record in records if record not in changed and record not in streamed]
+    rows = [["", "size", "", "loading", "deriving", "facts", "most at once", "peak MB"]]
+    rows += [[record.workload, f"{record.size:,}", *temporal_cells(record)] for record in derived]
+    if derived:
+        yield f"Rules over time, everything derived:\n\n{markdown(rows)}"
+    yield from sweep_tables(changed)
+    rows = [["events", "", "CPU", "events a second", "p99 of a minute", "MB, tenth by tenth"]]
+    for record in streamed:
+        rows.append([f"{record.size:,}", f"`{record.variant}`", *endless_cells(record)])
+    if streamed:
+        yield f"An endless stream:\n\n{markdown(rows)}"
+
+
+def temporal_cells(record: Record) -> list[str]:
+    who = f"`{record.variant}`" if record.engine == "tidelog" else f"MeTeoR, `{record.variant}`"
+    if not record.is_done:
+        return [who, "", f"> {record.counts['reason']}", "", "", ""]
+    parts = [seconds_text(part) for part in (record.load_s or 0.0, record.reason_s or 0.0)]
+    return [who, *parts, f"{record.tuples:,}", number(record, "stored"), f"{record.peak_rss_mb:,.0f}"]
+
+
+def endless_cells(record: Record) -> list[str]:
+    if not record.is_done:
+        return [f"> {record.counts['reason']}", "", "", ""]
+    memory = str(record.counts["megabytes_by_tenth"])
+    return [
+        seconds_text(record.cpu_s),
+        number(record, "events_per_s"),
+        seconds_text(record.p99_s or 0.0),
+        memory,
+    ]
 
 
 def stream_cells(old: Record, new: Record) -> list[str]:

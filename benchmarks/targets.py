@@ -10,6 +10,8 @@ from benchmarks.record import Record
 
 HANDS = ("auto", "recompute")
 MARKED = ((("P_trans",), 1.0), (("P_seq",), 0.9), (("track0", "track1", "track2"), 1.0))
+COMPLETE = "45,899"  # facts of temporal LUBM after 30 rounds
+LATER = 10  # the round from which on procedures are compared
 SWEPT = ("W1", "W4", "W5", "W6", "cliques")
 
 
@@ -49,6 +51,9 @@ class Figures:
 
     def spark(self, workload: str, variant: str, size: int) -> Record | None:
         return self.found.get(("spark", workload, variant, size))
+
+    def over_time(self, workload: str, variant: str, size: int) -> Record | None:
+        return self.found.get(("temporal", workload, variant, size))
 
     def reasoned(self, who: str, size: int) -> Record | None:
         """What OWL 2 RL over so many triples cost, by a variant of ours or a peer."""
@@ -221,6 +226,44 @@ def reasoning(figures: Figures) -> Iterator[Target]:
             ratio = quotient(other, figures.reasoned(variant, size))
             words = f"OWL 2 RL, {size:,} triples, {variant}: times faster than {peer}"
             yield at_least(words, limit, ratio)
+
+
+def over_time(figures: Figures) -> Iterator[Target]:
+    """What rules over time were to cost; deriving only, unless it says otherwise."""
+    record = figures.over_time("lubm", "optimised", 20_000)
+    own, other = answering(record), answering(figures.over_time("lubm", "opt", 20_000))
+    times = other / own if own and other else None
+    yield at_least("temporal LUBM, 20 k facts, times faster than MeTeoR's optimised mode", 100, times)
+    found = None if record is None else f"{record.tuples:,}"
+    is_complete = None if found is None else found == COMPLETE
+    yield Target("the same, facts found", COMPLETE, found or "not measured", is_complete)
+    for better, slower in (("optimised", "seminaive"), ("seminaive", "naive")):
+        ratios = list(later_rounds(figures, better, slower))
+        yield worst(f"time from round {LATER} on: `{better}` by `{slower}`", 1, ratios)
+    large = figures.over_time("lubm", "optimised", 10_000_000)
+    memory = None if large is None else large.peak_rss_mb / 1074
+    yield at_most("temporal LUBM, 10 M facts, 15 rounds, GiB", 24, memory, "{:.1f}".format)
+    few, many = (figures.over_time("lubm", "optimised", size) for size in (200_000, 1_000_000))
+    yield at_most("temporal LUBM, 1 M facts by 200 k", 6.5, quotient(many, few), ratio_text)
+    for workload in ("sensors", "lubm"):
+        new, kept = (
+            figures.over_time(f"{workload}-changes", variant, 100) for variant in ("recompute", "maintained")
+        )
+        words = f"{workload}, 100 of 1 M facts deleted, times faster than deriving anew"
+        yield at_least(words, 50, quotient(new, kept))
+    stream = figures.over_time("stream", "advance", 1_000_000)
+    growth = None if stream is None else float(stream.counts["growth"])
+    yield at_most("memory after 1 M events by that after 200 k", 1.05, growth, ratio_text)
+
+
+def later_rounds(figures: Figures, better: str, slower: str) -> Iterator[tuple[float, str]]:
+    """By how much one procedure is slower than another up to a round, at the worst of the later rounds."""
+    for (suite, workload, variant, size), record in figures.found.items():
+        other = figures.over_time(workload, slower, size)
+        if suite == "temporal" and workload == "lubm" and variant == better and other is not None:
+            series = (str(one.counts["seconds_by_round"]).split() for one in (record, other))
+            pairs = list(zip(*series, strict=True))[LATER - 1 :]
+            yield max(float(own) / float(its) for own, its in pairs), f"{size:,} facts"
 
 
 def quotient(own: Record | None, other: Record | None) -> float | None:

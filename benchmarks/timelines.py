@@ -1,108 +1,147 @@
-"""What a process does to find out what rules over time cost: everything derived, then facts changed.
-
-Readings, resets and visits are given with intervals; rooms and doors hold always. Recursion passes locks on
-from room to room, and ends with the horizon.
-"""
+"""What a process does to find out what rules over time cost: everything derived, round by round."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 import tidelog as tl
+from benchmarks import sensors, tenures
 from benchmarks.clock import cpu_seconds, peak_megabytes, timed
+from benchmarks.peers.meteor import run_meteor
 from benchmarks.record import Counts, Measurement, Task
+from tidelog.engine.events import Event, IntervalsGained, RuleRan, StratumStarted
 
-PROGRAM = Path(__file__).parent / "programs" / "sensors.rls"
-SPAN = 1000  # in which all facts begin
-HORIZON = tl.TimeSettings(horizon=tl.read_interval(f"[0, {2 * SPAN}]")).horizon
-PER_SENSOR = 20  # readings
-SEED = 7
-CHANGED = 100  # facts that are deleted and added again
-
-
-def tables(facts: int) -> dict[str, pa.Table]:
-    """About so many facts with times, and the rooms and doors that they are about."""
-    random = np.random.default_rng(SEED)
-    sensors = max(2, facts // PER_SENSOR)
-    rooms = max(2, sensors // 4)
-    readings, events = facts * 8 // 10, facts // 10
-
-    def named(letter: str, numbers: object) -> list[str]:
-        return [f"{letter}{number}" for number in np.asarray(numbers).tolist()]
-
-    def at(count: int, longest: int) -> dict[str, object]:
-        start = random.integers(0, SPAN, count)
-        return {"start": start, "end": start + random.integers(0, longest, count)}
-
-    return {
-        "reading": pa.table(
-            {
-                "s": named("s", random.integers(0, sensors, readings)),
-                "v": random.integers(0, 40, readings),
-                **at(readings, 20),
-            }
-        ),
-        "reset": pa.table({"s": named("s", random.integers(0, sensors, events)), **at(events, 2)}),
-        "visited": pa.table({"r": named("r", random.integers(0, rooms, events)), **at(events, 5)}),
-        "room": pa.table({"s": named("s", range(sensors)), "r": named("r", np.arange(sensors) // 4)}),
-        "door": pa.table(
-            {"r": named("r", range(rooms)), "q": named("r", (np.arange(rooms) * 7 + 1) % rooms)}
-        ),
-    }
+PROGRAMS = Path(__file__).parent / "programs"
+LARGE = 10_000_000
+ROUNDS, FEW_ROUNDS = 30, 15  # of paper 002, Figure 1 (a, b) and (c, d)
+CLOSED = (False, False)
+EXAMPLE: dict[str, list[tuple[object, ...]]] = {
+    "r1": [("c1", "c2", 0, 1, *CLOSED)],
+    "r2": [("c1", "c2", 1, 2, *CLOSED)],
+    "r3": [("c2", "c3", 2, 3, *CLOSED)],
+    "r5": [("c2", 0, 1, *CLOSED)],
+}
 
 
-def derived(data: dict[str, pa.Table], procedure: str, threads: int) -> tuple[tl.Reasoner, float, float]:
-    """A reasoner that has derived everything, and the CPU seconds of loading and of deriving."""
-    reasoner = tl.Reasoner(tl.load(PROGRAM), threads=threads, time=tl.TimeSettings(procedure, None, HORIZON))
+@dataclass(frozen=True)
+class Given:
+    """A program over time and its facts, in memory; for so many rounds, or within a horizon."""
+
+    program: str
+    tables: Mapping[str, pa.Table]
+    rounds: int | None = None
+    horizon: str | None = None
+
+    def settings(self, procedure: str) -> tl.TimeSettings:
+        horizon = None if self.horizon is None else tl.read_interval(self.horizon)
+        return tl.TimeSettings(procedure, self.rounds, horizon)
+
+
+def given(workload: str, size: int) -> Given:
+    """A workload: sizes are facts, of the running example rounds."""
+    if workload == "example":
+        tables = {name: tenures.table_of(rows) for name, rows in EXAMPLE.items()}
+        return Given((PROGRAMS / "example.rls").read_text(encoding="utf-8"), tables, size)
+    if workload == "sensors":
+        return Given(sensors.program(), sensors.tables(size), horizon=sensors.HORIZON)
+    if workload == "lubm":
+        rounds = FEW_ROUNDS if size >= LARGE else ROUNDS
+        return Given(tenures.program(), tenures.tables(size), rounds)
+    dataset = int(workload.removeprefix("D"))
+    return Given(tenures.program(), tenures.temporal_facts(size, dataset), FEW_ROUNDS)
+
+
+@dataclass
+class Rounds:
+    """Listens to a derivation: CPU seconds and facts round by round. Mutable: it grows.
+
+    Stored facts are those there when a round begins, and all that its rules find, which are held beside them.
+    """
+
+    begin: float = 0.0
+    seconds: list[float] = field(default_factory=list)
+    found: list[int] = field(default_factory=list)
+    grown: list[int] = field(default_factory=list)
+    _matches: int = 0
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case RuleRan():
+                self._matches += event.matches
+            case StratumStarted():
+                self._matches = 0  # of rules without time
+            case IntervalsGained(count):  # a round over time has ended
+                self.seconds.append(cpu_seconds() - self.begin)
+                self.found.append(self._matches)
+                self.grown.append(count)
+                self._matches = 0
+
+    def counts(self, facts: int) -> Counts:
+        """The series as text, from the first round on; `facts` are there in the end."""
+        there = facts - sum(self.grown)
+        stored = []
+        for found, grown in zip(self.found, self.grown, strict=True):
+            stored.append(there + found)
+            there += grown
+        return {
+            "seconds_by_round": " ".join(f"{second:.4f}" for second in self.seconds),
+            "stored_by_round": " ".join(map(str, stored)),
+            "stored": max(stored, default=facts),
+        }
+
+
+def derived(data: Given, procedure: str, threads: int) -> tuple[tl.Reasoner, Rounds, float, float]:
+    """A reasoner that has derived everything, its rounds, the CPU seconds of loading and of deriving."""
+    rounds = Rounds()
+    settings = data.settings(procedure)
+    reasoner = tl.Reasoner(tl.parse(data.program), threads=threads, time=settings, listeners=[rounds])
     begin = cpu_seconds()
-    for name, table in data.items():
+    for name, table in data.tables.items():
         reasoner.insert(name, table)
-    loaded = cpu_seconds()
+    rounds.begin = cpu_seconds()
     reasoner.materialise()
-    return reasoner, loaded - begin, cpu_seconds() - loaded
-
-
-def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
-    """What deriving everything costs, for each size; with `changes`, what deleting and adding facts does."""
-    derived(tables(200), "optimised", 1)  # kernels are compiled, or loaded
-    return (changed(task) if task.variant == "changes" else measured(task) for task in tasks)
-
-
-def measured(task: Task) -> Measurement:
-    """From data to everything that follows."""
-    data = tables(task.size)
-    (reasoner, load, reason), cpu, wall = timed(lambda: derived(data, task.variant, task.threads))
-    counts: Counts = {"outcome": str(reasoner.time.outcome)}
-    return Measurement(cpu, wall, intervals(reasoner), peak_megabytes(), None, load, reason, counts)
-
-
-def changed(task: Task) -> Measurement:
-    """Some readings deleted and added again, beside what deriving everything took."""
-    data = tables(task.size)
-    reasoner, load, reason = derived(data, "optimised", task.threads)
-    places = np.random.default_rng(SEED + 1).choice(data["reading"].num_rows, min(CHANGED, task.size), False)
-    some = data["reading"].take(places)
-
-    def delete() -> str:
-        with reasoner.change(missing="ignore") as change:
-            change.delete("reading", some)
-        return str(change.delta)
-
-    def add() -> str:
-        with reasoner.change() as change:
-            change.insert("reading", some)
-        return str(change.delta)
-
-    lost, cpu, wall = timed(delete)
-    gained, add_cpu, _ = timed(add)
-    counts: Counts = {"add_cpu_s": add_cpu, "delete_delta": lost, "add_delta": gained}
-    return Measurement(cpu, wall, intervals(reasoner), peak_megabytes(), None, load, reason, counts)
+    return reasoner, rounds, rounds.begin - begin, cpu_seconds() - rounds.begin
 
 
 def intervals(reasoner: tl.Reasoner) -> int:
     """How many intervals the facts with times have together."""
-    return sum(len(reasoner[name]) for name in reasoner.program.timed)
+    return sum(len(reasoner.time.store.tables[name]) for name in reasoner.program.timed)
+
+
+def warm() -> None:
+    """Kernels are compiled, or loaded."""
+    data = given("sensors", 200)
+    reasoner, *_ = derived(data, "optimised", 1)
+    some = data.tables["reading"].slice(0, 3)
+    for signed in ("delete", "insert"):
+        with reasoner.change(missing="ignore") as change:
+            getattr(change, signed)("reading", some)
+
+
+def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
+    """What deriving everything costs, for each size."""
+    warm()
+    return (by_meteor(task) if task.engine == "meteor" else measured(task) for task in tasks)
+
+
+def measured(task: Task) -> Measurement:
+    """From data in memory to everything that follows."""
+    data = given(task.workload, task.size)
+    done, cpu, wall = timed(lambda: derived(data, task.variant, task.threads))
+    reasoner, rounds, load, reason = done
+    peak, facts = peak_megabytes(), intervals(reasoner)
+    counts = {"outcome": str(reasoner.time.outcome), **rounds.counts(facts)}
+    return Measurement(cpu, wall, facts, peak, None, load, reason, counts)
+
+
+def by_meteor(task: Task) -> Measurement:
+    """The same, by MeTeoR."""
+    data = given(task.workload, task.size)
+    assert data.rounds is not None, "it knows no horizon"
+    rounds = data.rounds
+    done, cpu, wall = timed(lambda: run_meteor(data.program, data.tables, task.variant, rounds))
+    return Measurement(cpu, wall, done.tuples, peak_megabytes(), None, done.load_s, done.reason_s)

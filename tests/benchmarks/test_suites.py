@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from benchmarks.__main__ import main
 from benchmarks.measure import Limits, Stopped, not_tried, run
@@ -13,7 +14,7 @@ from benchmarks.suites import equality, explain, maintain, query, store, stream,
 from benchmarks.tables import tables
 from benchmarks.targets import targets
 
-from benchmarks import asking, changing, storing, streams, workloads
+from benchmarks import asking, changing, endless, storing, streams, tenures, workloads
 
 SHAPE = {
     *("suite", "workload", "engine", "variant", "size", "cpu_s", "wall_s", "p99_s", "tuples", "peak_rss_mb"),
@@ -57,11 +58,43 @@ def test_what_is_opened_is_what_was_derived(workload: str) -> None:
     assert floored.wall_s > 0 and float(committed.counts["commits_per_s"]) > 0
 
 
-def test_procedures_over_time_give_the_same_facts() -> None:
-    tasks = [Task("temporal", "sensors", "tidelog", variant, 500, 1) for variant in temporal.VARIANTS]
-    found = list(temporal.perform(tasks))
-    assert len({one.tuples for one in found}) == 1
-    assert found[0].tuples > 500 and all(one.cpu_s > 0 for one in found)
+def over_time(workload: str, size: int, facts: int = 0) -> dict[str, Measurement]:
+    variants = temporal.POINTS[workload].variants
+    tasks = [Task("temporal", workload, "tidelog", variant, size, 1, facts) for variant in variants]
+    return {task.variant: next(iter(temporal.perform([task]))) for task in tasks}
+
+
+@pytest.mark.parametrize(("workload", "size"), [("sensors", 500), ("example", 10)])
+def test_procedures_over_time_give_the_same_facts(workload: str, size: int) -> None:
+    found = over_time(workload, size)
+    assert len({one.tuples for one in found.values()}) == 1
+    assert all(one.cpu_s > 0 and int(one.counts["stored"]) >= one.tuples for one in found.values())
+    rounds = [str(one.counts["seconds_by_round"]).split() for one in found.values()]
+    assert len({len(each) for each in rounds}) == 1 and len(rounds[0]) > 1
+
+
+def test_facts_over_time_are_there_again_after_changes() -> None:
+    found = over_time("sensors-changes", 3, 500)
+    assert found["maintained"].tuples == found["recompute"].tuples > 500
+    assert int(found["maintained"].counts["intervals_lost"]) > 0
+
+
+def test_a_stream_that_advances_keeps_less(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endless, "EVENTS", 500)
+    monkeypatch.setattr(endless, "HOUR", 300)
+    found = over_time("stream", 20_000)
+    kept = {name: int(one.counts["intervals"]) for name, one in found.items()}
+    assert 0 < kept["advance"] < kept["keep"]
+
+
+@pytest.mark.parametrize("dataset", [1, 5, 9])
+def test_temporal_universities_have_as_many_constants_as_in_the_paper(dataset: int) -> None:
+    size = 100_000
+    tables = tenures.temporal_facts(size, dataset)
+    assert sum(table.num_rows for table in tables.values()) == size
+    columns = [table[name].to_numpy() for table in tables.values() for name in table.column_names[:-4]]
+    constants = len(np.unique(np.concatenate(columns)))
+    assert constants / size == pytest.approx(tenures.CONSTANTS[dataset - 1], rel=0.1)
 
 
 def test_rules_are_removed_and_added_again() -> None:

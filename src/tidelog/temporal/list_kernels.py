@@ -21,6 +21,7 @@ from tidelog.compiled import inlined, kernel
 
 INFINITY = 1 << 62  # as a right end; negative as a left end
 LIMIT = 1 << 60  # beyond which no finite end may lie
+INTERSECT, UNITE, SUBTRACT = range(3)  # operations of sets
 
 
 @inlined
@@ -153,47 +154,76 @@ def lasting(
     return first, count, left[:end], right[:end], is_beyond
 
 
-@kernel
-def intersect(
-    F: Any, N: Any, L: Any, R: Any, numbers: Any, F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any
-) -> Any:
-    """The points that both lists have, pair by pair."""
-    total = 0
-    for place in range(len(numbers)):
-        both = length_of(N, numbers, place), length_of(N2, numbers2, place)
-        total += both[0] + both[1] - 1 if min(both) > 0 else 0
-    first = np.empty(len(numbers), np.int64)
-    count = np.empty(len(numbers), np.int64)
-    left = np.empty(total, np.int64)
-    right = np.empty(total, np.int64)
-    end = 0
-    for place in range(len(numbers)):
-        begin = end
-        item = begin_of(F, numbers, place)
-        stop = item + length_of(N, numbers, place)
-        item2 = begin_of(F2, numbers2, place)
-        stop2 = item2 + length_of(N2, numbers2, place)
-        while item < stop and item2 < stop2:
-            one_left = max(L[item], L2[item2])
-            one_right = min(R[item], R2[item2])
-            if one_left <= one_right:
-                left[end] = one_left
-                right[end] = one_right
+@inlined
+def intersected(
+    L: Any, R: Any, item: Any, stop: Any, L2: Any, R2: Any, item2: Any, stop2: Any,
+    left: Any, right: Any, end: Any,
+) -> Any:  # fmt: skip
+    """The end of what was written: the points that both lists have."""
+    while item < stop and item2 < stop2:
+        one_left = max(L[item], L2[item2])
+        one_right = min(R[item], R2[item2])
+        if one_left <= one_right:
+            left[end] = one_left
+            right[end] = one_right
+            end += 1
+        if R[item] < R2[item2]:
+            item += 1
+        else:
+            item2 += 1
+    return end
+
+
+@inlined
+def united(
+    L: Any, R: Any, item: Any, stop: Any, L2: Any, R2: Any, item2: Any, stop2: Any,
+    left: Any, right: Any, end: Any,
+) -> Any:  # fmt: skip
+    """The end of what was written: the points that one of the lists has."""
+    begin = end
+    while item < stop or item2 < stop2:
+        if item2 >= stop2 or (item < stop and L[item] <= L2[item2]):
+            end = appended(left, right, begin, end, L[item], R[item])
+            item += 1
+        else:
+            end = appended(left, right, begin, end, L2[item2], R2[item2])
+            item2 += 1
+    return end
+
+
+@inlined
+def subtracted(
+    L: Any, R: Any, item: Any, stop: Any, L2: Any, R2: Any, item2: Any, stop2: Any,
+    left: Any, right: Any, end: Any,
+) -> Any:  # fmt: skip
+    """The end of what was written: the points of the first list that the second does not have."""
+    while item < stop:
+        low = L[item]
+        while item2 < stop2 and R2[item2] < low:
+            item2 += 1
+        other = item2
+        while other < stop2 and L2[other] <= R[item] and low <= R[item]:
+            if L2[other] > low:
+                left[end] = low
+                right[end] = L2[other] - 1
                 end += 1
-            if R[item] < R2[item2]:
-                item += 1
-            else:
-                item2 += 1
-        first[place] = begin
-        count[place] = end - begin
-    return first, count, left[:end], right[:end]
+            low = R2[other] + 1 if R2[other] < INFINITY else INFINITY + 1
+            other += 1
+        if low <= R[item]:
+            left[end] = low
+            right[end] = R[item]
+            end += 1
+        item += 1
+    return end
 
 
 @kernel
-def unite(
-    F: Any, N: Any, L: Any, R: Any, numbers: Any, F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any
-) -> Any:
-    """The points that one of the lists has, pair by pair."""
+def combine(
+    operation: Any,
+    F: Any, N: Any, L: Any, R: Any, numbers: Any,
+    F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any,
+) -> Any:  # fmt: skip
+    """What an operation of sets makes of two lists, pair by pair."""
     total = 0
     for place in range(len(numbers)):
         total += length_of(N, numbers, place) + length_of(N2, numbers2, place)
@@ -208,53 +238,12 @@ def unite(
         stop = item + length_of(N, numbers, place)
         item2 = begin_of(F2, numbers2, place)
         stop2 = item2 + length_of(N2, numbers2, place)
-        while item < stop or item2 < stop2:
-            if item2 >= stop2 or (item < stop and L[item] <= L2[item2]):
-                end = appended(left, right, begin, end, L[item], R[item])
-                item += 1
-            else:
-                end = appended(left, right, begin, end, L2[item2], R2[item2])
-                item2 += 1
-        first[place] = begin
-        count[place] = end - begin
-    return first, count, left[:end], right[:end]
-
-
-@kernel
-def subtract(
-    F: Any, N: Any, L: Any, R: Any, numbers: Any, F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any
-) -> Any:
-    """The points of the first list that the second does not have, pair by pair."""
-    total = 0
-    for place in range(len(numbers)):
-        if length_of(N, numbers, place) > 0:
-            total += length_of(N, numbers, place) + length_of(N2, numbers2, place)
-    first = np.empty(len(numbers), np.int64)
-    count = np.empty(len(numbers), np.int64)
-    left = np.empty(total, np.int64)
-    right = np.empty(total, np.int64)
-    end = 0
-    for place in range(len(numbers)):
-        begin = end
-        item2 = begin_of(F2, numbers2, place)
-        stop2 = item2 + length_of(N2, numbers2, place)
-        start = begin_of(F, numbers, place)
-        for item in range(start, start + length_of(N, numbers, place)):
-            low = L[item]
-            while item2 < stop2 and R2[item2] < low:
-                item2 += 1
-            other = item2
-            while other < stop2 and L2[other] <= R[item] and low <= R[item]:
-                if L2[other] > low:
-                    left[end] = low
-                    right[end] = L2[other] - 1
-                    end += 1
-                low = R2[other] + 1 if R2[other] < INFINITY else INFINITY + 1
-                other += 1
-            if low <= R[item]:
-                left[end] = low
-                right[end] = R[item]
-                end += 1
+        if operation == INTERSECT:
+            end = intersected(L, R, item, stop, L2, R2, item2, stop2, left, right, end)
+        elif operation == UNITE:
+            end = united(L, R, item, stop, L2, R2, item2, stop2, left, right, end)
+        else:
+            end = subtracted(L, R, item, stop, L2, R2, item2, stop2, left, right, end)
         first[place] = begin
         count[place] = end - begin
     return first, count, left[:end], right[:end]

@@ -68,15 +68,15 @@ class Lists:
 
     def intersected(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
         """The points that both have."""
-        return Lists(*kernels.intersect(*self.parts, numbers, *other.parts, others))
+        return Lists(*kernels.combine(kernels.INTERSECT, *self.parts, numbers, *other.parts, others))
 
     def united(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
         """The points that one of them has."""
-        return Lists(*kernels.unite(*self.parts, numbers, *other.parts, others))
+        return Lists(*kernels.combine(kernels.UNITE, *self.parts, numbers, *other.parts, others))
 
     def without(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
         """The points that only the first has."""
-        return Lists(*kernels.subtract(*self.parts, numbers, *other.parts, others))
+        return Lists(*kernels.combine(kernels.SUBTRACT, *self.parts, numbers, *other.parts, others))
 
     def later(self, end: int) -> Lists:
         """The points from a left end on."""
