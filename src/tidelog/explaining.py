@@ -9,19 +9,23 @@ from tidelog.changes import Delta
 from tidelog.equality.axiomatised import Axiomatised
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality import has_equality
-from tidelog.logic.program import Fact, Program, Query
+from tidelog.logic.program import Atom, Constant, Fact, Program, Query, Rule, TimedFact
 from tidelog.origins import Origins, Place
+from tidelog.plan.rule_text import Writing
 from tidelog.program_facts import ProgramFacts
 from tidelog.proof.equal_why import EqualProver
 from tidelog.proof.explanation import Explanation
 from tidelog.proof.failure import WhyNot
 from tidelog.proof.instances import NOT_EXPLAINED
 from tidelog.proof.members import Treated
+from tidelog.proof.node import Node
+from tidelog.proof.timed_why import TimedProver
 from tidelog.proof.tree import MOST_ROWS
-from tidelog.proof.why import Prover
+from tidelog.proof.why import ASKED, Prover
 from tidelog.proof.why_not import Doubter
 from tidelog.proof.words import place_of
 from tidelog.query.keeping import Keeping
+from tidelog.temporal.reasoning import Temporal, is_timed
 from tidelog.transaction import Change
 
 MOST_ANSWERS = 10  # to a query that are explained, unless more are asked for
@@ -33,6 +37,7 @@ class Explaining(Asking):
 
     _own: ProgramFacts
     _equality: Axiomatised
+    time: Temporal
 
     def __init__(self, keeping: Keeping) -> None:
         super().__init__(keeping)
@@ -57,14 +62,23 @@ class Explaining(Asking):
         self._complete()
         with self.runtime.limits().guarding():
             check = self.runtime.check
+            if is_timed(query, self._program):
+                timed = TimedProver(self.time, self._origin, self._proof_of, check)
+                return timed.explain(query, self._program, limit, rows)
             if has_equality(self._program.predicates):
                 return self._explain_equal(query, proofs, limit, rows)
             return self._prover.explain(query, self._program, proofs, limit, rows, check)
 
+    def _proof_of(self, fact: Fact) -> Node:
+        """The proof of a fact that holds always."""
+        atom = Atom(fact.predicate, tuple(map(Constant, fact.values)))
+        query = Query(Rule(Atom(ASKED, ()), (atom,)), (), Writing.of(self._program).atom(atom))
+        return self._prover.explain(query, self._program, check=self.runtime.check).proofs[0]
+
     def _explain_equal(self, query: Query, proofs: int, limit: int, rows: int | None) -> Explanation:
         """Why a fact holds where constants may be equal."""
         program, equality = self._program, self._equality
-        instances = self._prover.instances(query, program)
+        instances = self._prover.instances(program)
         answer = equality.look_up(program, "expand") or (lambda query: instances.engine.answer(query.rule))
         treated = Treated(equality.known_classes(), equality.relation)
         prover = EqualProver(instances, treated, self._origin, self.runtime.check)
@@ -77,11 +91,14 @@ class Explaining(Asking):
         """
         query = self._resolved(text)
         self._complete()
+        if is_timed(query, self._program):
+            message = "why a fact does not hold cannot be said yet where facts hold at times"
+            raise ProgramError(Diagnostic(NOT_EXPLAINED, message))
         program = self._program
         if has_equality(program.predicates):
             program = self._with_axioms(program)
         with self.runtime.limits().guarding():
-            instances = self._prover.instances(query, program)
+            instances = self._prover.instances(program)
             return Doubter(instances, program, self.runtime.check).explain(query, repairs)
 
     def _with_axioms(self, program: Program) -> Program:
@@ -107,5 +124,8 @@ class Explaining(Asking):
 
     def _origin(self, fact: Fact) -> str | Place | None:
         """Where an explicit fact comes from: the line that states it, else the file it was read from."""
+        if isinstance(fact, TimedFact):
+            places = dict.fromkeys(map(place_of, self._own.spans_within(fact)))
+            return ", ".join(filter(None, places)) or self._origins.files_of(fact.predicate)
         span = self._own.span_of(fact)
         return place_of(span) if span is not None else self._origins.of(fact)

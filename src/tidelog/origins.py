@@ -42,13 +42,17 @@ class Origins:
 
     def of(self, fact: Fact) -> Place | None:
         """Where a fact comes from that the program does not state; None if nothing is known of that."""
-        files = self._files.get(fact.predicate, {})
-        known = [file for file in files if file is not None]
+        known = [file for file in self._files.get(fact.predicate, ()) if file is not None]
         if not known:
             return None
-        is_one_of_them = len(known) == len(files)
-        names = dict.fromkeys(file.shown for file in known)
-        return Place(lambda: self._find(fact, known), " or ".join(names) if is_one_of_them else "")
+        return Place(lambda: self._find(fact, known), self.files_of(fact.predicate) or "")
+
+    def files_of(self, predicate: str) -> str | None:
+        """The files that all facts of a predicate come from; None if some came otherwise."""
+        files = self._files.get(predicate, {})
+        if not files or None in files:
+            return None
+        return " or ".join(dict.fromkeys(file.shown for file in files if file is not None))
 
     def _find(self, fact: Fact, files: list[DataFile]) -> str | None:
         wanted = [self._engine.identity(value) for value in fact.values]

@@ -60,6 +60,12 @@ class ProgramFacts:
         self._located = len(self.stated)
         return self._spans.get(fact)
 
+    def spans_within(self, fact: TimedFact) -> list[Span]:
+        """Where the program states a fact for some of an interval."""
+        stated = (each for each in self.stated if isinstance(each, TimedFact) and each.span is not None)
+        same = (each for each in stated if (each.predicate, each.values) == (fact.predicate, fact.values))
+        return [each.span for each in same if each.span and each.interval.meets(fact.interval)]
+
     def remaining(self, engine: Any, holds: Callable[[TimedFact], bool]) -> Iterator[Fact]:
         """The facts that the program stated and that are explicit still; `holds` knows about times."""
         for fact in self.stated[: self._loaded]:

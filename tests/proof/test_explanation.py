@@ -117,11 +117,6 @@ def test_what_does_not_hold_is_an_error() -> None:
         chain(3).explain("path(?x, 0)")
 
 
-def test_time_is_refused() -> None:
-    with pytest.raises(tl.ProgramError, match="E656"):
-        tl.Reasoner(tl.parse("a(1, 2) . b(?x, ?y) :- diamondminus[0, 1] a(?x, ?y) .")).explain("a(1, 2)")
-
-
 def test_a_wrong_proof_is_noticed() -> None:
     """The checker would see it: another program, and other explicit facts."""
     reasoner = chain(3)

@@ -72,6 +72,14 @@ class Interval:
         last = self.end // 1
         return first <= last - (self.end_open and last == self.end)
 
+    def meets(self, other: Interval) -> bool:
+        """Whether there are points in both.
+
+        >>> Interval(Fraction(0), Fraction(1)).meets(Interval(Fraction(1), None, start_open=True))
+        False
+        """
+        return _begins_by(self, other) and _begins_by(other, self)
+
     def __contains__(self, point: object) -> bool:
         if not isinstance(point, Fraction | int):
             return False
@@ -79,6 +87,13 @@ class Interval:
         return is_after and (
             self.end is None or point < self.end or (point == self.end and not self.end_open)
         )
+
+
+def _begins_by(one: Interval, other: Interval) -> bool:
+    """Whether an interval begins before another has ended."""
+    if one.start is None or other.end is None:
+        return True
+    return one.start < other.end or (one.start == other.end and not (one.start_open or other.end_open))
 
 
 ALWAYS = Interval(None, None)

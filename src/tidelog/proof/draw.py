@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.proof.node import Kind, Node, walk
-from tidelog.proof.words import Words, origin_of
+from tidelog.proof.words import Words, omission, origin_of
 
 _STYLE: Final = Path(__file__).with_name("proof.css")
 _OPEN: Final = 3  # levels of a page that are open from the beginning
@@ -52,7 +52,7 @@ def _below(node: Node, depth: int | None, level: int) -> list[Node | str]:
     """What stands below a node: its children, and what is left out."""
     if depth is not None and level >= depth and node.children:
         return [f"… {node.height} deep" if node.height > 1 else "…"]
-    more = [f"… {node.elided:,} more rows"] if node.elided else []
+    more = [omission(node)] if node.elided else []
     return [*node.children, *more]
 
 
@@ -85,6 +85,8 @@ def _record(node: Node, words: Words) -> dict[str, object]:
         record["origin"] = origin_of(node)
     if node.elided:
         record["elided"] = node.elided
+    if node.time is not None:
+        record["time"] = str(node.time)
     return record
 
 
@@ -129,7 +131,7 @@ def _list(proof: Node, words: Words, opened: int) -> Iterator[str]:
         if again or not node.children:
             yield f'<div class="leaf {node.kind.value}">{line}</div>\n'
             continue
-        more = f'<div class="leaf">… {node.elided:,} more rows</div>\n' if node.elided else ""
+        more = f'<div class="leaf">{omission(node)}</div>\n' if node.elided else ""
         is_open = " open" if level < opened else ""
         yield f'<details class="{node.kind.value}"{is_open}><summary>{line}</summary>\n'
         waiting.append((f"{more}</details>\n", 0))

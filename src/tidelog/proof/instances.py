@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tidelog.engine.columnar.change_runner import RowSet
 from tidelog.engine.maintaining import Effect, Flag, Where
-from tidelog.logic.program import Atom, Constant, Rule, Variable, literal_variables
+from tidelog.logic.program import Atom, Constant, Program, Rule, Variable, literal_variables
 from tidelog.plan.changes import Changes
 from tidelog.plan.join_order import negated_only_variables
 
@@ -46,15 +46,16 @@ class Instances:
         self._of: Sequence[Rule] = ()
         self._plans: dict[Rule, Any] = {}
 
-    def use(self, rules: Sequence[Rule]) -> None:
-        """Let these be the rules of the program."""
-        if rules is self._of:
+    def use(self, program: Program) -> None:
+        """Let the rules be those of a program by which what holds always is derived."""
+        if program.rules is self._of:
             return
-        self._of = rules
+        self._of = program.rules
         self._plans = {}
         self._rules = {}
-        for number, rule in enumerate(rules):
-            self._rules.setdefault(rule.head.predicate, []).append((rule, number))
+        for number, rule in enumerate(program.rules):
+            if rule.head.predicate not in program.timed:
+                self._rules.setdefault(rule.head.predicate, []).append((rule, number))
 
     def ask(self, query: Rule) -> None:
         """Let a query be the rule that derives its head, which is no predicate of the program."""

@@ -24,6 +24,7 @@ from tidelog.logic.program import (
     Term,
     Variable,
 )
+from tidelog.logic.time import Interval
 from tidelog.logic.values import Value
 
 Binding = Mapping[Variable, Value]
@@ -42,6 +43,8 @@ class Kind(Enum):
     ROW = "row"  # a row of a group: the children are the literals of one instance of the body
     REPLACED = "replaced"  # a fact, by one that differs by equal constants: that, then the equalities
     EQUAL = "equal"  # that two constants are one, by a chain of equalities
+    STRETCHES = "stretches"  # a fact throughout a stretch of time: the children are the parts of it
+    METRIC = "metric"  # an operator of time: the children are its atoms, at the times at which they matter
 
     @property
     def is_step(self) -> bool:
@@ -61,7 +64,8 @@ class Node:
     number: int = -1  # of the rule in the program
     binding: tuple[tuple[Variable, Value], ...] = ()  # what was computed, or distinguishes a row
     origin: object | None = None  # where an explicit fact comes from, if that is known: `str` says it
-    elided: int = 0  # how many rows of a group are not among the children
+    elided: int = 0  # how many rows of a group, or parts of a stretch, are not among the children
+    time: Interval | None = None  # when it holds; None if it holds always, or time does not matter to it
 
     def __repr__(self) -> str:
         return f"<{self.kind.value} {self.literal}, height {self.height}>"

@@ -11,12 +11,8 @@ import numpy as np
 
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import (
-    Assignment,
     Atom,
-    Comparison,
-    Condition,
     Constant,
-    Negation,
     Program,
     Query,
     Rule,
@@ -24,13 +20,12 @@ from tidelog.logic.program import (
 )
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Explanation
-from tidelog.proof.instances import NOT_EXPLAINED, SCRATCH, Found, Ids, Instances, Rows
+from tidelog.proof.instances import SCRATCH, Found, Ids, Instances, Rows
 from tidelog.proof.node import Node
 from tidelog.proof.search import Search
 from tidelog.proof.tree import MOST_ROWS, Origin, Trees
 
 DOES_NOT_HOLD = "E655"
-KNOWN = (Atom, Negation, Comparison, Assignment, Condition)  # literals that proofs have nodes for
 ASKED = f"{SCRATCH} asked"  # the relation of the answers that are explained
 
 
@@ -52,7 +47,7 @@ class Prover:
         check: Callable[[], None] = lambda: None,
     ) -> Explanation:
         """So many proofs of each of the first answers to a query; everything is derived."""
-        self.instances(query, program)
+        self.instances(program)
         columns, count = self._answers(query.rule)
         if not count:
             raise does_not_hold(query)
@@ -63,11 +58,10 @@ class Prover:
                 proofs += self._prove(Search(self._instances, relation, row, check), wanted, most_rows)
         return Explanation(query.text.strip(), tuple(proofs), Writing.of(program), max(0, count - limit))
 
-    def instances(self, query: Query, program: Program) -> Instances:
-        """What finds instances of the program's rules; an error if the query cannot be explained."""
-        check_explainable(query, program)
+    def instances(self, program: Program) -> Instances:
+        """What finds instances of the program's rules."""
         self._engine.come_home()
-        self._instances.use(program.rules)
+        self._instances.use(program)
         return self._instances
 
     def _answers(self, rule: Rule) -> tuple[Sequence[Ids], int]:
@@ -117,17 +111,12 @@ def the_atom(query: Rule) -> Atom | None:
     )
 
 
-def does_not_hold(query: Query) -> ProgramError:
+def does_not_hold(query: Query, can_say_why_not: bool = True) -> ProgramError:
     """The error of explaining what is not so."""
     text = query.text.strip()
     what = "does not hold" if not query.variables else "has no answers"
     message = f"`{text}` {what}, so there is nothing to explain"
     help = f"`tidelog explain PROGRAM --why-not '{text}'`, or `reasoner.why_not(…)`, says what is missing"
-    return ProgramError(Diagnostic(DOES_NOT_HOLD, message, help=None if query.variables else help))
-
-
-def check_explainable(query: Query, program: Program) -> None:
-    """Nothing, if every step by which the program derives facts has a place in proofs; else an error."""
-    if program.timed or not all(isinstance(literal, KNOWN) for literal in query.rule.body):
-        message = "proofs cannot say yet when facts hold, and this is about time"
-        raise ProgramError(Diagnostic(NOT_EXPLAINED, message))
+    return ProgramError(
+        Diagnostic(DOES_NOT_HOLD, message, help=help if can_say_why_not and not query.variables else None)
+    )

@@ -15,7 +15,13 @@ class Words:
         self._writing = writing
 
     def statement(self, node: Node) -> str:
-        """What a node says."""
+        """What a node says, and when."""
+        text = self._statement(node)
+        if node.time is None:
+            return text
+        return f"{text} at {node.time}" if node.kind is Kind.METRIC else f"{text}@{node.time}"
+
+    def _statement(self, node: Node) -> str:
         writing = self._writing
         match node.kind:
             case Kind.AGGREGATE:
@@ -56,7 +62,9 @@ class Words:
             case Kind.EQUAL:
                 steps = len(node.children)
                 return "the other way round" if steps == 1 else f"by a chain of {steps} equalities"
-            case Kind.ROW | Kind.QUERY:
+            case Kind.STRETCHES:
+                return f"in {len(node.children) + node.elided:,} parts"
+            case Kind.ROW | Kind.QUERY | Kind.METRIC:
                 return ""
 
     def _aggregate(self, node: Node) -> str:
@@ -66,6 +74,11 @@ class Words:
         return ", ".join(
             self._writing.aggregation(item) + values.get(item.variable, "") for item in rule.aggregations
         )
+
+
+def omission(node: Node) -> str:
+    """How many rows of a group, or parts of a stretch, are left out."""
+    return f"… {node.elided:,} more {'rows' if node.kind is Kind.AGGREGATE else 'parts'}"
 
 
 def origin_of(node: Node) -> str:
