@@ -21,12 +21,12 @@ TYPE = f"<{RDF}type>"
 CASES = [name for name in ROWS if not name.startswith(("scm-", "dt-")) and name not in AXIOMATIC]
 
 
-def ontology_of(text: str) -> Ontology:
+def ontology_of(text: str, equality: str = "axiomatise") -> Ontology:
     """The ontology of a text of Turtle."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "ontology.ttl"
         path.write_text(HEAD + text, encoding="utf-8")
-        return load_ontology(path)
+        return load_ontology(path, equality=equality)
 
 
 def derived(ontology: Ontology, text: str) -> tuple[set[Triple], bool]:

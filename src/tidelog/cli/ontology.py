@@ -12,7 +12,7 @@ from tidelog.ontology.ontology import Ontology, load_ontology
 def ontology(options: Namespace) -> int:
     """The exit code of `tidelog ontology`."""
     messages = Messages(options.quiet)
-    found = load_ontology(*options.files, tell=messages.say)
+    found = load_ontology(*options.files, equality=options.same_as, tell=messages.say)
     if options.show == "rules":
         messages.diagnose(found.warnings)
         print(found.text(), end="")

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.options import add_data, add_limits, add_statistics
+from tidelog.cli.options import TREATMENTS, add_data, add_limits, add_statistics
 from tidelog.cli.usage import command
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ TRIPLES: Final = ("all", "inferred", "explicit")
 SHOWN: Final = ("coverage", "rules")
 SPARQL_FORMATS: Final = ("table", "csv", "tsv", "json", "nt", "ttl")
 PROGRAM_SUFFIX: Final = ".rls"
+SAME_AS: Final = "axiomatise"  # how `owl:sameAs` of an ontology is treated where nothing is said
 
 
 def add_ontology_commands(commands: Commands) -> None:
@@ -24,6 +25,9 @@ def add_ontology_commands(commands: Commands) -> None:
     ontology = command(commands, "ontology", summary, "tidelog ontology zoo.owl --show rules")
     ontology.add_argument("files", metavar="FILE", nargs="+", type=Path, help="files of RDF")
     ontology.add_argument("--show", choices=SHOWN, default=SHOWN[0], help="what (default coverage)")
+    ontology.add_argument(
+        "--equality", choices=TREATMENTS, help=f"how `owl:sameAs` is treated (default {SAME_AS})"
+    )
     ontology.add_argument("-q", "--quiet", action="store_true", help="report errors only")
 
     summary = "derive everything and answer a SPARQL query over the triples"
@@ -70,6 +74,9 @@ def add_triples(group: argparse._ArgumentGroup) -> None:
 
 def settle(options: argparse.Namespace, unknown: list[str]) -> list[str]:
     """The arguments that make no sense; with an ontology, and for SPARQL, those that are files are data."""
+    if hasattr(options, "equality"):
+        options.same_as = options.equality or SAME_AS
+        options.equality = options.equality or TREATMENTS[0]
     if not getattr(options, "ontology", None) and options.command != "sparql":
         return unknown
     files = [word for word in unknown if not word.startswith("-")]

@@ -109,8 +109,8 @@ def add_limits(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
     group.add_argument(
         "--equality",
         choices=TREATMENTS,
-        default=TREATMENTS[0],
-        help=f"how `?x = ?y` in heads is treated: {', '.join(TREATMENTS)} (default {TREATMENTS[0]})",
+        help=f"how `?x = ?y` in heads is treated: {', '.join(TREATMENTS)} (default {TREATMENTS[0]}), and "
+        f"how `owl:sameAs` of an ontology is (default {TREATMENTS[1]})",
     )
     group.add_argument(
         "--equal",

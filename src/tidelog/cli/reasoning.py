@@ -159,7 +159,9 @@ class Work:
     def _load_ontology(self) -> Ontology | None:
         """The ontology that the options name."""
         paths: list[Path] = getattr(self.options, "ontology", [])
-        return load_ontology(*paths, tell=self.messages.say) if paths else None
+        if not paths:
+            return None
+        return load_ontology(*paths, equality=self.options.same_as, tell=self.messages.say)
 
     def showing_progress(self) -> Progress:
         """The work in the block shows how far it is."""

@@ -14,8 +14,13 @@ UNKNOWN_TREATMENT = "E607"
 def make(name: str, unique_names: bool) -> Axiomatised:
     """The treatment of this name; raises ProgramError if there is none."""
     if name not in TREATMENTS:
-        help = suggest(name, TREATMENTS) or f"there are {', '.join(TREATMENTS)}"
-        raise ProgramError(
-            Diagnostic(UNKNOWN_TREATMENT, f"there is no treatment of equality `{name}`", help=help)
-        )
+        raise unknown_treatment(name)
     return TREATMENTS[name](unique_names)
+
+
+def unknown_treatment(name: str) -> ProgramError:
+    """The error for a treatment that there is not."""
+    help = suggest(name, TREATMENTS) or f"there are {', '.join(TREATMENTS)}"
+    return ProgramError(
+        Diagnostic(UNKNOWN_TREATMENT, f"there is no treatment of equality `{name}`", help=help)
+    )

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from tidelog.equality.registry import unknown_treatment
 from tidelog.errors import Diagnostic, ProgramError, Severity
 from tidelog.io.formats import format_of
 from tidelog.logic.codes import EMPTY_PREDICATE
@@ -17,7 +18,8 @@ from tidelog.logic.resolve import load
 from tidelog.ontology.owl2rl import specialise
 from tidelog.ontology.prefixes import prefixes_of
 from tidelog.ontology.profile import Gap, Graph, axioms, gaps
-from tidelog.ontology.schema import close, read_triples
+from tidelog.ontology.rewriting import by_rewriting, data_properties, without_replacing
+from tidelog.ontology.schema import Closure, close, read_triples
 from tidelog.ontology.vocabulary import TRIPLE
 from tidelog.plan.rule_text import Writing
 
@@ -106,16 +108,36 @@ def _is_about_triples(warning: Diagnostic, program: Program) -> bool:
     return warning.code == EMPTY_PREDICATE and known is not None and warning.span == known.span
 
 
-def load_ontology(*paths: Path | str, tell: Callable[[str], None] = lambda notice: None) -> Ontology:
-    """The ontology in some files; raises `DataError` if one cannot be read."""
+def load_ontology(
+    *paths: Path | str,
+    equality: str = "axiomatise",
+    tell: Callable[[str], None] = lambda notice: None,
+) -> Ontology:
+    """The ontology in some files; raises `DataError` if one cannot be read.
+
+    With `equality="rewrite"` things that are `owl:sameAs` each other are merged, by rules with `?x = ?y` in
+    their heads; with `"axiomatise"` the rows of the tables replace each by the other; with `"off"` neither.
+    """
     files = tuple(Path(path) for path in paths)
     tables = load(bundled_rules() / RULE_SET)
     closure = close(tables, read_triples(files, tables.predicates[TRIPLE]), tell)
-    program = specialise(tables, closure)
+    program = _with_equality(specialise(tables, closure), closure, equality)
     names = (value for row in closure.stated for value in row)
     prefixes = prefixes_of(names, program.prefixes)
     program = replace(program, prefixes=prefixes, imports=tuple(map(_import, files)))
     return Ontology(files, program, Graph(closure.stated, Writing(prefixes=prefixes).value))
+
+
+def _with_equality(program: Program, closure: Closure, equality: str) -> Program:
+    """The program with `owl:sameAs` treated so; raises `ProgramError` if there is no such treatment."""
+    match equality:
+        case "rewrite":
+            return by_rewriting(program, data_properties(closure))
+        case "axiomatise":
+            return program
+        case "off":
+            return without_replacing(program)
+    raise unknown_treatment(equality)
 
 
 def _import(path: Path) -> Transfer:

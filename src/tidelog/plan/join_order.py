@@ -74,15 +74,19 @@ def growth(atom: Atom, bound: set[Variable], statistics: Statistics) -> tuple[fl
     size = statistics.size(atom.predicate)
     # A plan outlives the sizes that it was made for: what is empty now must not invite to a cross product.
     rows = float(size) if size or not bound else UNKNOWN
-    free = False
+    free, is_joined = False, not bound
     for column, term in enumerate(atom.terms):
         if isinstance(term, Constant):
             # Constants are often rare or very frequent: counting beats guessing.
             rows *= statistics.matching(atom.predicate, column, term.value) / max(size, 1)
         elif term in bound:
             rows /= statistics.distinct(atom.predicate, column)
+            is_joined = True
         else:
             free = True
+    if not is_joined:
+        # Nor must a constant that few facts have now: a round later they may be many.
+        rows = max(rows, min(float(size), UNKNOWN))
     # A test of membership reads no list: it comes before a probe that is expected to find as many rows.
     return (min(rows, 1.0) * 0.5 if not free else max(rows, 1e-3)), size
 
