@@ -44,6 +44,7 @@ from tidelog.rewrite.equal_groups import group_of
 SAME: Final = Constant(owl("sameAs"))
 ALIKE: Final = TABLES + "alike"
 X, Y, Z, P = map(Variable, "xyzp")
+OF_LITERALS: Final = "dt-eq"  # the row that makes literals the same
 # What equality itself does.
 REPLACED: Final = frozenset({"eq-ref", "eq-sym", "eq-trans", "eq-rep-s", "eq-rep-p", "eq-rep-o"})
 
@@ -107,6 +108,7 @@ def _merging(rule: Rule, data_properties: Collection[Value]) -> Iterator[Rule]:
             predicate == TRIPLE
             and middle == SAME
             and left != right
+            and rule.name != OF_LITERALS
             and not any(_is_value(left, atom, data_properties) for atom in rule.positive)
         ):
             body = tuple(literal for literal in rule.body if not _tells_apart(literal, left, right))
