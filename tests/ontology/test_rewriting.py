@@ -82,7 +82,8 @@ def test_rewriting_gives_the_triples_of_the_rows_that_replace(data: st.DataObjec
 
 
 MOTHERS = """
-ex:mother a owl:FunctionalProperty , owl:ObjectProperty . ex:tall a owl:FunctionalProperty , owl:DatatypeProperty .
+ex:mother a owl:FunctionalProperty , owl:ObjectProperty .
+ex:tall a owl:FunctionalProperty , owl:DatatypeProperty .
 """
 
 
