@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
+from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import (
     BOTTOM,
     BUILT_IN,
@@ -28,6 +29,7 @@ from tidelog.logic.program import (
     Variable,
 )
 
+UNKNOWN_TREATMENT = "E607"
 DIFFERENT_LITERALS = "different literals are equal"
 DIFFERENT_NAMES = "different names are equal"
 VIOLATED = "what must differ is equal"
@@ -85,3 +87,12 @@ def _distinct(kind: str, name: str) -> Rule:
 def has_equality(predicates: Iterable[str]) -> bool:
     """Whether constants may turn out equal, or must not."""
     return not {EQUAL, DIFFERENT}.isdisjoint(predicates)
+
+
+def unknown_treatment(name: str, known: Iterable[str]) -> ProgramError:
+    """The error for a treatment of equality that there is not."""
+    names = tuple(known)
+    help = suggest(name, names) or f"there are {', '.join(names)}"
+    return ProgramError(
+        Diagnostic(UNKNOWN_TREATMENT, f"there is no treatment of equality `{name}`", help=help)
+    )

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tidelog.equality.registry import unknown_treatment
 from tidelog.errors import Diagnostic, ProgramError, Severity
 from tidelog.io.formats import format_of
 from tidelog.logic.codes import EMPTY_PREDICATE
+from tidelog.logic.equality import unknown_treatment
 from tidelog.logic.include import bundled_rules
 from tidelog.logic.program import Program, Rule, Transfer
 from tidelog.logic.resolve import load
@@ -137,7 +137,7 @@ def _with_equality(program: Program, closure: Closure, equality: str) -> Program
             return program
         case "off":
             return without_replacing(program)
-    raise unknown_treatment(equality)
+    raise unknown_treatment(equality, ("rewrite", "axiomatise", "off"))
 
 
 def _import(path: Path) -> Transfer:
