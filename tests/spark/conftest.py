@@ -9,10 +9,16 @@ from pyspark.sql import SparkSession
 
 from tidelog.engine.spark.session import SessionSettings
 
+# Java that compiles little: what tests compute is soon done, and compiling it took most of their time.
+LITTLE = {
+    "spark.driver.memory": "1g",
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A session as users get it, with less memory."""
-    session = SessionSettings(master="local[2]", conf={"spark.driver.memory": "1g"}).start()
+    session = SessionSettings(master="local[2]", conf=LITTLE).start()
     yield session
     session.stop()

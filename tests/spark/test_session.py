@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 import tidelog as tl
 from tidelog.engine.spark import session as sessions
+from tidelog.engine.spark.scratch import scratch_folder
 from tidelog.engine.spark.session import SessionSettings
 from tidelog.errors import TidelogError
 
@@ -49,7 +50,7 @@ def test_defaults(spark: SparkSession) -> None:
     assert spark.conf.get("spark.driver.host", None) == "127.0.0.1"
     assert spark.sparkContext.uiWebUrl is None
     assert spark.conf.get("spark.sql.session.timeZone", None) == "UTC"
-    assert str(sessions.scratch_folder()) in (spark.conf.get("spark.sql.warehouse.dir", None) or "")
+    assert str(scratch_folder()) in (spark.conf.get("spark.sql.warehouse.dir", None) or "")
 
 
 def test_workers_run_this_python(spark: SparkSession) -> None:

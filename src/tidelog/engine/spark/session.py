@@ -2,27 +2,24 @@
 
 A session that is started here is quiet, keeps its files in a folder that is gone at the end, and talks to
 this machine only, unless its master is elsewhere. What the user sets wins, be it by `conf` or in
-`spark-defaults.conf`. Mutable: the folder, and the environment while Java starts.
+`spark-defaults.conf`. Mutable: the shared session, and the environment while Java starts.
 """
 
 from __future__ import annotations
 
-import atexit
 import os
 import re
-import shutil
 import sys
-import tempfile
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.engine.spark.java import find_java
+from tidelog.engine.spark.scratch import scratch_folder
 from tidelog.engine.spark.shipping import ship
 from tidelog.errors import Diagnostic, TidelogError
 
@@ -155,6 +152,7 @@ def _defaults(chosen: Mapping[str, str]) -> dict[str, str]:
     if master.startswith("local"):
         # Threads of one process lose no heartbeats; one that was suspended would be taken for dead, and end.
         settings |= {"spark.executor.heartbeatInterval": "12h", "spark.network.timeout": "24h"}
+        settings |= {"spark.python.daemon.module": "tidelog.engine.spark.daemon"}
     return {key: value for key, value in settings.items() if key == "spark.master" or key not in known}
 
 
@@ -177,14 +175,6 @@ def _driver_memory() -> int:
     with suppress(OSError, ValueError):  # no control group, or "max"
         memory = min(memory, int(Path("/sys/fs/cgroup/memory.max").read_text()))
     return int(min(max(memory / 4, _GIGABYTE), 8 * _GIGABYTE)) >> 20
-
-
-@cache
-def scratch_folder() -> Path:
-    """A folder for the files of this process's session, removed when it ends."""
-    folder = Path(tempfile.mkdtemp(prefix="tidelog-spark-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
 
 
 def _logging_file() -> Path:
