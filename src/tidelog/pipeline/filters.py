@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
 
 from tidelog.errors import DataError, Diagnostic, ProgramError, Span
-from tidelog.io.columns import Batch
+from tidelog.io.arrays import mask
+from tidelog.io.columns import Batch, Column
 from tidelog.logic.program import Predicate, Program
-from tidelog.maintenance.maintainer import Rows
+from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
-from tidelog.pipeline.stored import to_batch
 from tidelog.reasoner import Reasoner
 from tidelog.relation import column_names
 
@@ -18,7 +21,10 @@ ROW, KEPT = "row", "kept"
 
 @dataclass(frozen=True)
 class Filter:
-    """The rows that satisfy the literals, by the rule `kept(…) :- row(…), literals .`"""
+    """The rows that satisfy the literals, by the rule `kept(?n) :- row(?n, …), literals .`
+
+    Rows have numbers, so that one that comes twice is kept twice, and what is filtered out can be counted.
+    """
 
     program: Program
 
@@ -29,9 +35,16 @@ class Filter:
             return None
         import tidelog
 
-        names = ", ".join(f"?{name}" for name in column_names(predicate))
+        columns = column_names(predicate)
+        number = "n"
+        while number in columns:
+            number += "_"
+        names = ", ".join(f"?{name}" for name in columns)
+        rule = (
+            f"{KEPT}(?{number}) :- {ROW}({', '.join((f'?{number}', *filter(None, [names])))}), {literals} ."
+        )
         try:
-            program = tidelog.parse(f"{KEPT}({names}) :- {ROW}({names}), {literals} .", name="<filter>")
+            program = tidelog.parse(rule, name="<filter>")
         except ProgramError as error:
             reasons = "; ".join(item.message for item in error.diagnostics)
             message = f"the filter `{literals}` is not well formed: {reasons}"
@@ -42,6 +55,13 @@ class Filter:
     def keep(self, batch: Batch) -> Batch:
         """The rows of a batch that the filter lets through."""
         reasoner = Reasoner(self.program, threads=1)
-        reasoner.load(ROW, [batch])
-        columns, count, dictionary = reasoner[KEPT].coded
-        return to_batch(Rows(columns, count), dictionary)
+        numbers = Column(ColumnType.INTEGER, pa.array(np.arange(batch.rows)))
+        reasoner.load(ROW, [Batch((numbers, *batch.columns), batch.rows)])
+        (ids,), count, dictionary = reasoner[KEPT].coded
+        if count == batch.rows:
+            return batch
+        is_kept = np.zeros(batch.rows, np.bool_)
+        is_kept[dictionary.payload[ids]] = True
+        chosen = mask(is_kept)
+        columns = (replace(column, values=column.values.filter(chosen)) for column in batch.columns)
+        return Batch(tuple(columns), count)

@@ -17,7 +17,7 @@ from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.columnar.exact import ids_of_terms, terms_of
-from tidelog.io.columns import Batch, Column
+from tidelog.io.columns import Column
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import Rows
 
@@ -72,18 +72,6 @@ def _to_arrow(ids: Ids, column_type: ColumnType, dictionary: Dictionary) -> pa.A
         dictionary.texts(distinct) if column_type is not ColumnType.TERM else terms_of(distinct, dictionary)
     )
     return pa.DictionaryArray.from_arrays(array_of(places.astype(np.int32)), texts)
-
-
-def to_batch(rows: Rows, dictionary: Dictionary) -> Batch:
-    """The rows as a batch, to be read elsewhere."""
-    if not rows.count or not rows.columns:
-        return Batch((), rows.count)
-    types = types_of(rows, dictionary)
-    columns = []
-    for ids, column_type in zip(rows.columns, types, strict=True):
-        array = _to_arrow(ids, column_type, dictionary)
-        columns.append(Column(column_type, array.dictionary_decode() if is_text(column_type) else array))
-    return Batch(tuple(columns), rows.count)
 
 
 def from_table(table: pa.Table, types: Sequence[ColumnType], engine: ColumnarEngine) -> Rows:
