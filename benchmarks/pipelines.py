@@ -6,21 +6,24 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from tidelog.engine.columnar.evaluate import ColumnarEngine
-from tidelog.io.faults import Faults
+from tidelog.engine.spark.settings import SparkSettings
 from tidelog.io.source import DataFile
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job import Job, Run
 from tidelog.pipeline.pieces import cut_all
-from tidelog.pipeline.settings import Engine, Settings
-from tidelog.pipeline.spark_sources import SparkReading
+from tidelog.pipeline.settings import Engine
 
-SETTINGS = Settings("unused")
+# All facts are many: none comes to the driver, to be closed or maintained there.
+FRAMES = {
+    "tidelog.strategy": "lazy,executor-fixpoint,iterated-joins",
+    "tidelog.driverFacts": "0",
+    "tidelog.residentFacts": "0",
+}
 
 
 def job_of(program: Path, target: Path, session: Any = None, engine: Engine | None = None) -> Job:
-    """A job over a program that imports its facts itself; with a session they are read on Spark."""
-    chosen = engine or Engine(reader="spark" if session is not None else None)
+    """A job over a program that imports its facts itself; with a session it reads and reasons on Spark."""
+    chosen = engine or Engine("spark" if session is not None else "columnar")
     return Job(str(program), publish=str(target), engine=chosen, session=session)
 
 
@@ -47,27 +50,21 @@ def ten_facts(job: Job, number: int) -> Run:
 
 
 def encode_statements(session: Any, path: Path) -> int:
-    """How many statements an N-Triples file has, read on Spark and encoded in a dictionary of our own."""
-    engine = ColumnarEngine()
-    rows = 0
-    for batch in SparkReading(session, SETTINGS).read_files(_files(path), Faults()):
-        for column in batch.columns:
-            engine.encode_column(column)
-        rows += batch.rows
+    """How many distinct statements an N-Triples file has, read on Spark and encoded there.
+
+    The terms are in a dictionary that was checked for collisions, and the statements in the engine.
+    """
+    from tidelog.engine.spark.engine import SparkEngine
+    from tidelog.pipeline.spark_reading import Intended
+    from tidelog.pipeline.spark_sources import pieces_frame
+
+    engine = SparkEngine(SparkSettings(session, strategy="lazy,iterated-joins"))
+    engine.define("triple", 3)
+    [pieces] = cut_all([_files(path)], session.sparkContext.defaultParallelism)
+    frame = pieces_frame(engine.store.session, pieces, [Intended(0, 0)] * len(pieces), 3).persist()
+    rows = engine.take_in(frame, ["triple"])["triple"]
+    frame.unpersist()
     return rows
-
-
-def identify_statements(session: Any, path: Path) -> int:
-    """How many distinct statements an N-Triples file has, read on Spark and encoded there by 64-bit ids."""
-    from pyspark.sql import functions as sql
-
-    from tidelog.engine.spark.terms import identities
-
-    cores = session.sparkContext.defaultParallelism
-    pieces = [piece for some in cut_all([_files(path)], cores) for piece in some]
-    frame = SparkReading(session, SETTINGS).frame(pieces, cores)
-    ids = [identities(sql.col(name)).alias(name) for name in ("c1", "c2", "c3")]
-    return int(frame.where(sql.col("code").isNull()).select(*ids).distinct().count())
 
 
 def _files(path: Path) -> list[DataFile]:

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.clock import tree_peak_megabytes, tree_timed
 from benchmarks.program import read_program
 from benchmarks.record import Measurement, Task
-from benchmarks.suites.spark import PLAIN, QUICK_SIZES
+from benchmarks.suites.spark import FRAMES, PLAIN, QUICK_SIZES
 from benchmarks.workloads import WORKLOADS, Prepared, prepare
 
 CORES = 2
@@ -103,7 +103,9 @@ def measured(work: Callable[[], int], facts: Prepared) -> Measurement:
 
 def publish(variant: str, setting: Setting) -> Measurement:
     """From files to a published version, or to files without duplicates; the facts read are the answer."""
+    from benchmarks.pipelines import FRAMES as FRAMES_SETTINGS
     from benchmarks.pipelines import job_of, read_distinct_write
+    from tidelog.pipeline.settings import Engine
 
     facts = setting.facts
     if variant == PLAIN:
@@ -116,7 +118,8 @@ def publish(variant: str, setting: Setting) -> Measurement:
     if variant == "columnar":
         done = derive(variant, setting)
     else:
-        job = job_of(facts.program, setting.folder, setting.session)
+        engine = Engine("spark", conf=FRAMES_SETTINGS) if variant == FRAMES else None
+        job = job_of(facts.program, setting.folder, setting.session, engine)
         done = measured(lambda: job.run().version.rows, facts)
     return replace(done, tuples=facts.facts, counts=done.counts | {"derived": done.tuples})
 

@@ -1,8 +1,9 @@
 """Programs on Spark beside the columnar engine, and the pipeline beside a job that derives nothing.
 
 A variant is a strategy of the Spark engine (`iterated-joins`, `executor-fixpoint`, `driver-closure`), the
-`columnar` engine on the same files, the whole `pipeline` from files to a published version, or
-`plain-read-distinct-write`: Spark alone, which reads the same files, removes duplicates and writes Parquet.
+`columnar` engine on the same files, the whole `pipeline` from files to a published version, `frames`, the
+same with no fact that comes to the driver, however few there are, or `plain-read-distinct-write`: Spark
+alone, which reads the same files, removes duplicates and writes Parquet.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from benchmarks.suites.suite import Options, Suite
 NAME = "spark"
 STRATEGIES = ("columnar", "driver-closure", "executor-fixpoint", "iterated-joins")
 PLAIN = "plain-read-distinct-write"
+FRAMES = "frames"
 VARIANTS = {
     "RMAT": STRATEGIES,
     "chain": STRATEGIES,
-    "W5": ("columnar", "pipeline", PLAIN),
+    "W5": ("columnar", "pipeline", FRAMES, PLAIN),
     "N-Triples": ("pipeline",),
     "update": ("pipeline",),
 }

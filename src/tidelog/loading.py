@@ -6,7 +6,7 @@ Once something is derived that must be kept right, whatever comes is a transacti
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -196,6 +196,16 @@ class Loading(Explaining):
                 start = end
                 limits.check()
         return new
+
+    def load_arrivals(self, arrive: Callable[[Any], Mapping[str, int]]) -> None:
+        """Add explicit facts that come to the Spark engine by itself; `arrive` tells how many of each."""
+        with self.runtime.limits().guarding():
+            self.runtime.compile_once()
+            start = perf_counter()
+            for name, rows in arrive(self._engine).items():
+                self._origins.note(name, None)
+                self.runtime.tell(FactsLoaded(name, rows, rows, perf_counter() - start))
+                start = perf_counter()
 
     @property
     def engine(self) -> Any:

@@ -136,7 +136,7 @@ class Change:
         """Add explicit facts that were read from a file."""
         for batch in batches:
             known = self.program.find(predicate) or self._define(predicate, len(batch.columns))
-            self._added.note(known.name, self._encode_batch(batch))
+            self._added.note(known.name, self.encode_batch(batch))
 
     def insert_rows(self, predicate: str, rows: Rows) -> None:
         """Add explicit facts that are ids of the reasoner's dictionary."""
@@ -156,7 +156,7 @@ class Change:
 
     def replace_batches(self, predicate: str, batches: Iterable[Batch]) -> None:
         """The same for facts that were read from files."""
-        self.replace_rows(predicate, [self._encode_batch(batch) for batch in batches])
+        self.replace_rows(predicate, [self.encode_batch(batch) for batch in batches])
 
     def replace_rows(self, name: str, parts: Sequence[Rows]) -> None:
         """The same for rows of ids."""
@@ -402,7 +402,7 @@ class Change:
         types = self.program.types_of(predicate)
         batches = list(from_python(data, types, predicate.columns, self._faults))
         none = Rows(tuple(np.zeros(0, np.int32) for _ in predicate.types), 0)
-        return joined([self._encode_batch(batch) for batch in batches]) if batches else none
+        return joined([self.encode_batch(batch) for batch in batches]) if batches else none
 
     def _encode_few(self, data: Sequence[object], types: Sequence[ColumnType]) -> Keys | None:
         """The ids of a few rows; None if something about them takes more care."""
@@ -417,7 +417,7 @@ class Change:
             return None
         return keys
 
-    def _encode_batch(self, batch: Batch) -> Rows:
+    def encode_batch(self, batch: Batch) -> Rows:
         return Rows(tuple(self._engine.encode_column(column) for column in batch.columns), batch.rows)
 
     def _encode_facts(self, facts: Sequence[Fact]) -> Rows:

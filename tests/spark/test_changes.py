@@ -40,19 +40,33 @@ class SparkBench(ColumnarBench):
 
 
 @FEW
-@given(script=st.one_of(graph_scripts(), program_scripts()), name=st.sampled_from(sorted(ALGORITHMS)))
-def test_random_changes_are_as_from_scratch(script: Script, name: str, spark: Any) -> None:
-    laboratory = Laboratory(partial(SparkBench, spark), script.program, script.start)
-    for change in script.changes:
-        laboratory.apply(ALGORITHMS[name], change)
+@given(
+    script=st.one_of(graph_scripts(), program_scripts()),
+    name=st.sampled_from(sorted(ALGORITHMS)),
+    rows_of_a_job=st.sampled_from([0, 3, 100_000]),  # never all of a relation, soon, at once
+)
+def test_random_changes_are_as_from_scratch(
+    script: Script, name: str, rows_of_a_job: int, spark: Any
+) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidelog.engine.spark.fetching.ROWS_OF_A_JOB", rows_of_a_job)
+        laboratory = Laboratory(partial(SparkBench, spark), script.program, script.start)
+        for change in script.changes:
+            laboratory.apply(ALGORITHMS[name], change)
 
 
 @pytest.mark.parametrize("maintainer", ["auto", "dred", "fp-update", "rank-counting"])
 @pytest.mark.parametrize("case", CHANGING[::2], ids=lambda case: case.name)
 def test_changes_of_the_corpus(
-    case: Case, maintainer: str, spark: Any, tmp_path: Any, capfd: pytest.CaptureFixture[str]
+    case: Case,
+    maintainer: str,
+    spark: Any,
+    tmp_path: Any,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Every transaction changes what it should, and nothing else, where facts are fetched."""
+    monkeypatch.setattr("tidelog.engine.spark.fetching.ROWS_OF_A_JOB", 0)
     folder = tmp_path / "deltas"
     given = ["stream", str(case.path), str(case.changes), "--deltas", str(folder), "--maintainer", maintainer]
     far = ("tidelog.strategy=iterated-joins", "tidelog.residentFacts=0")

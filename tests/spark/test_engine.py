@@ -267,8 +267,11 @@ def test_instances_are_counted_where_the_facts_lie(spark: Any) -> None:
     assert deltas[0] == deltas[1]
 
 
-def test_what_an_update_touches_is_fetched_and_the_bulk_stays(spark: Any) -> None:
+def test_what_an_update_touches_is_fetched_and_the_bulk_stays(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of a hundred chains one is touched; the next update of the same facts needs no job at all."""
+    monkeypatch.setattr("tidelog.engine.spark.fetching.ROWS_OF_A_JOB", 0)
     chains = [(10 * chain + step, 10 * chain + step + 1) for chain in range(100) for step in range(4)]
     settings = tl.spark(spark, strategy=EXECUTORS, resident_facts=0)
     reasoner = tl.Reasoner(tl.parse(REACH), engine=settings)
@@ -284,6 +287,22 @@ def test_what_an_update_touches_is_fetched_and_the_bulk_stays(spark: Any) -> Non
     assert engine.store.jobs.count == jobs
     assert reasoner.frame("reach").count() == reasoner.frame("reach").distinct().count() == 1000 - 4
     assert len(reasoner["reach"]) == 996
+
+
+def test_what_costs_many_jobs_in_parts_is_fetched_as_a_whole(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An edge at the end of a chain: its 20 pairs are found one after the other."""
+    monkeypatch.setattr("tidelog.engine.spark.fetching.ROWS_OF_A_JOB", 100)
+    rules = "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- edge(?x, ?y), reach(?y, ?z) ."
+    settings = tl.spark(spark, strategy=EXECUTORS, resident_facts=0)
+    reasoner = tl.Reasoner(tl.parse(rules), engine=settings, modules=False)
+    reasoner.insert("edge", spark.createDataFrame(chain(20)))
+    reasoner.materialise()
+    jobs = reasoner.engine.store.jobs.count
+    assert reasoner.apply("- edge(19, 20) .").removed == 1 + 20
+    assert reasoner.engine.store.jobs.count - jobs <= 12
+    assert reasoner.engine.is_placed("reach") and len(reasoner["reach"]) == 190
 
 
 def test_an_update_that_touches_too_much_is_taken_back_and_derived_anew(spark: Any) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from tidelog.errors import DataError, Diagnostic, Span
 from tidelog.io.columns import Batch, column_of_values
@@ -19,6 +20,7 @@ from tidelog.io.source import DataFile, import_file
 from tidelog.io.tables import read
 from tidelog.logic.program import Fact, Program
 from tidelog.logic.terms import exact
+from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
 from tidelog.pipeline.filters import Filter
 from tidelog.pipeline.manifest import Input
@@ -30,6 +32,15 @@ Stamp = tuple[int, int, str]  # size, time of the last change, hash of the conte
 ReadFiles = Callable[[list[DataFile], Faults], Iterator[Batch]]
 
 _CHUNK = 1 << 22
+
+
+@dataclass(frozen=True)
+class TableOf:
+    """Rows that Spark has: the DataFrame, and how its columns are read."""
+
+    load: Callable[[], Any]
+    types: tuple[ColumnType, ...]
+    names: tuple[str | None, ...]
 
 
 @dataclass(frozen=True)
@@ -50,6 +61,7 @@ class Feeding:
     filter: Filter | None = None
     on_error: str = "reject"
     volatile: bool = False
+    table: TableOf | None = None  # what `read` reads, if that is a table of Spark
     span: Span | None = field(default=None, compare=False)
 
 
@@ -234,6 +246,16 @@ class Taken:
                     yield kept
         finally:
             self.faults.close()
+        self._check_some()
+
+    def tell(self, reject: Callable[[Faults], None], rows: int, filtered: int) -> None:
+        """Take what was told of an input that was read elsewhere: rejected rows, and counts."""
+        try:
+            reject(self.faults)
+            self.faults.check()
+        finally:
+            self.faults.close()
+        self.faults.rows, self.filtered = rows, filtered
         self._check_some()
 
     def _check_some(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidelog.errors import DataError, Diagnostic
@@ -15,6 +15,8 @@ from tidelog.pipeline.inputs import Feeding, Taken, check_drift, feedings, is_ch
 from tidelog.pipeline.manifest import Input, Manifest
 from tidelog.pipeline.settings import Settings
 from tidelog.pipeline.store import Store
+from tidelog.reasoner import Reasoner
+from tidelog.transaction import Change
 
 
 class Intake:
@@ -57,27 +59,27 @@ class Intake:
         return edited
 
     def read(
-        self, number: int, before: Manifest | None, full: bool, predicate: str | None = None
+        self, number: int, before: Manifest | None, full: bool, items: Sequence[Feeding]
     ) -> Iterator[tuple[str, Iterator[Batch]]]:
-        """The inputs, of one predicate or of all, each with its rows, for the version of this number.
+        """The predicates of inputs, each with its rows, for the version of this number.
 
         The rows of an input must have been taken when the next one is asked for.
         """
-        wanted = [item for item in self.items if predicate in (None, item.predicate)]
         if self._prepare is not None:
-            self._prepare([item.data for item in wanted if item.data])
-        for taken in self._taken(number, wanted, before, full):
+            self._prepare([item.data for item in items if item.data])
+        for taken in self.taken(number, items, before, full):
             yield taken.item.predicate, taken.batches()
-            self._note(taken)
+            self.note(taken)
 
-    def rows(self, number: int, before: Manifest, predicate: str) -> Iterator[Batch]:
-        """All rows that the inputs of a predicate give."""
-        for _, batches in self.read(number, before, False, predicate):
+    def rows(self, number: int, before: Manifest, items: Sequence[Feeding]) -> Iterator[Batch]:
+        """All rows that inputs give."""
+        for _, batches in self.read(number, before, False, items):
             yield from batches
 
-    def _taken(
+    def taken(
         self, number: int, items: Iterable[Feeding], before: Manifest | None, full: bool
     ) -> Iterator[Taken]:
+        """Inputs that are being read; raises `DataError` if one has other columns than before."""
         folder = self._store.folder(number) / "rejects"
         for item in items:
             known = before.inputs.get(item.key) if before else None
@@ -86,11 +88,31 @@ class Intake:
             relative = str(rejects.relative_to(self._store.path))
             yield Taken(item, rejects, relative, columns, stamps_of(item.files, known.files if known else {}))
 
-    def _note(self, taken: Taken) -> None:
+    def note(self, taken: Taken) -> None:
+        """Tell what was found in an input that has been read."""
         found = self.inputs[taken.item.key] = taken.input
         rejected = f", {found.rejected:,} rejected" if found.rejected else ""
         filtered = f", {found.filtered:,} filtered out" if found.filtered else ""
         self._reached("read", f"{found.shown}: {found.rows:,} rows{filtered}{rejected}")
+
+    # ---- what becomes of it
+
+    def feed(self, reasoner: Reasoner, number: int, before: Manifest | None, full: bool) -> None:
+        """Let a reasoner without facts have all that the inputs give."""
+        for predicate, batches in self.read(number, before, full, self.items):
+            reasoner.load(predicate, batches)
+
+    def replace(
+        self, reasoner: Reasoner, change: Change, number: int, before: Manifest, predicates: Sequence[str]
+    ) -> None:
+        """Let the explicit facts of predicates become, in a transaction, what their inputs give."""
+        del reasoner
+        for name in predicates:
+            change.replace_batches(name, self.rows(number, before, self.of([name])))
+
+    def of(self, predicates: Collection[str]) -> list[Feeding]:
+        """The inputs of predicates."""
+        return [item for item in self.items if item.predicate in predicates]
 
     def check_rejects(self) -> None:
         """Nothing, if no more rows are rejected than the job allows; else raises `DataError`."""

@@ -147,7 +147,7 @@ class Job:
             before = self.store.current()
             if before is not None and not full:
                 self._check_columns(before, program)
-            intake = Intake(self.settings, self.store, program, lambda: self.session, self.reached)
+            intake = self._intake(program)
             then = None if full or before is None else program_of(before, program)
             if before is None or then is None:
                 manifest = self._derive(program, intake, full)
@@ -279,6 +279,15 @@ class Job:
             if change:
                 callback(change)
 
+    def _intake(self, program: Program) -> Intake:
+        """What a run takes in; on Spark, if it reasons there."""
+        kind: type[Intake] = Intake
+        if self.settings.engine.name == "spark" and self.settings.engine.reads_on_spark:
+            from tidelog.pipeline.spark_intake import SparkIntake
+
+            kind = SparkIntake
+        return kind(self.settings, self.store, program, lambda: self.session, self.reached)
+
     # ---- from scratch
 
     def _derive(self, program: Program, intake: Intake, full: bool) -> Manifest:
@@ -286,8 +295,7 @@ class Job:
         before = self.store.current()
         number = self.store.begin()
         reasoner = self._new_reasoner(replace(program, facts=(), imports=()))
-        for predicate, batches in intake.read(number, before, full):
-            reasoner.load(predicate, batches)
+        intake.feed(reasoner, number, before, full)
         intake.check_rejects()
         reasoner.materialise()
         tally = reasoner.statistics
@@ -314,8 +322,7 @@ class Job:
             if has_new_rules:
                 change.become(program)
                 edited += [name for name in before.tables if name not in program.predicates]
-            for name in dict.fromkeys(edited):
-                change.replace_batches(name, intake.rows(number, before, name))
+            intake.replace(reasoner, change, number, before, list(dict.fromkeys(edited)))
             intake.check_rejects()
         self.reached("maintained", str(change.delta))
         if not change.delta and not has_new_rules and not intake.differs(before.inputs):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.logic.program import Predicate, Program
@@ -48,6 +49,7 @@ class Publication:
         self._previous = store.current()
         self._writer = TableWriter(store.path, store.folder(number), engine)
         self._derived = program.derived
+        self._elsewhere: dict[tuple[str, str], Parts] = {}  # files that executors have written
 
     def publish(self, changes: Changes, stated: Changes, origin: Origin, reached: Reached) -> Manifest:
         """The version in which these facts, and these explicit facts, have changed, published.
@@ -55,12 +57,12 @@ class Publication:
         Of a predicate that the previous version does not have, all facts are taken, whatever has changed.
         """
         known = dict(self._previous.tables) if self._previous else {}
+        self._write_elsewhere(changes, stated)
         tables: dict[str, Table] = {}
         feed: dict[str, Feed] = {}
         for name, predicate in self._program.predicates.items():
-            before = known.pop(name, None)
-            if before is not None and len(before.columns) != predicate.arity:
-                before = None  # with other columns it is another predicate
+            known.pop(name, None)
+            before = self._before(predicate)
             changed = changes.get(name, no_change(predicate.arity))
             tables[name], told = self._table(predicate, before, changed, stated.get(name))
             if told is not None:
@@ -96,12 +98,12 @@ class Publication:
         told: Feed | None = None
         size = self._engine.size(name)
         if before is None or (changed.count and not before.rows):
-            facts = self._writer.base("facts", name, self._rows(name), columns)
+            facts = self._base("facts", predicate)
             told = Feed(size, 0, facts) if size else None
         elif changed.count:
             parts = self._writer.changed(name, changed, columns, facts, "changes")
             told = Feed(changed.added.count, changed.removed.count, parts)
-            facts = self._grown("facts", predicate, facts, parts, lambda: self._rows(name))
+            facts = self._grown("facts", predicate, facts, parts)
         explicit = self._explicit(predicate, before, stated) if name in self._derived else None
         table = Table(predicate.written, columns, types_in(facts) or (), size, facts, explicit)
         return table, told
@@ -110,27 +112,68 @@ class Publication:
         """The files of the explicit facts of a derived predicate."""
         name, columns = predicate.name, column_names(predicate)
         if before is None:
-            return self._writer.base("stated", name, Rows(*self._engine.explicit(name)), columns)
+            return self._base("stated", predicate)
         if stated is None or not stated.count:
             return before.explicit
         parts = self._writer.changed(name, stated, columns, before.explicit, "stated")
-        return self._grown(
-            "stated", predicate, before.explicit, parts, lambda: Rows(*self._engine.explicit(name))
-        )
+        return self._grown("stated", predicate, before.explicit, parts)
 
-    def _grown(
-        self, kind: str, predicate: Predicate, before: Parts, more: Parts, rows: Callable[[], Rows]
-    ) -> Parts:
+    def _grown(self, kind: str, predicate: Predicate, before: Parts, more: Parts) -> Parts:
         """The files of a table that has changed; written anew if that is better, from all its rows."""
-        columns = column_names(predicate)
         if not count_rows((*before, *more)):
             return ()
         if is_worn((*before, *more)):
-            return self._writer.base(kind, predicate.name, rows(), columns)
+            return self._base(kind, predicate)
+        columns = column_names(predicate)
         return self._writer.extended(kind, predicate.name, before, more, columns, predicate.arity)
 
-    def _rows(self, name: str) -> Rows:
-        return Rows(*self._engine.rows(name))
+    def _base(self, kind: str, predicate: Predicate) -> Parts:
+        """The files of all rows of a table, or of those that are explicit."""
+        name = predicate.name
+        if (kind, name) in self._elsewhere:
+            return self._elsewhere[kind, name]
+        rows = self._engine.rows(name) if kind == "facts" else self._engine.explicit(name)
+        return self._writer.base(kind, name, Rows(*rows), column_names(predicate))
+
+    def _before(self, predicate: Predicate) -> Table | None:
+        """The table that a predicate had; with other columns it is another predicate."""
+        table = self._previous.tables.get(predicate.name) if self._previous else None
+        return table if table is not None and len(table.columns) == predicate.arity else None
+
+    # ---- what lies on Spark
+
+    def _write_elsewhere(self, changes: Changes, stated: Changes) -> None:
+        """Let executors write what lies there and is written anew, all of it by one job."""
+        engine: Any = self._engine
+        if not _is_on_spark(engine):
+            return
+        from tidelog.pipeline.spark_tables import wanted_tables, write_tables
+
+        wanted = wanted_tables(engine, self._anew(changes, stated))
+        if wanted:
+            parts = write_tables(engine, self._store.path, self._store.folder(self._number), wanted)
+            self._elsewhere = {(each.kind, each.name): some for each, some in zip(wanted, parts, strict=True)}
+
+    def _anew(self, changes: Changes, stated: Changes) -> Iterator[tuple[str, Predicate]]:
+        """The tables of which all rows are written, of facts and of explicit ones."""
+        for name, predicate in self._program.predicates.items():
+            before = self._before(predicate)
+            if before is None or _is_anew(before.facts, changes.get(name)):
+                yield "facts", predicate
+            if name in self._derived and (before is None or _is_anew(before.explicit, stated.get(name))):
+                yield "stated", predicate
+
+
+def _is_on_spark(engine: Any) -> bool:
+    """Whether facts may lie on Spark."""
+    return bool(engine.name == "spark" and engine.has_session)
+
+
+def _is_anew(parts: Parts, changed: Changed | None) -> bool:
+    """Whether a table with these files, in which this changes, is written anew."""
+    if changed is None or not changed.count:
+        return False
+    return not count_rows(parts) or is_worn(parts, changed.count)
 
 
 def differences(
@@ -140,20 +183,38 @@ def differences(
     if before is None:
         return {}, {}
     reader = TableReader(store.path, engine)
-    changes: dict[str, Changed] = {}
-    stated: dict[str, Changed] = {}
-    for name, table in before.tables.items():
+    known = {
+        name: table
+        for name, table in before.tables.items()
+        if name not in program.predicates or program.predicates[name].arity == len(table.columns)
+    }
+    changes, stated = _differences_elsewhere(store, known, program, engine)
+    for name, table in known.items():
         arity = len(table.columns)
         is_known = name in program.predicates
-        if is_known and program.predicates[name].arity != arity:
-            continue
-        then = reader.rows(table.facts, arity)
-        now = Rows(*engine.rows(name)) if is_known else no_change(arity).added
-        changes[name] = _difference(then, now)
-        if is_known and name in program.derived:
+        if name not in changes:
+            now = Rows(*engine.rows(name)) if is_known else no_change(arity).added
+            changes[name] = _difference(reader.rows(table.facts, arity), now)
+        if is_known and name in program.derived and name not in stated:
             explicit = reader.rows(table.explicit, arity)
             stated[name] = _difference(explicit, Rows(*engine.explicit(name)))
     return changes, stated
+
+
+def _differences_elsewhere(
+    store: Store, tables: Mapping[str, Table], program: Program, engine: Any
+) -> tuple[dict[str, Changed], dict[str, Changed]]:
+    """The same of facts that lie on Spark."""
+    if not _is_on_spark(engine):
+        return {}, {}
+    from tidelog.pipeline.spark_tables import differences_of
+
+    placed = [(name, table) for name, table in tables.items() if engine.is_placed(name)]
+    derived = [(name, table) for name, table in placed if name in program.derived]
+    return (
+        differences_of(engine, store.path, placed, "facts"),
+        differences_of(engine, store.path, derived, "stated"),
+    )
 
 
 def _difference(then: Rows, now: Rows) -> Changed:

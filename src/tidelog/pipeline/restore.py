@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import ColumnType
@@ -40,7 +42,10 @@ def restore(reasoner: Reasoner, store: Store, manifest: Manifest) -> None:
     reader = TableReader(store.path, reasoner.engine)
     explicit: dict[str, Rows] = {}
     derived: dict[str, Rows] = {}
+    elsewhere = _restore_elsewhere(reasoner.engine, store, manifest)
     for name, table in manifest.tables.items():
+        if name in elsewhere:
+            continue
         arity = len(table.columns)
         facts = reader.rows(table.facts, arity)
         stated = facts if table.stated is None else reader.rows(table.stated, arity)
@@ -50,3 +55,12 @@ def restore(reasoner: Reasoner, store: Store, manifest: Manifest) -> None:
         if facts.count > stated.count:
             derived[name] = without(facts, stated) if stated.count else facts
     reasoner.restore(explicit, derived)
+
+
+def _restore_elsewhere(engine: Any, store: Store, manifest: Manifest) -> Collection[str]:
+    """Let tables that are too large for the driver lie on Spark: their names."""
+    if engine.name != "spark":
+        return ()
+    from tidelog.pipeline.spark_tables import restore_tables
+
+    return restore_tables(engine, store.path, manifest.tables)

@@ -81,10 +81,24 @@ class Sinks:
             if sink.what == CHANGES:
                 self._write_changes(sink, version)
             else:
-                name = find_named(sink.predicate, version.program, sink.span).name
-                is_known = reasoner is not None and name in reasoner.predicates()
-                self._write(sink, reasoner[name] if reasoner and is_known else version[name])
+                self._write_facts(sink, version, reasoner)
         write_text(self._store.path / WRITTEN, f"{manifest.version}\n")
+
+    def _write_facts(self, sink: Sink, version: Version, reasoner: Reasoner | None) -> None:
+        """Let a sink hold the facts of a version; those that lie on Spark go from there to tables."""
+        name = find_named(sink.predicate, version.program, sink.span).name
+        if reasoner is None or name not in reasoner.predicates():
+            self._write(sink, version[name])
+        elif sink.kind != "file" and reasoner.engine.name == "spark" and reasoner.engine.is_placed(name):
+            from tidelog.engine.spark.store import moved
+            from tidelog.pipeline.spark_sinks import write_frame
+
+            table = version.manifest.tables[name]
+            frame = reasoner.engine.frame(name, table.columns, table.types, sink.terms)
+            assert self._session is not None
+            write_frame(moved(frame, self._session()), sink, "overwrite")
+        else:
+            self._write(sink, reasoner[name])
 
     def _write(self, sink: Sink, relation: Relation) -> None:
         table = _table(sink, relation.sorted())

@@ -19,13 +19,17 @@ def write_table(session: Any, sink: Sink, table: pa.Table, mode: str) -> None:
     with tempfile.TemporaryDirectory(prefix="tidelog-") as folder:
         path = Path(folder) / "rows.parquet"
         pq.write_table(table, path)  # six times as fast as handing the rows over
-        frame = session.read.parquet(str(path))
-        try:
-            _write(frame, sink, mode)
-        except Exception as error:  # noqa: BLE001 - Py4J raises what the driver raises
-            reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
-            message = f"`{sink.shown}` cannot be written: {reason}"
-            raise DataError(Diagnostic(codes.BAD_SINK, message, sink.span)) from None
+        write_frame(session.read.parquet(str(path)), sink, mode)
+
+
+def write_frame(frame: Any, sink: Sink, mode: str) -> None:
+    """The rows of a DataFrame are where a sink says."""
+    try:
+        _write(frame, sink, mode)
+    except Exception as error:  # noqa: BLE001 - Py4J raises what the driver raises
+        reason = next((line for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        message = f"`{sink.shown}` cannot be written: {reason}"
+        raise DataError(Diagnostic(codes.BAD_SINK, message, sink.span)) from None
 
 
 def _write(frame: Any, sink: Sink, mode: str) -> None:

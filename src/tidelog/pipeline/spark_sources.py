@@ -1,9 +1,8 @@
 """Sources read on Spark: files in pieces by the executors, tables, queries and DataFrames.
 
-Executors read files with tidelog's own readers, so that a file means the same wherever it is read. What they
-give are rows of exact terms, and rejected rows with their reasons, in one pass. Large files of lines are read
-in pieces; a piece does not know its first line's number, so that places are completed afterwards, for those
-pieces alone in which something was rejected.
+What executors give, see `spark_reading`, stays on Spark for an engine that is there, and comes to the driver
+for one that is not. Large files of lines are read in pieces; a piece does not know its first line's number,
+so that places are completed afterwards, for those pieces alone in which something was rejected.
 """
 
 from __future__ import annotations
@@ -13,38 +12,57 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.engine.columnar.exact import exact_array
-from tidelog.errors import DataError, Diagnostic, TidelogError
+from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
+from tidelog.engine.spark import terms
+from tidelog.engine.spark.arrivals import TERMS
+from tidelog.engine.spark.tagging import TAG
+from tidelog.engine.spark.terms import TERM, Hashing, Identities
+from tidelog.errors import DataError, Diagnostic
 from tidelog.io.columns import Batch, Column
-from tidelog.io.faults import BadRow, Faults, OnError
+from tidelog.io.faults import BadRow, Faults
 from tidelog.io.objects import from_python
 from tidelog.io.source import DataFile
-from tidelog.io.tables import read
 from tidelog.logic.program import Program
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
 from tidelog.pipeline.filters import Filter
-from tidelog.pipeline.inputs import Feeding, digest
+from tidelog.pipeline.inputs import Feeding, TableOf, digest
 from tidelog.pipeline.pieces import FilePiece, cut_all, line_before
 from tidelog.pipeline.settings import Settings, Source
 from tidelog.pipeline.source_files import columns_and_types, find_predicate_of
+from tidelog.pipeline.spark_reading import (
+    COUNTED,
+    FAULT,
+    INPUT,
+    LEAST_WIDTH,
+    NO_PIECE,
+    PIECE,
+    REJECTED,
+    Intended,
+    ReadPieces,
+    told_schema,
+)
 
-PIECE = "piece"  # the column with the number of the piece that a row is of
-REJECTED = ("place", "code", "reason", "row")  # columns that tell of rejected rows
-TOLD = (PIECE, *REJECTED)
 TASKS_PER_CORE = 4
 _BATCH_ROWS = 1 << 18
 
 
-@dataclass(frozen=True)
-class Pieces:
-    """The pieces of one source, and the number of the first."""
-
-    pieces: tuple[FilePiece, ...]
-    first: int = 0
+def pieces_frame(
+    session: Any,
+    pieces: Sequence[FilePiece],
+    intended: Sequence[Intended],
+    width: int,
+    hashing: Hashing = terms.PLAIN,
+) -> Any:
+    """What executors read of pieces of files, each with what becomes of its rows, as a DataFrame."""
+    tasks = min(len(pieces), session.sparkContext.defaultParallelism * TASKS_PER_CORE)
+    numbers = session.range(0, len(pieces), 1, tasks)
+    files = tuple(piece.as_file() for piece in pieces)  # here, where relative paths mean something
+    return numbers.mapInArrow(ReadPieces(files, tuple(intended), width, hashing), told_schema(width))
 
 
 class SparkReading:
@@ -53,7 +71,7 @@ class SparkReading:
     def __init__(self, session: Any, settings: Settings) -> None:
         self._session = session
         self._settings = settings
-        self._ready: dict[tuple[DataFile, ...], tuple[pa.Table, Pieces]] = {}
+        self._ready: dict[tuple[DataFile, ...], tuple[pa.Table, int, Arrived]] = {}
 
     # ---- files
 
@@ -61,36 +79,29 @@ class SparkReading:
         """The rows of files, read by executors."""
         if tuple(files) not in self._ready:
             self.prepare([files])
-        table, pieces = self._ready.pop(tuple(files))
-        yield from split_rejects(table, pieces, faults)
+        table, arity, arrived = self._ready.pop(tuple(files))
+        give_rejects(table, arrived.pieces, faults)
+        rows = table.filter(pc.greater_equal(table.column(TAG), 0))
+        faults.rows += rows.num_rows
+        yield from arrived.batches(rows, arity)
+        faults.check()
 
     def prepare(self, sources: Sequence[Sequence[DataFile]]) -> None:
         """Let the files of several sources be read, by one job of Spark."""
-        cores = self._session.sparkContext.defaultParallelism
-        cuts = cut_all(sources, cores)
+        cuts = cut_all(sources, self._session.sparkContext.defaultParallelism)
         pieces = [piece for some in cuts for piece in some]
         if not pieces:
             return
+        intended = [Intended(number, number) for number, some in enumerate(cuts) for _ in some]
+        frame = pieces_frame(self._session, pieces, intended, width_of(pieces))
         with self._describing(f"tidelog: reading {len(pieces)} pieces of {len(sources)} sources"):
-            table = self.frame(pieces, cores).toArrow()
-        first = 0
-        for files, some in zip(sources, cuts, strict=True):
-            last = first + len(some)
-            number = table.column(PIECE)
-            own = table.filter(pc.and_(pc.greater_equal(number, first), pc.less(number, last)))
-            names = [f"c{place}" for place in range(1, arity_of(some) + 1)]
-            self._ready[tuple(files)] = own.select([*names, *TOLD]), Pieces(tuple(some), first)
-            first = last
-
-    def frame(self, pieces: Sequence[FilePiece], cores: int) -> Any:
-        """The rows of pieces of files as a DataFrame of exact terms, and of what was rejected."""
-        arity = max(arity_of([piece]) for piece in pieces)
-        fields = [f"c{place} string" for place in range(1, arity + 1)]
-        schema = ", ".join((*fields, f"{PIECE} int", *(f"{name} string" for name in REJECTED)))
-        tasks = min(len(pieces), cores * TASKS_PER_CORE)
-        numbers = self._session.range(0, len(pieces), 1, tasks)
-        files = tuple(piece.as_file() for piece in pieces)  # here, where relative paths mean something
-        return numbers.mapInArrow(_Reading(files, arity), schema)
+            table = frame.toArrow()
+        is_term = pc.equal(table.column(TAG), TERMS)
+        arrived = Arrived.of(table.filter(is_term), tuple(pieces))
+        table = table.filter(pc.invert(is_term))
+        for number, (files, some) in enumerate(zip(sources, cuts, strict=True)):
+            own = table.filter(pc.equal(table.column(INPUT), number))
+            self._ready[tuple(files)] = own, arity_of(some[0]), arrived
 
     @contextmanager
     def _describing(self, description: str) -> Iterator[None]:
@@ -134,6 +145,7 @@ class SparkReading:
             filter=Filter.of(source.filter, predicate, source.span),
             on_error=source.on_error,
             volatile=True,
+            table=TableOf(lambda: self.load(source), types, names),
             span=source.span,
         )
 
@@ -162,41 +174,84 @@ def _not_loaded(source: Source, error: Exception) -> Diagnostic:
     return Diagnostic(codes.NEEDS_SPARK, f"`{source.shown}` cannot be read: {reason}", source.span, help)
 
 
-def arity_of(pieces: Sequence[FilePiece]) -> int:
-    """How many columns the rows of pieces have."""
-    types = pieces[0].file.types or ()
-    return sum(kind is not ColumnType.SKIP for kind in types)
+def arity_of(piece: FilePiece) -> int:
+    """How many columns the rows of a piece have."""
+    return sum(kind is not ColumnType.SKIP for kind in piece.file.types or ())
 
 
-def split_rejects(table: pa.Table, pieces: Pieces, faults: Faults) -> Iterator[Batch]:
-    """The rows of a table that executors made; what was rejected goes to `faults`, in order."""
-    count = table.num_columns - len(TOLD)
-    is_bad = pc.is_valid(table.column("code"))
-    give_rejects(table.filter(is_bad).select(TOLD), pieces, faults)
-    kept = table.filter(pc.invert(is_bad)) if faults.skipped or faults.failed else table
-    faults.rows += kept.num_rows
-    if not count and kept.num_rows:  # a predicate without columns
-        yield Batch((), 1)
-    for batch in kept.select(list(range(count))).to_batches(max_chunksize=_BATCH_ROWS) if count else ():
-        if batch.num_rows:
-            yield Batch(tuple(Column(ColumnType.TERM, column) for column in batch.columns), batch.num_rows)
-    faults.check()
+def width_of(pieces: Sequence[FilePiece]) -> int:
+    """How many columns of ids serve for all pieces."""
+    return max(LEAST_WIDTH, *map(arity_of, pieces))
 
 
-def give_rejects(table: pa.Table, pieces: Pieces, faults: Faults) -> None:
+@dataclass(frozen=True)
+class Arrived:
+    """What has come to the driver besides rows: the terms in them, by their ids, and the pieces."""
+
+    ids: Identities  # in order
+    texts: pa.Array
+    pieces: tuple[FilePiece, ...]
+
+    @staticmethod
+    def of(table: pa.Table, pieces: tuple[FilePiece, ...]) -> Arrived:
+        """The terms of a table of arrivals; raises if two of them have one id."""
+        ids = numbers_of(table.column("c0").combine_chunks(), "int64")
+        order = np.argsort(ids, kind="stable")
+        ids, texts = ids[order], table.column(TERM).combine_chunks().take(array_of(order))
+        repeated = np.flatnonzero(ids[1:] == ids[:-1]) + 1
+        before, after = (texts.take(array_of(places)) for places in (repeated - 1, repeated))
+        unequal = pc.indices_nonzero(pc.not_equal(before, after)).to_pylist()
+        if unequal:
+            pair = f"{before[unequal[0]]} | {after[unequal[0]]}"
+            raise terms.collision(ValueError(f"{terms.COLLISION}: {pair}")) or AssertionError
+        is_first = np.ones(len(ids), np.bool_)
+        is_first[repeated] = False
+        return Arrived(ids[is_first], texts.filter(mask_of(is_first)), pieces)
+
+    def batches(self, table: pa.Table, arity: int) -> Iterator[Batch]:
+        """Rows of ids as columns of terms."""
+        if not arity and table.num_rows:  # a predicate without columns
+            yield Batch((), 1)
+            return
+        chosen = table.select([f"c{place}" for place in range(arity)]).combine_chunks()
+        for batch in chosen.to_batches(max_chunksize=_BATCH_ROWS):
+            if batch.num_rows:
+                columns = [Column(ColumnType.TERM, self._terms(column)) for column in batch.columns]
+                yield Batch(tuple(columns), batch.num_rows)
+
+    def _terms(self, column: pa.Array) -> pa.Array:
+        """The exact terms of ids."""
+        distinct, places = np.unique(numbers_of(column, "int64"), return_inverse=True)
+        whole = array_of(terms.numbers(distinct[distinct < 0])).cast(pa.string())
+        others = self.texts.take(array_of(np.searchsorted(self.ids, distinct[distinct >= 0])))
+        return pa.concat_arrays([whole, others.cast(pa.string())]).take(array_of(places.astype(np.int64)))
+
+
+# ---- what is told of inputs
+
+
+def give_rejects(table: pa.Table, pieces: Sequence[FilePiece], faults: Faults) -> None:
     """Give rejected rows to `faults`, with their places in whole files."""
     lines: dict[int, int] = {}
-    rows = sorted(table.to_pylist(), key=lambda row: row[PIECE])
+    told = table.filter(pc.equal(table.column(TAG), REJECTED)).select([PIECE, *FAULT])
+    rows = sorted(told.to_pylist(), key=lambda row: row[PIECE])
     fatal = [Diagnostic(row["code"], row["reason"], place=row["place"]) for row in rows if row["row"] is None]
     if fatal:
         raise DataError(fatal)
     for row in rows:
-        number = row[PIECE] - pieces.first
-        piece = pieces.pieces[number]
-        if number not in lines:
-            lines[number] = line_before(piece)
-        place = _moved(row["place"], piece.file.shown, lines[number])
+        number, place = row[PIECE], row["place"]
+        if number != NO_PIECE:
+            piece = pieces[number]
+            if number not in lines:
+                lines[number] = line_before(piece)
+            place = _moved(place, piece.file.shown, lines[number])
         faults.add(BadRow(Diagnostic(row["code"], row["reason"], place=place), row["row"]))
+
+
+def counts_in(table: pa.Table) -> tuple[int, int]:
+    """How many rows were read, and how many of them were filtered out."""
+    told = table.filter(pc.equal(table.column(TAG), COUNTED))
+    return tuple(pc.sum(told.column(name)).as_py() or 0 for name in ("c0", "c1"))  # type: ignore[return-value]
 
 
 def _moved(place: str, shown: str, lines: int) -> str:
@@ -205,71 +260,3 @@ def _moved(place: str, shown: str, lines: int) -> str:
         return place
     line, _, rest = place[len(shown) + 1 :].partition(":")
     return f"{shown}:{int(line) + lines}{':' + rest if rest else ''}"
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """What executors do: read the pieces whose numbers they are given.
-
-    A piece that cannot be read at all is told as a rejected row without a text.
-    """
-
-    pieces: tuple[DataFile, ...]
-    arity: int
-
-    def __call__(self, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in numbers:
-            for number in batch.column(0).to_pylist():
-                yield from self._read(number)
-
-    def _read(self, number: int) -> Iterator[pa.RecordBatch]:
-        faults = _Gathering(OnError.SKIP)
-        try:
-            for batch in read(self.pieces[number], faults):
-                yield self._batch([exact_array(column) for column in batch.columns], batch.rows, number, ())
-                yield from self._rejects(number, faults)
-        except TidelogError as error:
-            yield from self._told(number, [(item, None) for item in error.diagnostics])
-        yield from self._rejects(number, faults)
-
-    def _rejects(self, number: int, faults: _Gathering) -> Iterator[pa.RecordBatch]:
-        found, faults.found = faults.found, []
-        if found:
-            yield from self._told(number, [(row.diagnostic, _written(row.text)) for row in found])
-
-    def _told(self, number: int, found: Sequence[tuple[Diagnostic, str | None]]) -> Iterator[pa.RecordBatch]:
-        texts = [(item.place, item.code, item.message, row) for item, row in found]
-        columns = [pa.array(column, pa.string()) for column in zip(*texts, strict=True)]
-        yield self._batch([], len(found), number, columns)
-
-    def _batch(
-        self, terms: list[pa.Array], rows: int, number: int, rejected: Sequence[pa.Array]
-    ) -> pa.RecordBatch:
-        none = pa.nulls(rows, pa.string())
-        names = [*(f"c{place}" for place in range(1, self.arity + 1)), *TOLD]
-        columns = [
-            *terms,
-            *[none] * (self.arity - len(terms)),
-            pa.repeat(pa.scalar(number, pa.int32()), rows),
-        ]
-        return pa.RecordBatch.from_arrays([*columns, *(rejected or [none] * len(REJECTED))], names=names)
-
-
-def _written(text: str) -> str:
-    """The text with bytes that are not UTF-8 shown as escapes: Spark has no other strings."""
-    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
-
-
-class _Gathering(Faults):
-    """Keeps the rows that cannot be read until they are sent."""
-
-    found: list[BadRow]
-
-    def __init__(self, on_error: OnError) -> None:
-        super().__init__(on_error)
-        self.found = []
-
-    def add(self, row: BadRow) -> None:
-        """Keep a row."""
-        self.skipped += 1
-        self.found.append(row)

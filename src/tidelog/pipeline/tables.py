@@ -174,9 +174,9 @@ class TableWriter:
             sync_folder(folder)
 
 
-def is_worn(parts: Parts) -> bool:
-    """Whether so much of a table has changed that it is better written anew."""
-    changed = sum(part.rows for part in parts if part.role != BASE)
+def is_worn(parts: Parts, more: int = 0) -> bool:
+    """Whether so much of a table has changed, and more changes now, that it is better written anew."""
+    changed = more + sum(part.rows for part in parts if part.role != BASE)
     base = sum(part.rows for part in parts if part.role == BASE)
     return changed > max(MANY_CHANGED, SHARE_CHANGED * base)
 

@@ -36,29 +36,29 @@ _QUOTED = r'^"[ !#-\[\]-~]*"$'
 
 def exact_array(column: Column) -> pa.Array:
     """The values of a column as exact terms."""
-    texts = column.values.combine_chunks() if isinstance(column.values, pa.ChunkedArray) else column.values
-    match column.type:
-        case ColumnType.INTEGER:
-            return texts.cast(pa.string())
-        case ColumnType.TERM:
-            return _distinct(texts, _of_terms)
-        case ColumnType.ANY:
-            read = _of_fields if column.parse_numbers else _of_names
-            return _distinct(texts, read)
-        case ColumnType.STRING:
-            return _distinct(texts, _of_strings)
-        case ColumnType.IRI:
-            return _distinct(texts, _of_iris)
-    engine = ColumnarEngine(1)
-    return terms_of(engine.encode_column(column), engine.dictionary).cast(pa.string())
+    terms, places = coded_terms(column)
+    return terms.take(places)
 
 
-def _distinct(texts: pa.Array, write: Callable[[pa.Array], pa.Array]) -> pa.Array:
-    """The texts, each distinct one written once."""
-    if pa.types.is_string_view(texts.type) or pa.types.is_large_string(texts.type):
-        texts = texts.cast(pa.string())
-    coded = texts.dictionary_encode()
-    return write(coded.dictionary).take(coded.indices)
+def coded_terms(column: Column) -> tuple[pa.Array, pa.Array]:
+    """The exact terms in a column, most of them once, and the place of each value's among them."""
+    values = column.values.combine_chunks() if isinstance(column.values, pa.ChunkedArray) else column.values
+    write = _WRITERS.get(column.type)
+    if column.type is ColumnType.ANY:
+        write = _of_fields if column.parse_numbers else _of_names
+    if write is None:
+        engine = ColumnarEngine(1)
+        ids, places = np.unique(engine.encode_column(column), return_inverse=True)
+        return terms_of(ids, engine.dictionary).cast(pa.string()), array_of(places.astype(np.int64))
+    if pa.types.is_dictionary(values.type):
+        return write(_plain(values.dictionary)), values.indices
+    coded = _plain(values).dictionary_encode()
+    return write(coded.dictionary), coded.indices
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    is_long = pa.types.is_string_view(values.type) or pa.types.is_large_string(values.type)
+    return values.cast(pa.string()) if is_long else values
 
 
 def _matching(texts: pa.Array, pattern: str) -> Flags:
@@ -118,6 +118,14 @@ def _replaced(base: pa.Array, texts: pa.Array, where: Flags, write: Callable[[st
     chosen = mask_of(where)
     written = [write(text) for text in texts.filter(chosen).to_pylist()]
     return pc.replace_with_mask(base, chosen, text_array(written))
+
+
+_WRITERS: dict[ColumnType, Callable[[pa.Array], pa.Array]] = {
+    ColumnType.INTEGER: lambda numbers: numbers.cast(pa.string()),
+    ColumnType.TERM: _of_terms,
+    ColumnType.STRING: _of_strings,
+    ColumnType.IRI: _of_iris,
+}
 
 
 # ---- ids

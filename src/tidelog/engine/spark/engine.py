@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,14 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
 from tidelog.engine.events import Event, Listener
+from tidelog.engine.spark.arrivals import changes_to, distinct_arrivals, schema_of, take_in
 from tidelog.engine.spark.derivation import Derivation
 from tidelog.engine.spark.encode import Decoding, Encoding
 from tidelog.engine.spark.equality_classes import EqualityOnSpark
 from tidelog.engine.spark.fetching import MOST_LAYERS
 from tidelog.engine.spark.frames import Source
 from tidelog.engine.spark.places import Placed
-from tidelog.engine.spark.store import columns_of, difference, union
-from tidelog.engine.spark.tagging import new_terms
+from tidelog.engine.spark.store import Fetched, columns_of, difference, union
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.logic.values import ColumnType
@@ -78,18 +78,24 @@ class SparkEngine(EqualityOnSpark):
     ) -> int:
         """Add the rows of a frame as explicit facts; returns how many were new."""
         store = self.store
-        encoding = Encoding(types, names, store.hashing)
-        encoded = store.adopted(data.mapInArrow(encoding, encoding.schema).persist())
-        columns = columns_of(len(types))
-        texts = [f"t{place}" for place in range(len(types))]
         before = self.stated(relation)
-        frames = [*([before.frame] if before else []), encoded.select(*columns)]
-        frame = union(frames).distinct().persist()
-        rows = store.jobs.run(f"reading {relation}", frame.count)
         was = store.jobs.run(f"reading {relation}", before.frame.count) if before else 0
-        store.add_terms(new_terms(encoded, texts).distinct(), 0)
-        self.keep(relation, frame, rows, Source(frame, rows), held=frame)
-        return rows - was
+        encoded = data.mapInArrow(Encoding(types, names, store.hashing), schema_of(len(types))).persist()
+        arrived = distinct_arrivals(self, store.adopted(encoded), [relation], {relation: before})
+        self.keep(relation, *arrived.facts(relation), held=arrived.frame)
+        encoded.unpersist()
+        return arrived.rows[relation] - was
+
+    def take_in(self, frame: DataFrame, relations: Sequence[str]) -> dict[str, int]:
+        """Let relations have the facts of arrivals as explicit ones; returns how many each has then."""
+        return take_in(self, frame, relations)
+
+    def changes_to(
+        self, frame: DataFrame, relations: Sequence[str], also: Mapping[str, tuple[Sequence[Ids], int]]
+    ) -> dict[str, tuple[Fetched, Fetched]]:
+        """What goes and what comes if the explicit facts of relations become arrivals and other rows."""
+        lifted = {name: Source(self.store.lifted(*rows), rows[1]) for name, rows in also.items() if rows[1]}
+        return changes_to(self, frame, relations, lifted)
 
     def frame(
         self,

@@ -36,6 +36,7 @@ Key = tuple[str, tuple[int, ...]]  # a relation, and some of its columns
 
 NOT_RESIDENT = "E684"
 LARGE_OVERLAY = 100_000  # changes beside a frame from which on it is made anew with them
+ROWS_OF_A_JOB = 100_000  # facts that are fetched in the time that a job takes in any case
 MOST_LAYERS = 8  # changes of a frame that its plan may hold, one above the other
 TRUE = layout.ALIVE | layout.BEFORE
 REQUEST, FLAGS = "request", "flags"
@@ -74,6 +75,7 @@ class FetchingEngine(Places):
         self._composed: dict[str, DataFrame] = {}  # frames with their changes, once they were read
         self._asked: dict[Key, str] = {}  # relations that hold the keys that were asked for
         self._fetched = 0  # rows
+        self._jobs: dict[str, int] = {}  # jobs that have fetched from a relation
         self._counted_frames: dict[
             str, Counted
         ] = {}  # facts with their counters, of relations that have some
@@ -105,6 +107,7 @@ class FetchingEngine(Places):
         for name in self._asked.values():
             self.clear(name)
         self._fetched = 0
+        self._jobs.clear()
         self.is_fetching = False
 
     def fold(self, relation: str) -> None:
@@ -211,7 +214,7 @@ class FetchingEngine(Places):
         """Let the tables hold all facts that have one of the keys; or none is asked for."""
         try:
             missing = [self._unknown(request) for request in requests]
-            missing = [request for request in missing if len(request.rows)]
+            missing = [self._enlarged(request) for request in missing if len(request.rows)]
             for request, answer in zip(missing, self.answers(missing) if missing else (), strict=True):
                 if len(answer.flags):
                     self._enter(request.relation, answer)
@@ -234,6 +237,28 @@ class FetchingEngine(Places):
                 found = table.find(keys, len(request.rows))
                 is_known |= (found >= 0) & ((table.flags[found] & layout.ALIVE) != 0)
         return request.only(~is_known)
+
+    def _enlarged(self, request: Request) -> Request:
+        """The request, or one for the whole relation: if asking for parts has cost as much as that does.
+
+        So a change that travels far, a job for each step, costs twice the best that was possible.
+        """
+        relation = request.relation
+        self._jobs[relation] = self._jobs.get(relation, 0) + 1
+        rows = self._placed[relation].rows
+        is_worth = self._jobs[relation] * ROWS_OF_A_JOB >= rows
+        if not is_worth or self._fetched + rows > self.settings.fetched_facts:
+            return request
+        return self.whole_request(relation)
+
+    def whole_request(self, relation: str) -> Request:
+        """A request for all facts of a relation; for none, if it was made before."""
+        name = self.asked((relation, ()))
+        rows = super().all_facts({name: ((), 1)}, create=True)[name].rows[name]
+        flags = self.table(name).flags
+        rows = rows[(flags[rows] & layout.ALIVE) == 0]
+        flags[rows] |= layout.ALIVE
+        return self.request(relation, (), rows)
 
     def answers(self, requests: Sequence[Request]) -> Sequence[Answer]:
         """The facts that requests are answered by, all in one job."""
@@ -332,11 +357,7 @@ class FetchingEngine(Places):
     def every(self, relation: str) -> RowSet:
         """All facts of a relation that are true now."""
         if self.is_fetching and self.is_placed(relation):
-            name = self.asked((relation, ()))
-            rows = super().all_facts({name: ((), 1)}, create=True)[name].rows[name]
-            rows = rows[(self.table(name).flags[rows] & layout.ALIVE) == 0]
-            self.table(name).flags[rows] |= layout.ALIVE
-            self.fetch([self.request(relation, (), rows)])
+            self.fetch([self.whole_request(relation)])
         return super().every(relation)
 
     # ---- transactions

@@ -21,6 +21,7 @@ from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.spark.frames import Source
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.engine.spark.store import Store, columns_of, difference
+from tidelog.engine.spark.tagging import numbered
 from tidelog.engine.spark.terms import Identities, with_text
 from tidelog.logic.program import Rule
 from tidelog.logic.values import Value
@@ -186,29 +187,28 @@ class Places(ClosingEngine):
         return frame
 
     def bring_home(self, relations: Iterable[str]) -> None:
-        """Let relations lie on the driver, all their facts visible to plans."""
-        brought = sorted(set(relations) & self._placed.keys())
-        for relation in brought:
-            placed = self._placed[relation]
-            columns, rows = self.rows(relation)
-            stated = self.stated(relation)
-            explicit = (
-                self.store.fetched(stated.frame, self.arity(relation), f"fetching {relation}")
-                if stated
-                else None
-            )
-            del self._placed[relation]
-            self._lifted.pop(relation, None)
-            table = self.table(relation)
-            constants = len(self.dictionary)
-            if explicit is not None and placed.stated is not None and placed.stated.frame is placed.frame:
-                table.insert(columns, rows, layout.EXPLICIT, constants)
-                continue
-            if explicit is not None:
-                table.insert(explicit[0], explicit[1], layout.EXPLICIT, constants)
-            table.insert(columns, rows, 0, constants)
-        if brought:
-            self.begin(brought)
+        """Let relations lie on the driver, all their facts visible to plans: one job fetches them."""
+        names = sorted(set(relations) & self._placed.keys())
+        frames: list[tuple[DataFrame, int]] = []
+        marked: list[tuple[str, int]] = []  # of each frame, the relation and the flags of its facts
+        for name in names:
+            placed, stated = self._placed[name], self.stated(name)
+            is_all = placed.stated is not None and placed.stated.frame is placed.frame
+            if stated is not None and not is_all:
+                frames.append((stated.frame, self.arity(name)))
+                marked.append((name, layout.EXPLICIT))
+            frames.append((self.source(name, Part.ALL).frame, self.arity(name)))
+            marked.append((name, layout.EXPLICIT if is_all else 0))
+        if not frames:
+            return
+        arities = [arity for _, arity in frames]
+        found = self.store.fetched_apart(numbered(frames), arities, f"fetching {', '.join(names)}")
+        for name in names:
+            del self._placed[name]
+            self._lifted.pop(name, None)
+        for (name, flags), (columns, rows) in zip(marked, found, strict=True):
+            self.table(name).insert(columns, rows, flags, len(self.dictionary))
+        self.begin(names)
 
     def move_to_spark(self, relation: str) -> None:
         """Let a relation of the driver lie on Spark."""

@@ -7,7 +7,10 @@ store knows for every id of the driver whether Spark's dictionary has its term.
 from __future__ import annotations
 
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -22,12 +25,15 @@ from pyspark.sql import functions as sql
 from tidelog.engine.columnar.arrow import array_of, numbers_of
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.spark import terms
+from tidelog.engine.spark.directory import Directory
 from tidelog.engine.spark.jobs import Jobs
+from tidelog.engine.spark.scratch import scratch_folder
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.engine.spark.terms import ID, TERM, Hashing, Identities
 from tidelog.logic.values import Kind, Value
 
 Ids = npt.NDArray[np.int32]
+Fetched = tuple[tuple[Ids, ...], int]  # columns of the driver's ids, and how many rows they have
 FEW = 20_000  # rows that go to Spark in a message, not in a file
 
 
@@ -61,7 +67,14 @@ class Store:
         self._pending: dict[int, str] = {}  # … and what only the driver knows
         self._wide = np.zeros(0, np.int64)  # Spark's id of each of the driver's
         self._is_wide = np.zeros(0, np.bool_)
+        self._directory = Directory()  # … and the driver's of Spark's
         self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._held: list[DataFrame] = []
+        weakref.finalize(self, _let_go, self._held).atexit = False
+
+    def hold(self, frame: DataFrame) -> None:
+        """Let a frame, which is kept by executors, be let go when the store is."""
+        self._held.append(frame)
 
     # ---- from the driver to Spark
 
@@ -93,6 +106,7 @@ class Store:
             texts = terms.exact_texts(self.dictionary, others)
             identities = terms.identities_of(texts, self.hashing)
             self._wide[others] = identities
+            self._directory.add(identities, others)
             self._pend(identities, texts)
         self._is_wide[new] = True
 
@@ -132,22 +146,13 @@ class Store:
         """A folder that goes when the store goes."""
         if self._folder is None:
             self._folder = tempfile.TemporaryDirectory(
-                prefix="tidelog-spark-", dir=self.settings.scratch or None, ignore_cleanup_errors=True
+                dir=self.settings.scratch or scratch_folder(), ignore_cleanup_errors=True
             )
         return self._folder.name
 
     def adopted(self, frame: DataFrame) -> DataFrame:
-        """A frame of another session as one of this.
-
-        A query belongs to the session of its first frame, and tells observations to that session only:
-        whoever waits for one of a frame of another session waits for ever.
-        """
-        name = f"tidelog_{uuid4().hex}"
-        frame.createGlobalTempView(name)
-        try:
-            return self.session.table(f"{self.session.conf.get('spark.sql.globalTempDatabase')}.{name}")
-        finally:
-            self.session.catalog.dropGlobalTempView(name)
+        """A frame of another session as one of this."""
+        return moved(frame, self.session)
 
     def empty(self, arity: int) -> DataFrame:
         """A frame without rows."""
@@ -199,6 +204,24 @@ class Store:
         ]
         return tuple(self.narrowed(columns)), table.num_rows
 
+    def fetched_apart(self, frame: DataFrame, arities: Sequence[int], description: str) -> list[Fetched]:
+        """The rows of each tag of a frame with tags, in the driver's ids, all in one job."""
+        table = self.jobs.run(description, frame.toArrow)
+        tags, *columns = (
+            numbers_of(column.combine_chunks().cast(pa.int64()), "int64") for column in table.columns
+        )
+        places = [np.flatnonzero(tags == tag) for tag in range(len(arities))]
+        wide = [
+            columns[place][rows]
+            for rows, arity in zip(places, arities, strict=True)
+            for place in range(arity)
+        ]
+        narrow = iter(self.narrowed(wide) if wide else ())
+        return [
+            (tuple(islice(narrow, arity)), len(rows) if arity else min(len(rows), 1))
+            for rows, arity in zip(places, arities, strict=True)
+        ]
+
     def narrowed(self, columns: Sequence[Identities]) -> list[Ids]:
         """The driver's ids of Spark's; terms that the driver does not know are fetched."""
         distinct = np.unique(np.concatenate(columns))
@@ -210,17 +233,10 @@ class Store:
         return [narrow[np.searchsorted(distinct, column)] for column in columns]
 
     def _narrow_terms(self, identities: Identities) -> Ids:
-        known = np.flatnonzero(self._is_wide)
-        known = known[self._wide[known] >= 0]
-        order = known[np.argsort(self._wide[known], kind="stable")]
-        wide = self._wide[order]
-        places = np.searchsorted(wide, identities)
-        found = places < len(wide)
-        found[found] = wide[places[found]] == identities[found]
-        narrow = np.empty(len(identities), np.int32)
-        narrow[found] = order[places[found]]
-        if not found.all():
-            narrow[~found] = self._fetch_terms(identities[~found])
+        narrow = self._directory.find(identities)
+        missing = narrow < 0
+        if missing.any():
+            narrow[missing] = self._fetch_terms(identities[missing])
         return narrow
 
     def _fetch_terms(self, identities: Identities) -> Ids:
@@ -236,7 +252,30 @@ class Store:
         self._make_room()
         self._wide[narrow] = identities
         self._is_wide[narrow] = True
+        self._directory.add(identities, narrow)
         return narrow
+
+
+def moved(frame: DataFrame, session: SparkSession) -> DataFrame:
+    """A frame as one of another session.
+
+    A query belongs to the session of its first frame, and tells observations to that session only: whoever
+    waits for one of a frame of another session waits for ever. And what a session knows of a table it learns
+    by its own queries.
+    """
+    name = f"tidelog_{uuid4().hex}"
+    frame.createGlobalTempView(name)
+    try:
+        return session.table(f"{session.conf.get('spark.sql.globalTempDatabase')}.{name}")
+    finally:
+        session.catalog.dropGlobalTempView(name)
+
+
+def _let_go(held: list[DataFrame]) -> None:
+    """Nothing keeps frames any more."""
+    with suppress(Exception):  # the session may be gone
+        for frame in held:
+            frame.unpersist()
 
 
 def difference(frame: DataFrame, other: DataFrame, columns: Sequence[str], is_small: bool) -> DataFrame:

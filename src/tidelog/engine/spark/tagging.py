@@ -66,6 +66,19 @@ class Tagging:
         return frame.select(*columns_of(self.arities[tag]))
 
 
+def numbered(frames: Sequence[tuple[DataFrame, int]]) -> DataFrame:
+    """The facts of frames of so many columns in one, each with the place of its frame as tag."""
+    width = max(arity for _, arity in frames)
+    return union(
+        frame.select(
+            sql.lit(place).alias(TAG),
+            *columns_of(arity),
+            *(_zero().alias(name) for name in columns_of(width)[max(arity, 1) :]),
+        )
+        for place, (frame, arity) in enumerate(frames)
+    )
+
+
 def new_terms(frame: DataFrame, texts: Sequence[str]) -> DataFrame:
     """The terms that a frame's columns of texts hold, with their ids; some may be repeated."""
     pairs = [sql.struct(sql.col(f"c{text[1:]}").alias(ID), sql.col(text).alias(TERM)) for text in texts]

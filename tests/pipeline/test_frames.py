@@ -1,0 +1,196 @@
+"""Pipelines whose facts stay on Spark from the files to the published files: the same as in process."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog as tl
+from tests.pipeline.conftest import Write
+from tidelog.errors import DataError
+from tidelog.pipeline import Engine, Job, Sink, Source, read
+from tidelog.pipeline.manifest import BASE, Manifest
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+# Nothing comes to the driver: not to be closed, not to be maintained.
+ON_FRAMES = Engine(
+    "spark",
+    conf={
+        "tidelog.strategy": "lazy,executor-fixpoint,iterated-joins",
+        "tidelog.residentFacts": "0",
+        "tidelog.driverFacts": "0",
+    },
+)
+RULES = """
+@declare edge(from: string, to: any) .
+edge("stated", "b") .
+reach(?x, ?y) :- edge(?x, ?y) .
+reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
+node(?x), node(?y) :- edge(?x, ?y) .
+end(?x) :- node(?x), ~edge(?x, _) .
+degree(?x, #count(?y)) :- edge(?x, ?y) .
+heavy(?x, ?w * 1.5) :- weight(?x, ?w), ?w > 1 .
+some() :- edge(_, _) .
+"""
+EDGES = "from,to\na,b\nb,c\nb,c\nc,d\n"
+WEIGHTS = 'a,1\nb,2\nc,2.5\nd,1997-01-02\ne,"two words"\nbad\nf,true\n'
+SOURCES = [
+    Source("edge", "edge.csv", header=True, filter='?from != "skipped"'),
+    Source("weight", "weight.csv", header=False),
+]
+
+
+Pair = Callable[..., tuple[Job, Job]]
+
+
+@pytest.fixture
+def pair(spark: Any, write: Write) -> Pair:
+    """The same job in process and on frames."""
+    write("edge.csv", EDGES)
+    write("weight.csv", WEIGHTS)
+
+    def made(rules: str = RULES, sources: Any = SOURCES, **given: Any) -> tuple[Job, Job]:
+        here = Job(tl.parse(rules), publish="here", sources=sources, session=spark, **given)
+        there = Job(
+            tl.parse(rules), publish="there", sources=sources, engine=ON_FRAMES, session=spark, **given
+        )
+        return here, there
+
+    return made
+
+
+def told(version: Manifest) -> tuple[Any, ...]:
+    """What two versions must have in common."""
+    inputs = {key: (one.rows, one.filtered, one.rejected, one.columns) for key, one in version.inputs.items()}
+    tables = {name: table.rows for name, table in version.tables.items()}
+    feed = {name: (each.added, each.removed) for name, each in version.feed.items()}
+    return version.rows, version.reason, inputs, tables, feed
+
+
+def assert_same(one: Manifest, other: Manifest) -> None:
+    assert told(one) == told(other)
+    here, there = read("here"), read("there")
+    for name in one.tables:
+        assert here[name] == there[name], name
+        assert here.explicit(name) == there.explicit(name), name
+        assert set(here.changes(name).added) == set(there.changes(name).added), name
+        assert set(here.changes(name).removed) == set(there.changes(name).removed), name
+
+
+def placed(job: Job) -> set[str]:
+    engine = job.reasoner().engine
+    return {name for name in engine.relations() if engine.is_placed(name)}
+
+
+def rejects(job: Job, version: Manifest) -> list[list[str]]:
+    found: list[list[str]] = []
+    for given in version.inputs.values():
+        if given.rejects is not None:
+            with (job.store.path / given.rejects).open(newline="", encoding="utf-8") as stream:
+                found += csv.reader(stream)
+    return sorted(found)
+
+
+def test_facts_stay_on_spark(pair: Pair, write: Write) -> None:
+    here, there = pair()
+    one, other = here.run().version, there.run().version
+    assert_same(one, other)
+    assert rejects(here, one) == rejects(there, other) != []
+    assert placed(there) == {name for name, table in other.tables.items() if table.rows}
+    assert all(part.path.split(".")[-2].count("-") == 2 for part in other.tables["reach"].facts)
+    write("edge.csv", EDGES.replace("b,c\n", ""))
+    write("weight.csv", WEIGHTS.replace("b,2\n", "b,3\n"))
+    assert_same(here.run().version, there.run().version)
+    assert placed(there) >= {"edge", "reach"}
+
+
+@pytest.mark.slow
+def test_published_facts_lie_on_spark_again(pair: Pair, write: Write) -> None:
+    here, there = pair()
+    for text in (EDGES, EDGES + "d,e\nskipped,x\n"):
+        write("edge.csv", text)
+        assert_same(here.run().version, there.run().version)
+    here, there = pair()  # as in a new process
+    assert not there.run().is_new
+    write("edge.csv", EDGES + "x,y\n")
+    assert_same(here.run().version, there.run().version)
+    assert placed(there) >= {"edge", "reach"}
+    write("edge.csv", EDGES + "y,z\n")
+    assert_same(here.run(full=True).version, there.run(full=True).version)
+    assert_same(here.apply('+ edge("z", "z") .').version, there.apply('+ edge("z", "z") .').version)
+
+
+@pytest.mark.slow
+def test_rules_that_change_on_frames(pair: Pair, write: Write) -> None:
+    for job in pair():
+        job.run()
+    more = RULES + "two(?x, ?z) :- edge(?x, ?y), edge(?y, ?z) .\nfar(?x) :- more(?x, _) .\n"
+    write("more.csv", "q,1\n")
+    sources = [*SOURCES, Source("more", "more.csv", header=False)]
+    here, there = pair(more, sources)
+    assert_same(here.run().version, there.run().version)
+    here, there = pair(RULES.replace("end(?x) :- node(?x), ~edge(?x, _) .", ""))
+    assert_same(here.run().version, there.run().version)
+
+
+@pytest.mark.slow
+def test_many_changes_write_a_table_anew(pair: Pair, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tidelog.pipeline.tables.MANY_CHANGED", 3)
+    here, there = pair()
+    for text in (EDGES, "from,to\n" + "".join(f"n{i},m{i % 3}\n" for i in range(9))):
+        write("edge.csv", text)
+        one, other = here.run().version, there.run().version
+        assert_same(one, other)
+    assert {part.role for part in other.tables["reach"].facts} == {BASE}
+    assert all(part.path.startswith("versions/2/") for part in other.tables["reach"].facts)
+
+
+@pytest.mark.slow
+def test_tables_stay_on_spark(pair: Pair, spark: Any) -> None:
+    frame = spark.createDataFrame(
+        [("a", "b"), ("b", "c"), (None, "x"), ("skipped", "y"), ("a", "b")], "from string, to string"
+    )
+    frame.createOrReplaceTempView("edges")
+    sources = [Source("edge", format="table", table="edges", filter='?from != "skipped"')]
+    here, there = pair(RULES, sources)
+    one, other = here.run().version, there.run().version
+    assert_same(one, other)
+    [_, reject] = sorted(rejects(there, other), key=lambda row: row[0] == "edges")
+    assert reject[0] == "edges" and "missing" in reject[2]
+    spark.createDataFrame([("a", "b"), ("c", "e")], "from string, to string").createOrReplaceTempView("edges")
+    assert_same(here.run().version, there.run().version)
+
+
+@pytest.mark.slow
+def test_sinks_of_facts_on_spark(pair: Pair, spark: Any, folder: Path, write: Write) -> None:
+    spark.sql("drop table if exists reached")
+    sinks = [Sink("reach", format="table", table="reached"), Sink("end", path="end.csv", format="csv")]
+    _, there = pair(sinks=sinks)
+    there.run()
+    assert {tuple(row) for row in spark.table("reached").collect()} == set(read("there")["reach"])
+    write("edge.csv", EDGES + "d,e\n")
+    there.run()
+    assert {tuple(row) for row in spark.table("reached").collect()} == set(read("there")["reach"])
+    assert (folder / "end.csv").read_text() == "x\n" + "".join(
+        f"{x}\n" for (x,) in read("there")["end"].sorted()
+    )
+
+
+def test_a_run_that_fails_on_frames(pair: Pair, write: Write) -> None:
+    _, there = pair(max_rejects=0)
+    with pytest.raises(DataError, match="E808"):
+        there.run()
+    write("weight.csv", "a\nb\n")
+    _, there = pair()
+    with pytest.raises(DataError, match="all 2 rows of"):
+        there.run()
+    write("weight.csv", WEIGHTS)
+    there.run()
+    write("edge.csv", "from,towards\na,b\n")
+    with pytest.raises(DataError, match="E807"):
+        there.run()
