@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.temporal.oracle import CELLS, cells_of
 from tests.temporal.reference import Model, Reference
+from tidelog.engine.events import IntervalsGained
 from tidelog.errors import EvaluationError, ProgramError
 from tidelog.temporal.analysis import levels
 from tidelog.temporal.materialise import PROCEDURES
@@ -54,6 +55,21 @@ def test_the_running_example(procedure: str, rounds: int) -> None:
     }
     assert reasoner.time.outcome is not None
     assert str(reasoner.time.outcome).startswith("partial after")
+
+
+@pytest.mark.parametrize("procedure", PROCEDURES)
+def test_intervals_are_counted_as_they_come(procedure: str) -> None:
+    gained: list[int] = []
+
+    def listen(event: object) -> None:
+        if isinstance(event, IntervalsGained):
+            gained.append(event.count)
+
+    text = "p(a)@[0, 1] . p(b)@[0, 9] . p(?x) :- diamondminus[2, 2] p(?x) . q(?x) :- p(?x) ."
+    reasoner = tl.Reasoner(tl.parse(text), time=TimeSettings(procedure, 3), listeners=[listen])
+    # p(a) has an interval more in each round, p(b) is one; q is a round behind.
+    assert (len(reasoner["p"]), len(reasoner["q"])) == (5, 4)
+    assert gained == [3, 2, 2]
 
 
 def test_rules_are_left_out_where_procedure_3_says() -> None:

@@ -128,10 +128,6 @@ class Maintenance:
     _gained: dict[str, Difference] = field(default_factory=dict)
     _is_insertion: bool = False
     _is_first: bool = False  # the pass in which what changed below is looked at
-    _evaluation: Evaluation = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._evaluation = Evaluation(self, Computer(self.store.engine))
 
     def run(
         self, removed: Mapping[str, Difference], added: Mapping[str, Difference]
@@ -297,6 +293,11 @@ class Maintenance:
     def _collect(self, derived: Derived, ready: ReadyRule, groups: Groups) -> None:
         numbers, lists = head_facts(ready, groups, self.store)
         derived.add(ready.head, numbers, lists if self.horizon is None else self.horizon.clip(lists))
+
+    @property
+    def _evaluation(self) -> Evaluation:
+        """Made when it is needed: kept, it would keep a transaction alive that is over."""
+        return Evaluation(self, Computer(self.store.engine))
 
     # ---- reading, as rules do
 

@@ -129,9 +129,9 @@ class Derivation:
                 continue
             if self.journal is not None:
                 self.journal.note(table, numbers)
-            before = int(table.lists.count[numbers].sum())
+            before = len(table)
             numbers, change = table.gain(numbers, lists)
-            grown += int(table.lists.count[numbers].sum()) - before if len(numbers) else 0
+            grown += len(table) - before
             table.note(numbers, change, is_gain=True)
             new += change.size
         self.listen(RoundEnded(number, done, new))

@@ -53,7 +53,7 @@ class TimedTable:
 
     def __len__(self) -> int:
         """How many intervals there are, over all facts."""
-        return int(self._count[: self.facts.rows].sum())
+        return self._used
 
     # ---- facts by number
 
