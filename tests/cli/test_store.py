@@ -244,3 +244,55 @@ def test_repair_of_equality_and_times(
 def held(path: Path) -> dict[str, tl.Relation]:
     reasoner = tl.open(path, read_only=True)
     return {name: reasoner[name] for name in reasoner}
+
+
+# ---- looking at a store
+
+
+def test_explain_plan_and_profile_take_a_store(tidelog: Tidelog, store: Path, write: Write) -> None:
+    files = {path.name: path.read_bytes() for path in store.iterdir() if path.suffix == ".tide"}
+    why = tidelog("explain", "--store", "kept", "ancestor(bob, dora)")
+    assert why.code == 0 and "parent(carol, dora)  explicit" in why.output
+    assert (
+        "+ parent(dora, alice) ."
+        in tidelog("explain", "--store", "kept", "--why-not", "ancestor(dora, alice)").output
+    )
+    assert (
+        "- ancestor(carol, dora) ."
+        in tidelog("explain", "--store", "kept", "--what-if", "- parent(carol, dora) .").output
+    )
+    assert "ancestor" in tidelog("plan", "--store", "kept").output
+    assert "ancestor" in tidelog("plan", "--store", "kept", "--stage", "strata").output
+    assert files == {path.name: path.read_bytes() for path in store.iterdir() if path.suffix == ".tide"}
+    write("gone.rls", "- parent(carol, dora) .")
+    assert "overdelete" in tidelog("profile", "--store", "kept", "--changes", "gone.rls").output
+    assert tidelog("explain", "--store", "kept", "ancestor(bob, dora)").code == 1
+
+
+def test_a_store_is_opened_as_it_was_made(tidelog: Tidelog, write: Write) -> None:
+    write("time.rls", "boxplus[1, 1] p(?x) :- p(?x) . p(a)@0 .")
+    assert tidelog("run", "time.rls", "--store", "timed", "--horizon", "0,3").code == 0
+    assert "p(a)@[3, 3]" in tidelog("explain", "--store", "timed", "p(a)@3").output
+    assert "[3, 3]" in tidelog("query", "--store", "timed", "p(?x)").output
+    assert "a" in tidelog("timeline", "--store", "timed", "p(?x)").output
+    assert "E835" in tidelog("query", "--store", "timed", "p(?x)", "--horizon", "0,9").error
+    write("equal.rls", "?x = ?y :- key(?x, ?k), key(?y, ?k) . key(a, 1) . key(b, 1) .")
+    assert tidelog("run", "equal.rls", "--store", "equal", "--equality", "axiomatise").code == 0
+    assert "b" in tidelog("query", "--store", "equal", "key(?x, 1)").output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("explain", "family.rls", "--store", "kept", "--why-not", "parent(a, b)"), "not both"),
+        (("plan", "--store", "kept", "--stage", "parsed"), "makes no sense"),
+        (("plan",), "PROGRAM is missing"),
+        (("profile",), "PROGRAM is missing"),
+        (("explain",), "PROGRAM is missing"),
+    ],
+)
+def test_wrong_usage_of_stores_to_look_at(
+    tidelog: Tidelog, store: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    done = tidelog(*arguments)
+    assert done.code == 2 and said in done.error

@@ -23,7 +23,12 @@ from tidelog.cli.options import (
     add_tables,
 )
 from tidelog.cli.pipeline_arguments import add_pipeline_commands
-from tidelog.cli.store_arguments import add_store_command, add_store_options, wrong_store_options
+from tidelog.cli.store_arguments import (
+    add_store_command,
+    add_store_options,
+    add_store_to_read,
+    wrong_store_options,
+)
 from tidelog.cli.timeline_arguments import add_timeline
 from tidelog.cli.usage import Parser, UsageError, command, row_count
 from tidelog.errors import suggest
@@ -196,7 +201,7 @@ def _add_format(commands: Commands) -> None:
 def _add_plan(commands: Commands) -> None:
     summary = "show how a program is understood and run"
     plan = command(commands, "plan", summary, "tidelog plan family.rls --format html --output plan.html")
-    plan.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    plan.add_argument("program", metavar="PROGRAM", nargs="?", help="the program, `-` for standard input")
     plan.add_argument("--stage", choices=STAGES, default="plan", help="which stage (default plan)")
     plan.add_argument("-f", "--format", choices=PICTURES, default="text", help="how (default text)")
     plan.add_argument("--query", metavar="QUERY", help="show the plan of this query too")
@@ -209,6 +214,7 @@ def _add_plan(commands: Commands) -> None:
         help="derive everything first, and plan with the sizes that relations have then; --data implies it",
     )
     add_data(plan)
+    add_store_to_read(plan)
     add_limits(plan)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.options import add_data, add_limits, add_maintainer
+from tidelog.cli.store_arguments import add_store_options, add_store_to_read
 from tidelog.cli.usage import command, row_count
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def add_explain(commands: Commands) -> None:
     """Add `explain`."""
     summary = "say why facts hold, why one does not, or what a change would change"
     explain = command(commands, "explain", summary, "tidelog explain family.rls 'ancestor(alice, carol)'")
-    explain.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    explain.add_argument("program", metavar="PROGRAM", nargs="?", help="the program, `-` for standard input")
     explain.add_argument(
         "query", metavar="QUERY", nargs="?", help="a fact, or a query whose answers are explained"
     )
@@ -29,6 +30,7 @@ def add_explain(commands: Commands) -> None:
         "--what-if", metavar="CHANGES", help="say what this change script would change, without the change"
     )
     add_data(explain)
+    add_store_to_read(explain)
     shown = explain.add_argument_group("proofs")
     shown.add_argument(
         "--all", metavar="N", type=row_count, default=1, help="N proofs of each, lowest first (default 1)"
@@ -54,7 +56,7 @@ def add_profile(commands: Commands) -> None:
     profile = command(
         commands, "profile", summary, "tidelog profile family.rls --format html -o profile.html"
     )
-    profile.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
+    profile.add_argument("program", metavar="PROGRAM", nargs="?", help="the program, `-` for standard input")
     profile.add_argument(
         "--changes",
         metavar="FILE",
@@ -63,6 +65,7 @@ def add_profile(commands: Commands) -> None:
         help="change scripts, or folders of them, to be applied when everything is derived",
     )
     add_data(profile)
+    add_store_options(profile)
     written = profile.add_argument_group("output")
     written.add_argument(
         "-f", "--format", choices=("text", "json", "html"), default="text", help="how (default text)"

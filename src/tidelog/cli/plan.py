@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import read_source, resolve_source, shown_name
+from tidelog.cli.usage import UsageError
 from tidelog.errors import Source
 from tidelog.io.atomic import replacing
 from tidelog.logic.equality import has_equality
@@ -63,13 +64,16 @@ def _text(stage: Stage, format: str) -> str:
 
 def _stage(options: Namespace, messages: Messages) -> Stage:
     """The stage that the options ask for."""
-    name = shown_name(options.program)
-    if options.stage == "plan" and (options.run or options.data):
+    name = shown_name(options.program) if options.store is None else str(options.store)
+    if options.stage == "plan" and (options.run or options.data or options.store):
         return _planned_with_sizes(options, name)
-    source = read_source(options.program)
-    if options.stage == "parsed":
-        return parsed(parse(source), name)
-    program = resolve_source(source, options.program, dict(options.param))
+    if options.store is not None:
+        program = _stored(options)
+    else:
+        source = read_source(options.program)
+        if options.stage == "parsed":
+            return parsed(parse(source), name)
+        program = resolve_source(source, options.program, dict(options.param))
     query = _query(options.query, program)
     if options.stage == "resolved":
         return resolved(program, name, query)
@@ -83,6 +87,15 @@ def _stage(options: Namespace, messages: Messages) -> Stage:
             return _rewritten(program, name, query, messages)
     note = f"relations of unknown size are taken to have {ASSUMED:,} facts"
     return planned(program, name, StatedFacts(program), query, note, options.modules)
+
+
+def _stored(options: Namespace) -> Program:
+    """The program of a store."""
+    from tidelog.cli.reasoning import Work
+
+    if options.stage == "parsed":
+        raise UsageError("a store holds its program as it is understood: --stage parsed makes no sense")
+    return Work(options).program
 
 
 def _over_representatives(program: Program, name: str, options: Namespace) -> Stage:

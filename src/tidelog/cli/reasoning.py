@@ -14,11 +14,13 @@ from typing import Any, Final
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, unused, warnings
 from tidelog.cli.progress import Progress
+from tidelog.cli.store_arguments import READING
 from tidelog.cli.time_options import time_settings
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.registry import EngineSettings, settings_of
 from tidelog.engine.spark.settings import SparkSettings
+from tidelog.equality import registry as treatments
 from tidelog.errors import Inconsistent, ProgramError
 from tidelog.io.faults import OnError
 from tidelog.io.formats import format_of
@@ -32,13 +34,16 @@ from tidelog.ontology.ontology import Ontology, load_ontology
 from tidelog.opening import StoredReasoner, open_store
 from tidelog.query.strategy import TABLE_MEMORY
 from tidelog.reasoner import Reasoner
+from tidelog.store.folder import Folder
 from tidelog.store.store import DURABILITY
+from tidelog.temporal.reasoning import USUAL
 
 QUAD: Final = "quad"
 TRIPLES: Final = Predicate(TRIPLE, 3, (None,) * 3, (ColumnType.ANY,) * 3, TRIPLE)
 QUADS: Final = Predicate(QUAD, 4, (None,) * 4, (ColumnType.ANY,) * 4, QUAD)
 WITH_GRAPHS: Final = frozenset({"nquads", "trig", "jsonld"})
 REJECTS: Final = Path("rejects.csv")
+AS_MADE: Final = {"equality": treatments.DEFAULT, "unique_names": False, "time": USUAL}
 HEADERS: Final = {"auto": None, "yes": True, "no": False}
 
 
@@ -79,13 +84,16 @@ class Work:
         """The reasoner of the store that the options name; one that is new begins when the data is read."""
         assert self.store is not None
         options = self.options
+        settings = self._settings
+        if Folder(self.store).is_store:  # it knows how it was made, where nothing else is asked for
+            settings = {name: given for name, given in settings.items() if AS_MADE.get(name) != given}
         return open_store(
             self.store,
             program,
-            durability=options.durability or DURABILITY[0],
-            read_only=getattr(options, "read_only", False),
+            durability=getattr(options, "durability", None) or DURABILITY[0],
+            read_only=options.command in READING or getattr(options, "read_only", False),
             later=True,
-            **self._settings,
+            **settings,
         )
 
     @property

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from tidelog.cli.usage import Commands
 
 DURABILITY: Final = ("full", "fast")
+READING: Final = ("explain", "plan", "timeline")  # commands that change no store
+PROGRAMS: Final = ("run", "query", "stream", "profile", *READING)  # commands that need one, or a store
 ACTIONS: Final = {
     "check": "say whether all is whole, and what could be recovered if it is not",
     "repair": "keep what can be recovered of a damaged store; the damaged files are set aside",
@@ -40,6 +42,13 @@ def add_store_options(parser: argparse.ArgumentParser, *, reading: bool = False)
         )
 
 
+def add_store_to_read(parser: argparse.ArgumentParser) -> None:
+    """Add `--store` to a command that changes nothing."""
+    parser.add_argument_group("store").add_argument(
+        "--store", metavar="DIR", type=Path, help="the store to look at, instead of PROGRAM"
+    )
+
+
 def add_store_command(commands: Commands) -> None:
     """Add `store`."""
     store = command(commands, "store", "look after a store", "tidelog store check graph")
@@ -55,13 +64,12 @@ def add_store_command(commands: Commands) -> None:
 def wrong_store_options(options: argparse.Namespace) -> str | None:
     """What makes no sense about the options of stores, if anything does; arguments get their meaning."""
     store = getattr(options, "store", None)
-    if options.command == "stream" and store is not None and options.program is not None:
-        options.updates = [options.program, *options.updates]  # the program is the store's
-        options.program = None
+    if store is not None:
+        _take_first(options)
+        if options.command in READING and options.program is not None:
+            return f"{options.command} takes PROGRAM or --store, not both"
     if store is None:
-        needs_program = options.command in ("run", "query", "stream") and not getattr(
-            options, "ontology", None
-        )
+        needs_program = options.command in PROGRAMS and not getattr(options, "ontology", None)
         if needs_program and options.program is None:
             return "PROGRAM is missing: name one, or a store with --store"
         for name in ("durability", "read_only"):
@@ -70,3 +78,16 @@ def wrong_store_options(options: argparse.Namespace) -> str | None:
     elif getattr(options, "watch", False):
         return "--watch makes no sense with --store"
     return None
+
+
+def _take_first(options: argparse.Namespace) -> None:
+    """The program is the store's: what stands first is what would come after a program."""
+    first = getattr(options, "program", None)
+    if first is None:
+        return
+    for name, rest in (("stream", "updates"), ("timeline", "queries")):
+        if options.command == name:
+            setattr(options, rest, [first, *getattr(options, rest)])
+            options.program = None
+    if options.command == "explain" and (options.query, options.why_not, options.what_if) == (None,) * 3:
+        options.query, options.program = first, None

@@ -38,6 +38,8 @@ def timeline(options: Namespace) -> int:
 
 def _check(options: Namespace) -> None:
     """Nothing, if the options go together; else a usage error."""
+    if not options.queries:
+        raise UsageError("timeline draws the answers to queries, and there is none")
     if options.output is not None and options.output.suffix.lower() not in FORMS:
         raise UsageError(f"--output {options.output} is not a name that ends in {' or '.join(FORMS)}")
     if options.start is not None and options.end is not None and options.start >= options.end:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidelog.cli.options import add_data, add_limits
+from tidelog.cli.store_arguments import add_store_to_read
 from tidelog.cli.usage import command, row_count
 
 if TYPE_CHECKING:
@@ -20,8 +21,9 @@ def add_timeline(commands: Commands) -> None:
     example = "tidelog timeline boiler.rls 'hot(?s)' 'alarm(?s)' --output boiler.svg"
     timeline = command(commands, "timeline", summary, example)
     timeline.add_argument("program", metavar="PROGRAM", help="the program, `-` for standard input")
-    timeline.add_argument("queries", metavar="QUERY", nargs="+", help="literals, such as 'overheated(?s)'")
+    timeline.add_argument("queries", metavar="QUERY", nargs="*", help="literals, such as 'overheated(?s)'")
     add_data(timeline)
+    add_store_to_read(timeline)
     drawn = timeline.add_argument_group("drawing")
     drawn.add_argument("--from", dest="start", metavar="TIME", type=_point, help="where the picture begins")
     drawn.add_argument("--to", dest="end", metavar="TIME", type=_point, help="where it ends")
