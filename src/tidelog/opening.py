@@ -114,6 +114,9 @@ class StoredReasoner(Reasoner):
         """Derive everything, and let it be in a new store; nothing, if there is one."""
         if self.create is not None:
             self._complete()
+            if self.time.periodic is not None:
+                message = "a store cannot hold what repeats without end yet"
+                raise not_storable(message, "say how far: --horizon FROM,TO")
             self._store, self.create = self.create(self.state(0)), None
 
     def resume(self, opened: Opened, store: Store | None) -> None:

@@ -161,3 +161,15 @@ def test_a_rule_is_not_another_one_with_operators_in_its_head() -> None:
     assert points(reasoner["q"]) == {("z", "[0, 0]"), ("a", "[1, 2]")}
     reasoner.apply(f"- {moved}")
     assert points(reasoner["q"]) == {("z", "[0, 0]")}
+
+
+@pytest.mark.parametrize(
+    "metric", ["diamondminus[0, 1] s(?x)", "s(?x) since[0, 1] s(?x)", "boxminus[0, 1) s(?x)"]
+)
+def test_what_holds_itself_up_goes(metric: str) -> None:
+    # Where points reach to themselves, what is left of a metric atom is no reason for it to stay.
+    text = f"p(z)@0 . s(z)@0 . p(a)@[3, 5] . boxplus[1, 1] s(?x) :- p(?x) . s(?x) :- {metric} ."
+    reasoner = tl.Reasoner(tl.parse(text), time=TimeSettings(horizon=tl.read_interval("[0, 30]")))
+    reasoner.apply("- p(a)@3 .")
+    reasoner.apply("- p(a)@(3, 5] .")
+    assert {row[0] for row in reasoner["s"]} == {"z"}

@@ -233,9 +233,13 @@ def test_recursion_that_comes_back_to_its_time_needs_no_limit() -> None:
     assert written(derived(text, "optimised", None))["q"] == ["a [1, 2]"]
 
 
+def test_the_running_example_repeats() -> None:
+    assert written(derived(EXAMPLE, "optimised", None))["r1"] == ["c1 c2 [0, inf)"]
+
+
 def test_recursion_through_time_needs_a_limit() -> None:
     with pytest.raises(ProgramError, match="E616"):
-        derived(EXAMPLE, "optimised", None)
+        derived(EXAMPLE.replace("diamondminus[1, 1]", "diamondminus[1, inf)"), "optimised", None)
 
 
 @pytest.mark.slow

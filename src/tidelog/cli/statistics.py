@@ -19,6 +19,7 @@ from tidelog.logic.program import Program
 from tidelog.logic.strata import Stratum, strata
 from tidelog.plan.rule_text import Writing, shortened
 from tidelog.temporal.analysis import time_strata
+from tidelog.temporal.periods import sides
 
 _WIDTH: Final = 130  # of the table where there is no terminal to ask
 _RULE_WIDTH: Final = 60  # of the text of a rule, at most
@@ -35,7 +36,11 @@ def statistics(work: Work) -> dict[str, object]:
     if reasoning is None:
         reasoning = sum(stratum.seconds for stratum in work.tally.strata.values())
     outcome = work.reasoner.time.outcome
-    time = {} if outcome is None else {"completeness": outcome.kind, "completeness_text": str(outcome)}
+    time: dict[str, object] = {}
+    if outcome is not None:
+        time = {"completeness": outcome.kind, "completeness_text": str(outcome)}
+        if outcome.periods is not None:
+            time["periods"] = {name: str(side.period) for name, side in sides(outcome.periods)}
     return time | {
         "program": str(work.options.program),
         "engine": work.options.engine,

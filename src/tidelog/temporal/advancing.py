@@ -11,7 +11,7 @@ been forgotten.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 
@@ -19,8 +19,13 @@ from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import Program, Query, Rule, Throughout
 from tidelog.logic.time import Interval, write_point
 from tidelog.temporal.analysis import Edge, Shift, edges
+from tidelog.temporal.changing import GoOn
+from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Timeline
+from tidelog.temporal.maintain import Journal
+from tidelog.temporal.materialise import Derivation, unheard
+from tidelog.temporal.nodes import ReadyRule
 from tidelog.temporal.store import Store
 
 NOT_ADVANCED = "E644"
@@ -150,6 +155,21 @@ class Past:
                 )
                 help = f"rules look back at it by {write_point(kept)}; advance less far"
                 raise ProgramError(Diagnostic(FORGOTTEN, message, query.rule.span, help))
+
+
+def derive_on(
+    horizon: Horizon | None, later: Horizon | None, store: Store, check: Callable[[], None]
+) -> GoOn:
+    """What derives in the horizon as it is when time has advanced what was cut off by the one before."""
+
+    def go_on(rules: Sequence[ReadyRule], journal: Journal) -> bool:
+        if horizon is None or later is None or not horizon.is_cut:
+            return False
+        later.left = horizon.left
+        Derivation(store, rules, unheard, check, "seminaive", horizon=later, journal=journal).run()
+        return True
+
+    return go_on
 
 
 def _asked(rule: Rule) -> Iterator[tuple[str, Fraction | None]]:

@@ -14,8 +14,8 @@ from fractions import Fraction
 from tidelog.logic.program import TOP, Atom, Metric, MetricNegation, MetricRule, Negation, Rule
 from tidelog.logic.strata import Stratum, components, dependency_graph
 from tidelog.logic.time import Interval
+from tidelog.temporal.nodes import PAST
 
-PAST = frozenset({"boxminus", "diamondminus", "since"})
 FORWARD, BACKWARD = "forward", "backward"
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.engine.events import Event
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import Program
 from tidelog.logic.time import Interval
@@ -18,7 +17,6 @@ from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Integers, Lists, Timeline, always, single
 from tidelog.temporal.maintain import Difference, Journal, Maintenance
-from tidelog.temporal.materialise import Derivation
 from tidelog.temporal.nodes import ReadyRule
 from tidelog.temporal.relation import TimedRelation
 from tidelog.temporal.rows import Table
@@ -82,6 +80,10 @@ class TimedUpdate:
             yield rows.times.timeline
 
 
+# Derives what follows besides, once facts have changed: whether it did anything.
+GoOn = Callable[[Sequence[ReadyRule], Journal], bool]
+
+
 class Changing:
     """One transaction on a store: all of it, or nothing of it and an error."""
 
@@ -90,11 +92,14 @@ class Changing:
         store: Store,
         horizon: Horizon | None,
         check: Callable[[], None],
-        later: Horizon | None = None,
+        go_on: GoOn | None = None,
+        *,
+        is_reported_within: bool = False,
     ) -> None:
         self.store = store
         self.horizon = horizon
-        self.later = later  # the horizon as time advances: more may follow in it
+        self.go_on = go_on
+        self.is_reported_within = is_reported_within  # the horizon only
         self.check = check
         self.journal = Journal()
 
@@ -114,22 +119,16 @@ class Changing:
             schedule = self.store.schedule(before, after)
             maintenance = Maintenance(self.store, schedule, self.check, self.horizon, self.journal)
             lost, gained = maintenance.run(removed, added)
-            if self.later is not None and self.horizon is not None and self.horizon.is_cut:
-                lost, gained = self._derive_on(self.later, schedule.after)
+            if self.go_on is not None and self.go_on(schedule.after, self.journal):
+                lost, gained = self._net()
             accept()
         except BaseException:
             self.journal.undo()
             raise
         return NetChange(self._rows(gained, after), self._rows(lost, after))
 
-    def _derive_on(
-        self, horizon: Horizon, rules: Sequence[ReadyRule]
-    ) -> tuple[dict[str, Difference], dict[str, Difference]]:
-        """Derive what follows up to a horizon that has moved; what all tables lost and gained by now."""
-        horizon.left = -INFINITY if self.horizon is None else self.horizon.left
-        Derivation(
-            self.store, rules, _unheard, self.check, "seminaive", horizon=horizon, journal=self.journal
-        ).run()
+    def _net(self) -> tuple[dict[str, Difference], dict[str, Difference]]:
+        """What all tables lost and gained by now."""
         lost, gained = {}, {}
         for name, table in self.store.tables.items():
             lost[name], gained[name] = self.journal.net(table)
@@ -250,15 +249,14 @@ class Changing:
         found: dict[str, Rows] = {}
         for name, difference in points.items():
             if name in program.timed:
-                owners, left, right = difference.lists.rows()
+                lists = difference.lists
+                if self.is_reported_within and self.horizon is not None:
+                    lists = self.horizon.clip(lists)
+                owners, left, right = lists.rows()
                 columns = self.store.tables[name].facts.columns[:, difference.numbers[owners]]
                 times = Times(self.store.timeline, left, right)
                 found[name] = TimedRows(tuple(columns), len(left), times)
         return found
-
-
-def _unheard(event: Event) -> None:
-    """Nobody listens."""
 
 
 def timed_relation(name: str, names: Sequence[str], rows: TimedRows, dictionary: Dictionary) -> TimedRelation:

@@ -7,7 +7,7 @@ gained, or lost, is joined with the other literals. Atoms before the driving one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -43,6 +43,7 @@ class Driver:
     leaf: Leaf
     early: Part
     late: Part
+    is_doubted: bool = False  # whatever what was lost had a part in is lost, even if it holds in other ways
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,12 +152,27 @@ class Evaluation:
         """The points that a metric atom gained or lost by the change of the driving atom."""
         if node is driver.leaf:
             return self._leaf(driver.leaf, None, driver, Part.NOW, is_change=True)
+        if driver.is_doubted:
+            return self._doubted(node, driver)
         is_gain = driver.early is Part.BEFORE
         now = self.node(node, None, driver, Part.NOW)
         before = self.node(node, None, driver, Part.BEFORE)
         more, less = (now, before) if is_gain != driver.leaf.is_negated else (before, now)
         numbers = more.lists.numbers
         return more.with_lists(more.lists.without(less.lists, numbers, numbers))
+
+    def _doubted(self, node: Node, driver: Driver) -> Groups:
+        """The points at which a metric atom held that a point lost by the driving atom had a part in.
+
+        What is left of a recursion may hold itself up: that a metric atom still holds proves nothing there.
+        """
+        lost = self._leaf(driver.leaf, None, driver, Part.NOW, is_change=True)
+        lists = lost.lists
+        for spread in _spreads(node, driver.leaf):
+            lists = lists.moved(spread)
+        before = self.node(node, None, driver, Part.BEFORE)
+        numbers, others = pairs(before, lost)
+        return before.taken(numbers).with_lists(before.lists.intersected(lists, numbers, others))
 
     # ---- metric atoms
 
@@ -170,7 +186,7 @@ class Evaluation:
                 return self._leaf(node, demand, driver, part)
             case Always():
                 return _start()
-            case Moved(by, operand):
+            case Moved(by=by, operand=operand):
                 groups = self.node(operand, demand, driver, part)
                 return groups.with_lists(groups.lists.moved(by))
             case Within((left, right), operand):
@@ -214,6 +230,18 @@ class Evaluation:
             lists = self.reading.read(leaf, numbers, _state(leaf, driver, part))
         places = [leaf.terms.index(name) for name in leaf.names]
         return Groups(leaf.names, picked(facts.columns, places, numbers), lists)
+
+
+def _spreads(node: Node, leaf: Leaf) -> Iterator[Integers]:
+    """How points of an atom count further and further out, from the atom on."""
+    match node:
+        case Moved(operand=operand, spread=spread):
+            yield from _spreads(operand, leaf)
+            yield spread
+        case Since(left=left, right=right, spreads=spreads):
+            is_left = any(one is leaf for one in leaves(left))
+            yield from _spreads(left if is_left else right, leaf)
+            yield spreads[0 if is_left else 1]
 
 
 def _state(leaf: Leaf, driver: Driver | None, part: Part) -> Part:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tidelog.logic.time import Interval
 from tidelog.temporal.analysis import BACKWARD, FORWARD
 from tidelog.temporal.list_kernels import INFINITY
-from tidelog.temporal.lists import Lists, Timeline, single
+from tidelog.temporal.lists import Lists, Timeline
 
 
 class Horizon:
@@ -49,5 +47,4 @@ class Horizon:
         if low >= self.left and high <= self.right:
             return lists
         self.is_cut |= high > self.right or (low < self.left and not self.is_final)
-        whole = single(np.array([self.left]), np.array([self.right]))
-        return lists.intersected(whole, lists.numbers, np.zeros(len(lists), np.int64))
+        return lists.within(self.left, self.right)

@@ -80,8 +80,12 @@ class Lists:
 
     def later(self, end: int) -> Lists:
         """The points from a left end on."""
-        rest = single(np.array([end]), np.array([INFINITY]))
-        return self.intersected(rest, self.numbers, np.zeros(len(self), np.int64))
+        return self.within(end, INFINITY)
+
+    def within(self, left: int, right: int) -> Lists:
+        """The points between two ends."""
+        whole = single(np.array([left]), np.array([right]))
+        return self.intersected(whole, self.numbers, np.zeros(len(self), np.int64))
 
     def moved(self, by: Integers) -> Lists:
         """What a unary operator makes of them."""
@@ -185,6 +189,20 @@ class Timeline:
         start = None if left <= -INFINITY else Fraction(left - is_open, 2 * self.scale)
         end = None if right >= INFINITY else Fraction(right + is_open_right, 2 * self.scale)
         return Interval(start, end, is_open, is_open_right, self.is_calendar)
+
+    def span(self, duration: Fraction) -> int:
+        """A duration in units by which ends are moved."""
+        return int(duration * (1 if self.is_integer else 2 * self.scale))
+
+    def around(self, low: int, high: int) -> tuple[Fraction, Fraction]:
+        """The points between which two finite ends lie."""
+        if self.is_integer:
+            return Fraction(low), Fraction(high)
+        return Fraction(low // 2, self.scale), Fraction(-(-high // 2), self.scale)
+
+    def duration(self, span: int) -> Fraction:
+        """The duration of so many units."""
+        return Fraction(span, 1 if self.is_integer else 2 * self.scale)
 
     # ---- finer units
 

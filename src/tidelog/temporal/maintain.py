@@ -286,7 +286,8 @@ class Maintenance:
         """Add what bodies lead to by what just changed."""
         for drive in drives:
             if len(self.changed(drive.leaf)[0]):
-                groups = self._evaluation.driven(drive.body, Driver(drive.leaf, *states))
+                driver = Driver(drive.leaf, *states, is_doubted=not self._is_insertion and not self._is_first)
+                groups = self._evaluation.driven(drive.body, driver)
                 self._collect(derived, drive.ready, groups)
                 self.check()
 

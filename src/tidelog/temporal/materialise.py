@@ -16,7 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 
-from tidelog.engine.events import IntervalsGained, Listener, RoundEnded, RuleRan, StratumEnded, StratumStarted
+from tidelog.engine.events import (
+    Event,
+    IntervalsGained,
+    Listener,
+    RoundEnded,
+    RuleRan,
+    StratumEnded,
+    StratumStarted,
+)
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import Rule
 from tidelog.temporal.analysis import time_strata
@@ -137,6 +145,10 @@ class Derivation:
         self.listen(RoundEnded(number, done, new))
         self.listen(IntervalsGained(grown))
         return new
+
+
+def unheard(event: Event) -> None:
+    """What listens to a derivation that nobody is told of."""
 
 
 def new_groups(evaluation: Evaluation, body: Body, store: Store) -> Iterator[Groups]:

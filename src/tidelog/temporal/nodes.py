@@ -29,6 +29,7 @@ from tidelog.logic.values import Value
 from tidelog.temporal.lists import Integers, Timeline
 from tidelog.temporal.metric import Lasting, take_apart
 
+PAST = frozenset({"boxminus", "diamondminus", "since"})
 HEAD_MOVES = {"boxplus": "diamondminus", "boxminus": "diamondplus"}  # what they do to the times of a body
 BACK = {"diamondminus": "diamondplus", "diamondplus": "diamondminus"}
 
@@ -64,10 +65,11 @@ class Always:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Moved:
-    """A unary operator."""
+    """A unary operator; `spread` leads to all times at which a point of the operand counts."""
 
     by: Integers
     operand: Node
+    spread: Integers
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,6 +84,7 @@ class Since:
     parts: Lasting
     left: Node
     right: Node
+    spreads: tuple[Integers, Integers]  # to all times at which a point of the left, or right, operand counts
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -189,15 +192,23 @@ class _Compiler:
                 return Within(self.timeline.ends(interval), leaf)
             case Metric(operator, interval, (operand,)):
                 return Moved(
-                    self.timeline.operator(operator, interval), self.node(operand, numbers, is_negated)
+                    self.timeline.operator(operator, interval),
+                    self.node(operand, numbers, is_negated),
+                    self.spread(operator, interval),
                 )
             case Metric(operator, interval, (left, right)):
                 nodes = self.node(left, numbers, is_negated), self.node(right, numbers, is_negated)
                 parts = take_apart(operator, interval, self.timeline)
                 if not set(nodes[0].names) <= set(nodes[1].names):
                     parts = replace(parts, alone=())
-                return Since(parts, *nodes)
+                lasting = replace(interval, start=Fraction(0), start_open=False)
+                return Since(parts, *nodes, (self.spread(operator, lasting), self.spread(operator, interval)))
         raise AssertionError(metric)
+
+    def spread(self, operator: str, interval: Interval) -> Integers:
+        """The diamond that looks where an operator does."""
+        diamond = "diamondminus" if operator in PAST else "diamondplus"
+        return self.timeline.operator(diamond, interval)
 
 
 def _alternatives(literals: Sequence[Literal], timeline: Timeline) -> Iterator[tuple[Literal, ...]]:
@@ -249,8 +260,8 @@ def leaves(node: Node) -> Iterator[Leaf]:
     match node:
         case Leaf():
             yield node
-        case Moved(_, operand) | Within(_, operand):
+        case Moved(operand=operand) | Within(operand=operand):
             yield from leaves(operand)
-        case Since(_, left, right):
+        case Since(left=left, right=right):
             yield from leaves(left)
             yield from leaves(right)

@@ -96,7 +96,7 @@ class Pruning:
         match node:
             case Leaf() if node.is_plain:
                 return self._evaluation.reading.table(node).lists
-            case Moved(by, operand):
+            case Moved(by=by, operand=operand):
                 return self._lists(operand).moved(by)
             case _:
                 return self._evaluation.node(node, None, None, Part.NOW).lists

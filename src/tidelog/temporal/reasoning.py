@@ -19,11 +19,11 @@ from tidelog.logic.strata import entangled
 from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.relation import Relation, column_names
-from tidelog.temporal.advancing import Past
+from tidelog.temporal.advancing import NOT_ADVANCED, Past, derive_on
 from tidelog.temporal.analysis import FORWARD, direction, time_cycle
 from tidelog.temporal.changing import Changing, TimedUpdate, Times
 from tidelog.temporal.compute import Computer
-from tidelog.temporal.evaluate import Evaluation
+from tidelog.temporal.evaluate import Evaluation, Reading
 from tidelog.temporal.heads import head_rows, together
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.intake import read_times
@@ -31,6 +31,9 @@ from tidelog.temporal.lists import Integers, Lists, Timeline, single
 from tidelog.temporal.materialise import PROCEDURES, Derivation
 from tidelog.temporal.nodes import make_ready
 from tidelog.temporal.outcome import Outcome
+from tidelog.temporal.periodic import Periodic, Unfolding, folded, reach_of, reason_against
+from tidelog.temporal.periodic_relation import PeriodicRelation
+from tidelog.temporal.periods import Periods
 from tidelog.temporal.relation import INTERVAL, TimedRelation
 from tidelog.temporal.rows import Ids, RowSet, Table
 from tidelog.temporal.store import Store
@@ -41,6 +44,7 @@ UNKNOWN_PROCEDURE = "E618"
 ENDLESS = "E616"
 INCONSISTENT = "E601"
 NOT_CHANGED = "E617"
+WINDOW = "give a horizon, which moves along"
 ANEW = "make a new reasoner with the facts and rules as they are to be"
 SHOWN = 3  # times of an inconsistency
 
@@ -73,6 +77,7 @@ class Temporal:
         self.outcome: Outcome | None = None  # of the last derivation
         self.dropped: Mapping[int, int] = {}  # rules that were done before its end, and after which round
         self.past = Past(settings.horizon)
+        self.periodic: Periodic | None = None  # where what follows has no end
         self._is_cut = False  # something would follow beyond the horizon
 
     # ---- facts in
@@ -141,6 +146,11 @@ class Temporal:
         horizon = self.horizon(program)
         ready = self.store.ready(program)
         settings = self.settings
+        if self._has_no_end(program):
+            self.periodic = Periodic(program, self.store, settings.procedure)
+            self.outcome, self.dropped = self.periodic.derive(ready, listen, check, strata_before)
+            compiled.mark_warm(KERNELS)
+            return
         derivation = Derivation(
             self.store, ready, listen, check, settings.procedure, settings.rounds, horizon, strata_before
         )
@@ -162,17 +172,23 @@ class Temporal:
         return horizon
 
     def check_end(self, program: Program) -> None:
-        """Raise ProgramError if the derivation may have no end and nothing was said about one."""
-        if self.settings.rounds is not None or self.settings.horizon is not None:
+        """Raise ProgramError if what follows may have no end, nor repeat, and nothing was said about one."""
+        reason = reason_against(program) if self._has_no_end(program) else None
+        if reason is None:
             return
         for edge in time_cycle(program.timed_rules):
             names = [program.predicates[name].written for name in (edge.source, edge.target)]
             message = (
                 f"what follows may have no end: `{names[1]}` follows from `{names[0]}` at another time, "
-                "and that from it"
+                f"and that from it; and {reason}"
             )
             help = "say how far: --rounds N (rounds=N) or --horizon FROM,TO (horizon=(FROM, TO))"
             raise ProgramError(Diagnostic(ENDLESS, message, edge.rule.span, help))
+
+    def _has_no_end(self, program: Program) -> bool:
+        """Whether rules lead on for ever, and nothing was said about an end."""
+        is_limited = self.settings.rounds is not None or self.settings.horizon is not None
+        return not is_limited and bool(time_cycle(program.timed_rules))
 
     # ---- changing
 
@@ -193,28 +209,49 @@ class Temporal:
         if not (before.timed or after.timed):
             accept()
             return static
+        if update.advance is not None and self.periodic is not None:
+            raise ProgramError(Diagnostic(NOT_ADVANCED, "time cannot advance where all repeats", help=WINDOW))
         reason = self._reason_to_derive_anew(before, after)
         if reason is not None:
             raise ProgramError(Diagnostic(NOT_CHANGED, reason, help=ANEW))
         self._refine(update, after)
-        past = self.past if update.advance is None else self.past.advanced(update.advance, after)
-        later = None if past is self.past else self.horizon(after, past)
-        horizon = self.horizon(after)
-        changing = Changing(self.store, horizon, check, later)
 
         def check_all() -> None:
             self.check_consistency(after)
             accept()
 
-        net = changing.carry_out(update, static, before, after, check_all)
-        listen(IntervalsGained(changing.journal.grown(self.store.tables.values())))
-        self._is_cut = any(one is not None and one.is_cut for one in (horizon, later))
-        if later is not None:
-            self._advance(past, later)
+        if self.periodic is not None:
+            net, grown = self.periodic.change(update, static, programs, check, check_all)
+            assert self.outcome is not None, "everything has been derived"
+            self.outcome = self.periodic.outcome(self.outcome)
+        else:
+            net, grown = self._change(update, static, programs, check, check_all)
+        listen(IntervalsGained(grown))
         return NetChange(
             {**_without(static.added, after.timed), **net.added},
             {**_without(static.removed, after.timed), **net.removed},
         )
+
+    def _change(
+        self,
+        update: TimedUpdate,
+        static: NetChange,
+        programs: tuple[Program, Program],
+        check: Callable[[], None],
+        accept: Callable[[], None],
+    ) -> tuple[NetChange, int]:
+        """The net change where what follows has an end, and how many intervals there are more."""
+        before, after = programs
+        past = self.past if update.advance is None else self.past.advanced(update.advance, after)
+        later = None if past is self.past else self.horizon(after, past)
+        horizon = self.horizon(after)
+        changing = Changing(self.store, horizon, check, derive_on(horizon, later, self.store, check))
+        net = changing.carry_out(update, static, before, after, accept)
+        self._is_cut = any(one is not None and one.is_cut for one in (horizon, later))
+        grown = changing.journal.grown(self.store.tables.values())
+        if later is not None:
+            self._advance(past, later)
+        return net, grown
 
     def _refine(self, update: TimedUpdate, after: Program) -> None:
         """Let the units be as fine as a transaction needs, before anything is written in them."""
@@ -250,7 +287,11 @@ class Temporal:
         if before is not after and entangled((*before.timed_rules, *after.timed_rules)):
             return "rules that come and rules that go negate each other in a cycle"
         self.check_end(after)
-        return None
+        if self.periodic is None:
+            return "what follows would have no end" if self._has_no_end(after) else None
+        if direction(before.timed_rules) != direction(after.timed_rules):
+            return "rules would look another way than those by which all repeats"
+        return reason_against(after)
 
     def check_consistency(self, program: Program) -> None:
         """Raise Inconsistent if `bottom()` holds at some time."""
@@ -287,31 +328,54 @@ class Temporal:
         kept = np.flatnonzero(lists.count > 0)
         return numbers[kept], lists.taken(kept)
 
+    @property
+    def _periods(self) -> Periods | None:
+        return None if self.periodic is None else self.periodic.periods
+
+    def _reading(self, query: Query, program: Program) -> Reading:
+        """Where the atoms of a query read: as far beyond what is there as it looks, where all repeats."""
+        if self._periods is None:
+            return self.store
+        copies = self._periods.copies(2 * max(reach_of(query, program)))
+        return Unfolding(self.store, self._periods.on(self.store.timeline), copies)
+
     def relation(self, predicate: Predicate) -> TimedRelation:
         """All facts of a predicate, and when they hold."""
         table = self.store.tables[predicate.name]
-        columns, left, right = table.rows()
-        kept = np.flatnonzero(right >= self._first)
-        left, right = np.maximum(left[kept], self._first), right[kept]
-        return TimedRelation(
-            predicate.written,
-            column_names(predicate),
-            tuple(columns[:, kept]),
-            left,
-            right,
-            self.engine.dictionary,
-            self.store.timeline,
-        )
+        numbers, lists = self._recent(*table.holding())
+        columns = table.facts.columns[:, numbers]
+        return self._timed(predicate.written, column_names(predicate), columns, lists, self._periods)
+
+    def _timed(
+        self,
+        name: str,
+        names: Sequence[str],
+        columns: Table,
+        lists: Lists,
+        periods: Periods | None,
+        time: str = INTERVAL,
+    ) -> TimedRelation:
+        """Rows with lists as a relation."""
+        timeline, dictionary = self.store.timeline, self.engine.dictionary
+        if periods is None:
+            owners, left, right = lists.rows()
+            every = np.zeros(0, np.int64)
+        else:
+            owners, left, right, every = periods.on(timeline).rows(lists)
+        parts = name, names, tuple(columns[:, owners]), left, right, dictionary, timeline, time
+        return PeriodicRelation(*parts, every=every) if every.any() else TimedRelation(*parts)
 
     def answer(self, query: Query, program: Program) -> Relation:
         """The answers to a query, with the time at which each holds if the query does not say when."""
         self.past.check(query, program)
+        if self._periods is not None:
+            query = folded(query, self._periods, program)
         self.store.refine(intervals_of(query.rule))
         ready = make_ready(query.rule, 0, self.store.timeline, self.engine.dictionary.encode)
         for name in {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)}:
             if name not in self.store.tables and name in program.predicates:
                 self.store.tables[name] = self.store.beginning(name, program.predicates[name].arity)
-        evaluation = Evaluation(self.store, Computer(self.engine))
+        evaluation = Evaluation(self._reading(query, program), Computer(self.engine))
         answers = RowSet(len(ready.terms))
         found: list[tuple[Integers, Any]] = []
         for body in ready.bodies:
@@ -326,14 +390,11 @@ class Temporal:
         numbers, lists = together([lists for _, lists in found]).grouped(numbers)
         numbers, lists = self._recent(numbers, lists)
         name, dictionary = query.text.strip(), self.engine.dictionary
+        columns = answers.columns[:, numbers]
         if not asks_when(query, program):
-            columns = tuple(answers.columns[:, numbers])
-            return Relation(name, query.variables, columns, len(numbers), dictionary)
-        owners, left, right = lists.rows()
-        columns = tuple(answers.columns[:, numbers[owners]])
-        time = query.time or INTERVAL
-        timeline = self.store.timeline
-        return TimedRelation(name, query.variables, columns, left, right, dictionary, timeline, time)
+            return Relation(name, query.variables, tuple(columns), len(numbers), dictionary)
+        periods = None if self._periods is None else self._periods.later(*reach_of(query, program))
+        return self._timed(name, query.variables, columns, lists, periods, query.time or INTERVAL)
 
 
 def asks_when(query: Query, program: Program) -> bool:

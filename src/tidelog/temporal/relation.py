@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,6 +20,7 @@ from tidelog.temporal.lists import Integers, Timeline
 
 INTERVAL = "interval"
 BOUNDS = ("start", "end", "start_open", "end_open")
+Truths = npt.NDArray[np.bool_]
 SHOWN_LANES = 100  # of a representation
 _MICROSECONDS = 1_000_000
 
@@ -46,6 +48,8 @@ class TimedRelation(Relation):
         time: str = INTERVAL,
     ) -> None:
         super().__init__(name, (*names, free_name(time, names)), columns, len(left), dictionary)
+        self.arguments = tuple(names)
+        self.time = self.columns[-1]  # the name of the column of intervals
         self.left = left
         self.right = right
         self.timeline = timeline
@@ -75,13 +79,13 @@ class TimedRelation(Relation):
     def _taken(self, places: Integers) -> TimedRelation:
         taken = TimedRelation(
             self.name,
-            self.columns[:-1],
+            self.arguments,
             tuple(column[places] for column in self._columns),
             self.left[places],
             self.right[places],
             self._dictionary,
             self.timeline,
-            self.columns[-1],
+            self.time,
         )
         taken.__dict__["_order"] = np.arange(len(places))
         return taken
@@ -98,23 +102,26 @@ class TimedRelation(Relation):
 
         The interval is one, or a text such as `[0, 5]`.
         """
-        if not isinstance(row, tuple) or len(row) != len(self.columns):
+        if not isinstance(row, tuple) or len(row) != len(self.arguments) + 1:
             return False
         interval = row[-1] if isinstance(row[-1], Interval) else read_interval(str(row[-1]))
         finer = self.timeline.refined([interval])
-        left, right = finer.ends(interval)
         lefts, rights = self.left.copy(), self.right.copy()
         self.timeline.rescale(lefts, rights, finer.scale // self.timeline.scale)
-        found = (lefts <= left) & (rights >= right)
+        found = self._cover(lefts, rights, *finer.ends(interval), finer)
         for column, identity in zip(self._columns, self._dictionary.encode_objects(row[:-1]), strict=True):
             found &= column == identity
         return bool(found.any())
+
+    def _cover(self, lefts: Integers, rights: Integers, left: int, right: int, timeline: Timeline) -> Truths:
+        """Which intervals, with ends on a timeline, hold another one."""
+        return (lefts <= left) & (rights >= right)
 
     # ---- as data
 
     def intervals(self) -> list[Interval]:
         """When the rows hold, in their order."""
-        return [interval for *_, interval in self]
+        return [row[len(self.arguments)] for row in self]
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table: the arguments, then start, end, and whether these are left out.
@@ -123,7 +130,7 @@ class TimedRelation(Relation):
         there is no end.
         """
         arrays = [decode.to_arrow(self._dictionary, ids) for ids in self._ids]
-        table = pa.Table.from_arrays(arrays, names=list(self.columns[:-1]))
+        table = pa.Table.from_arrays(arrays, names=list(self.arguments))
         left, right = self.left[self._order], self.right[self._order]
         bounds = [self._bounds(left, -1), self._bounds(right, 1)]
         dense = 0 if self.timeline.is_integer else 1
@@ -166,7 +173,8 @@ class TimedRelation(Relation):
     def to_texts(self, form: str = "plain") -> TextTable:
         """The rows as texts, the interval last."""
         arrays = [decode.to_texts(self._dictionary, ids, form) for ids in self._ids]
-        return TextTable(pa.Table.from_arrays([*arrays, self._interval_texts()], names=list(self.columns)))
+        names = [*self.arguments, self.time]
+        return TextTable(pa.Table.from_arrays([*arrays, self._interval_texts()], names=names))
 
     def _interval_texts(self) -> pa.Array:
         left, right = self.left[self._order], self.right[self._order]

@@ -16,6 +16,7 @@ from tidelog.relation import Relation
 from tidelog.temporal.chart.lanes import Chart, make_chart
 from tidelog.temporal.chart.svg import axis_text, svg_text
 from tidelog.temporal.chart.text import chart_lines
+from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import TimedRelation
 
 Time = int | Fraction | Decimal | datetime | date | str
@@ -47,8 +48,8 @@ class Drawing:
         lanes: int | None = None,
         remarks: Sequence[str] = (),
     ) -> None:
-        self._relations = [_timed(relation) for relation in relations]
         self._start, self._end = (None if time is None else _point(time) for time in (start, end))
+        self._relations = [_timed(relation, self._start, self._end) for relation in relations]
         if self._start is not None and self._end is not None and self._start >= self._end:
             message = f"the picture would end at {end}, which is not after its start, {start}"
             raise ProgramError(Diagnostic(NOT_DRAWN, message))
@@ -99,8 +100,10 @@ class Drawing:
         return self.svg()
 
 
-def _timed(relation: Relation) -> TimedRelation:
-    """The relation; raises ProgramError if it has no times."""
+def _timed(relation: Relation, start: Fraction | None, end: Fraction | None) -> TimedRelation:
+    """The relation, what repeats as often as it is seen; raises ProgramError if it has no times."""
+    if isinstance(relation, PeriodicRelation):
+        return relation.unrolled(start, end)
     if not isinstance(relation, TimedRelation):
         message = f"`{relation.name}` holds at no particular times, so that there is nothing to draw"
         help = "ask for facts with times, and name no time in the query"

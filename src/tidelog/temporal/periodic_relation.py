@@ -1,0 +1,105 @@
+"""Relations of which a part repeats without end: each such interval is there once, with its period."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog.logic.time import write_point
+from tidelog.relation import TextTable
+from tidelog.temporal.lists import Integers, Timeline
+from tidelog.temporal.relation import TimedRelation, Truths, free_name
+
+EVERY = "every"
+SHOWN_PERIODS = 3  # in a picture for which nobody says from when to when
+
+
+class PeriodicRelation(TimedRelation):
+    """Rows with an interval and a period: it holds that much later too, and so on, or earlier if negative.
+
+    >>> import tidelog as tl
+    >>> reasoner = tl.Reasoner(tl.parse("tick(a)@1 . tick(?x) :- diamondminus[2, 2] tick(?x) ."))
+    >>> reasoner["tick"]
+    tick: 1 row
+      x  interval  every
+      a  [1, 1]    2
+    """
+
+    def __init__(self, *parts: Any, every: Integers) -> None:
+        super().__init__(*parts)
+        self.every = every
+        self.columns = (*self.columns, free_name(EVERY, self.columns))
+
+    def _taken(self, places: Integers) -> PeriodicRelation:
+        taken = PeriodicRelation(
+            self.name,
+            self.arguments,
+            tuple(column[places] for column in self._columns),
+            self.left[places],
+            self.right[places],
+            self._dictionary,
+            self.timeline,
+            self.time,
+            every=self.every[places],
+        )
+        taken.__dict__["_order"] = np.arange(len(places))
+        return taken
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        """The rows as tuples of Python values, the interval and the period last, which may be None."""
+        for row, every in zip(super().__iter__(), self.every[self._order].tolist(), strict=True):
+            yield (*row, self.timeline.duration(every) if every else None)
+
+    def unrolled(self, start: Fraction | None, end: Fraction | None) -> TimedRelation:
+        """The rows with all that repeats up to these times; without them, a few times."""
+        spans = [SHOWN_PERIODS * int(np.abs(self.every).max())] * 2
+        for place, (time, ends, sign) in enumerate(((start, self.right, -1), (end, self.left, 1))):
+            if time is not None:
+                far = sign * (self.timeline.span(time) - sign * int((sign * ends[self.every != 0]).min()))
+                spans[place] = max(far, 0)
+        span = np.where(self.every > 0, spans[1], spans[0])
+        times = 1 + np.where(self.every == 0, 0, span // np.maximum(np.abs(self.every), 1))
+        places = np.repeat(np.arange(len(times)), times)
+        number = np.arange(len(places)) - np.repeat(np.cumsum(times) - times, times)
+        by = number * self.every[places]
+        return TimedRelation(
+            self.name,
+            self.arguments,
+            tuple(column[places] for column in self._columns),
+            self.left[places] + by,
+            self.right[places] + by,
+            self._dictionary,
+            self.timeline,
+            self.time,
+        )
+
+    def _cover(self, lefts: Integers, rights: Integers, left: int, right: int, timeline: Timeline) -> Truths:
+        """Which intervals hold another one, moved by as many periods as it takes."""
+        every = self.every * (timeline.scale // self.timeline.scale)
+        by = np.where(every > 0, np.maximum(left - lefts, 0), np.maximum(rights - right, 0))
+        by = np.where(every == 0, 0, by // np.where(every == 0, 1, np.abs(every)) * every)
+        return super()._cover(lefts + by, rights + by, left, right, timeline)
+
+    def to_arrow(self) -> pa.Table:
+        """The rows as an Arrow table, the period last: in integers if all are whole, else exact texts."""
+        name = free_name(EVERY, super().to_arrow().column_names)
+        return super().to_arrow().append_column(name, self._periods())
+
+    def _periods(self) -> pa.Array:
+        every = self.every[self._order]
+        durations = [self.timeline.duration(period) if period else None for period in every.tolist()]
+        if all(duration is None or duration.denominator == 1 for duration in durations):
+            return pa.array(
+                [None if duration is None else int(duration) for duration in durations], pa.int64()
+            )
+        return pa.array([None if duration is None else write_point(duration) for duration in durations])
+
+    def to_texts(self, form: str = "plain") -> TextTable:
+        """The rows as texts, the interval and the period last, which is empty where nothing repeats."""
+        table = super().to_texts(form).table
+        texts = ["" if text is None else str(text) for text in self._periods().to_pylist()]
+        return TextTable(table.append_column(self.columns[-1], pa.array(texts, pa.large_string())))

@@ -1,0 +1,171 @@
+"""What repeats without end: finitely many intervals, and a period on each side.
+
+Wałęga, Zawidzki, Wang, Cuenca Grau: Materialisation-Based Reasoning in DatalogMTL with Bounded Intervals,
+AAAI 2023: the model of a bounded program is, away from the data, periodic on both sides.
+
+Right of `right.at`, whatever holds at t holds at t + period, and the other way round; so does what lies left
+of `left.at`, mirrored. Everything here works on the right side; the left one is its mirror image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+
+from tidelog.logic.time import Interval, write_point
+from tidelog.temporal.list_kernels import INFINITY
+from tidelog.temporal.lists import Integers, Lists, Timeline, single
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """On a half line everything repeats by a period; it is `constant` if nothing ever changes there."""
+
+    at: Interval
+    period: Fraction
+    is_constant: bool = False
+
+    def moved(self, by: Fraction) -> Repeat:
+        """The same from another time on."""
+        start = None if self.at.start is None else self.at.start + by
+        end = None if self.at.end is None else self.at.end + by
+        return replace(self, at=replace(self.at, start=start, end=end))
+
+    def __str__(self) -> str:
+        at, is_right = self.at, self.at.end is None
+        since = "after" if at.start_open else "from"
+        until = "before" if at.end_open else "up to"
+        where = f"{since} {at.write(at.start, '')} on" if is_right else f"{until} {at.write(at.end, '')}"
+        return f"{where} all repeats every {write_point(self.period)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Periods:
+    """How what was found goes on to the left and to the right; None where nothing was cut off."""
+
+    left: Repeat | None = None
+    right: Repeat | None = None
+
+    def __str__(self) -> str:
+        sides = (side for side in (self.left, self.right) if side is not None and not side.is_constant)
+        return "; ".join(map(str, sides))
+
+    def later(self, past: Fraction, future: Fraction) -> Periods:
+        """For what looks back and ahead so far."""
+        left = None if self.left is None else self.left.moved(-future)
+        return Periods(left, None if self.right is None else self.right.moved(past))
+
+    def copies(self, reach: Fraction) -> int:
+        """How many periods more than one reach so far, and then twice."""
+        found = [side.period for side in (self.left, self.right) if side is not None]
+        return 3 + int(reach / min(found)) if found else 0
+
+    def on(self, timeline: Timeline) -> Folding:
+        """The same on a timeline."""
+        left = (
+            None if self.left is None else (-timeline.ends(self.left.at)[1], timeline.span(self.left.period))
+        )
+        right = None
+        if self.right is not None:
+            right = timeline.ends(self.right.at)[0], timeline.span(self.right.period)
+        return Folding(left, right)
+
+    def fold(self, interval: Interval) -> Interval:
+        """An interval near the data throughout which the same facts hold."""
+        if self.right is not None:
+            interval = _folded(interval, self.right)
+        if self.left is not None:
+            interval = _mirrored(_folded(_mirrored(interval), replace(self.left, at=_mirrored(self.left.at))))
+        return interval
+
+
+def _folded(interval: Interval, repeat: Repeat) -> Interval:
+    """The same for the right side: what lies further than a period is moved back, longer than one is cut."""
+    first, period = repeat.at.start, repeat.period
+    assert first is not None, "the right side begins somewhere"
+    start, end = interval.start, interval.end
+    if start is not None and start >= first + period:
+        by = (start - first) // period * period
+        start, end = start - by, None if end is None else end - by
+    last = (first if start is None else max(start, first)) + period
+    if end is None or end > last:
+        return Interval(start, last, interval.start_open, False, interval.is_calendar)
+    return Interval(start, end, interval.start_open, interval.end_open, interval.is_calendar)
+
+
+def _mirrored(interval: Interval) -> Interval:
+    start = None if interval.end is None else -interval.end
+    end = None if interval.start is None else -interval.start
+    return Interval(start, end, interval.end_open, interval.start_open, interval.is_calendar)
+
+
+_Side = tuple[int, int]  # the left end from which on all repeats, and by how much, both as integers
+
+
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """Periods on a timeline; the left one is mirrored."""
+
+    left: _Side | None
+    right: _Side | None
+
+    def unfold(self, lists: Lists, copies: int) -> Lists:
+        """The lists with so many periods more; without end where a fact holds at all times of a period."""
+        if self.right is not None:
+            lists = _unfolded(lists, *self.right, copies)
+        if self.left is not None:
+            lists = mirrored(_unfolded(mirrored(lists), *self.left, copies))
+        return lists
+
+    def rows(self, lists: Lists) -> tuple[Integers, Integers, Integers, Integers]:
+        """All intervals, with the number of the list, both ends, and the period by which it repeats.
+
+        That is 0 for one that does not, and negative for one that repeats to the left. The lists must be
+        right for three periods on each side.
+        """
+        owners, left, right = self.unfold(lists, 2).rows()
+        every = np.zeros(len(left), np.int64)
+        kept = np.ones(len(left), bool)
+        for side, ends, sign in ((self.right, left, 1), (self.left, -right, -1)):
+            if side is not None:
+                first, period = side
+                is_repeated = (ends >= first) & (right < INFINITY) & (left > -INFINITY)
+                every[is_repeated] = sign * period
+                kept &= ~is_repeated | (ends < first + period)
+        return owners[kept], left[kept], right[kept], every[kept]
+
+
+def _unfolded(lists: Lists, first: int, period: int, copies: int) -> Lists:
+    every = lists.numbers
+    last = first + period - 1
+    found = lists.within(-INFINITY, last)
+    one = found.within(first, last)
+    for number in range(1, copies + 1):
+        found = found.united(moved(one, number * period), every, every)
+    starts, ends = (one.left, one.right) if one.size else (np.zeros(1, np.int64),) * 2
+    places = np.where(one.count == 1, one.first, 0)
+    is_whole = (one.count == 1) & (starts[places] == first) & (ends[places] == last)
+    without_end = single(np.array([first]), np.array([INFINITY]))
+    return found.united(without_end, every, np.where(is_whole, 0, -1))
+
+
+def moved(lists: Lists, by: int) -> Lists:
+    """Lists without infinite ends, moved by a number of units."""
+    return Lists(lists.first, lists.count, lists.left + by, lists.right + by)
+
+
+def mirrored(lists: Lists) -> Lists:
+    """The lists with time running backwards."""
+    _, left, right = lists.rows()
+    behind = np.cumsum(lists.count)
+    return Lists(len(left) - behind, lists.count, -right[::-1], -left[::-1])
+
+
+def sides(periods: Periods) -> Iterator[tuple[str, Repeat]]:
+    """The sides on which something changes for ever, by name."""
+    for name, side in (("left", periods.left), ("right", periods.right)):
+        if side is not None and not side.is_constant:
+            yield name, side

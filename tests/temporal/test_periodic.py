@@ -1,0 +1,225 @@
+"""What repeats without end: equal to a long derivation, however far from the data it is asked for."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+import tidelog as tl
+from tests.temporal.test_procedures import facts, rules
+from tidelog.errors import ProgramError
+from tidelog.logic.time import Interval
+from tidelog.temporal.reasoning import TimeSettings
+
+DECLARED = "p(z)@0 . q(z)@0 . e(z, z)@0 . n(z)@0 . s(z)@0 ."
+NEAR, FAR = (-16, 24), "[-90, 98]"
+
+
+def copies(interval: Interval, every: Fraction | None) -> list[Interval]:
+    """An interval as often as it is near."""
+    if every is None:
+        return [interval]
+    assert interval.start is not None and interval.end is not None
+    count = int(200 / abs(every)) + 1
+    return [
+        Interval(
+            interval.start + number * every,
+            interval.end + number * every,
+            interval.start_open,
+            interval.end_open,
+        )
+        for number in range(count)
+    ]
+
+
+def near(relation: Any) -> dict[tuple[str, ...], set[str]]:
+    """When each fact holds in the middle, as texts; of what repeats all copies."""
+    low, high = map(Fraction, NEAR)
+    arity = len(relation.arguments)
+    found: dict[tuple[str, ...], set[str]] = {}
+    for row in relation:
+        every = row[arity + 1] if len(row) > arity + 1 else None
+        for one in copies(row[arity], every):
+            start = low if one.start is None else max(one.start, low)
+            end = high if one.end is None else min(one.end, high)
+            is_open = one.start_open and start == one.start, one.end_open and end == one.end
+            if start < end or (start == end and not any(is_open)):
+                found.setdefault(row[:arity], set()).add(str(Interval(start, end, *is_open)))
+    return found
+
+
+def held(reasoner: tl.Reasoner) -> dict[str, dict[tuple[str, ...], set[str]]]:
+    return {name: near(reasoner[name]) for name in sorted(reasoner.program.timed)}
+
+
+def endless(text: str) -> tl.Reasoner:
+    """A reasoner for a program whose facts repeat, all derived."""
+    reasoner = tl.Reasoner(tl.parse(text), max_facts=3000)
+    try:
+        reasoner.materialise()
+    except tl.TidelogError as fault:
+        assume("E611" not in str(fault) and "E616" not in str(fault))
+        raise
+    assume(reasoner.time.periodic is not None)
+    return reasoner
+
+
+def unrolled(text: str) -> tl.Reasoner:
+    return tl.Reasoner(tl.parse(text), time=TimeSettings(horizon=tl.read_interval(FAR)))
+
+
+ONE_WAY = (
+    "p(?x) :- diamondminus[2, 2] p(?x) .",
+    "q(?x) :- diamondminus[3, 3] q(?x), ~n(?x) .",
+    "boxplus[1, 1] s(?x) :- p(?x), ~diamondminus[0, 1] q(?x) .",
+    "s(?x) :- diamondminus[0, 1] s(?x), ~boxminus(0, 1] e(?x, ?x) .",
+    "p(?x) :- diamondminus(1, 2) q(?x), boxminus[0, 1) q(?x) .",
+    "e(?x, ?y) :- p(?x), q(?y) .",
+    "q(?y) :- p(?x) since[1, 2] e(?x, ?y) .",
+    "p(?x) :- boxminus[1, 2] p(?x) .",
+)
+
+
+@st.composite
+def one_way(draw: st.DrawFn) -> str:
+    """A program that looks back only, or ahead only."""
+    text = "\n".join(sorted(draw(st.sets(st.sampled_from(ONE_WAY), min_size=1, max_size=5))))
+    if draw(st.booleans()):
+        words = text.replace("minus", "-").replace("plus", "minus").replace("-", "plus")
+        text = words.replace("since", "until").replace(":plus", ":-")
+    return "\n".join([DECLARED, *draw(st.lists(facts(), min_size=1, max_size=4)), text])
+
+
+@given(one_way())
+@settings(max_examples=settings().max_examples // 2)
+def test_what_looks_one_way_repeats(text: str) -> None:
+    assert held(endless(text)) == held(unrolled(text))
+
+
+@given(st.lists(facts(), min_size=1, max_size=3), st.lists(rules(False), min_size=1, max_size=3))
+@settings(max_examples=settings().max_examples // 2)
+def test_what_looks_both_ways_repeats(given_facts: list[str], given_rules: list[str]) -> None:
+    text = "\n".join([DECLARED, *given_facts, *given_rules])
+    assert held(endless(text)) == held(unrolled(text))
+
+
+@pytest.mark.parametrize("time", [1001, 1002, 10**12 + 1, -1, "2001/2"])
+def test_any_time_is_asked_for(time: int | str) -> None:
+    reasoner = tl.Reasoner(tl.parse("tick(a)@1 . tick(?x) :- diamondminus[2, 2] tick(?x) ."))
+    holds = isinstance(time, int) and time > 0 and time % 2 == 1
+    assert len(reasoner.query(f"tick(?x)@{time}")) == holds
+    assert (("a", f"[{time}, {time}]") in reasoner["tick"]) == holds
+    assert str(reasoner.time.outcome) == "complete after 8 rounds: from 1 on all repeats every 2"
+
+
+def test_long_intervals_are_asked_for() -> None:
+    text = "on(a)@[0, 2) . on(b)@[5, 6] . on(?x) :- diamondminus[3, 3] on(?x) . "
+    text += "on(b) :- diamondminus[0, 1] on(b) ."
+    reasoner = tl.Reasoner(tl.parse(text))
+    asked = ["[300, 302)", "[300, 302]", "[7, 1000000]", "[4, 9]", "[5, inf)", "(3/2, 5/2)"]
+    found = [sorted(row[0] for row in reasoner.query(f"on(?x)@{interval}")) for interval in asked]
+    assert found == [["a", "b"], ["b"], ["b"], [], ["b"], []]
+
+
+def test_queries_repeat_too() -> None:
+    reasoner = tl.Reasoner(
+        tl.parse(
+            "p(a)@0 . p(?x) :- diamondminus[3, 3] p(?x) . p(?x) :- diamondplus[2, 2] p(?x) . c(a)@[-1, 1] ."
+        )
+    )
+    found = {" ".join(map(str, row)) for row in reasoner.query("p(?x), ~diamondminus[0, 1] c(?x)")}
+    assert found == {"a [-2, -2] -1", "a [3, 3] 1"}
+    assert len(reasoner.query("p(?x)@-1000000")) == 1
+    with pytest.raises(ProgramError, match="E646"):
+        reasoner.query("diamondminus[0, inf) p(?x)")
+
+
+def test_nothing_repeats_that_ends_or_stays() -> None:
+    reasoner = tl.Reasoner(
+        tl.parse("p(a)@0 . p(?x) :- diamondminus[0, 1] p(?x) . q(?x) :- diamondminus[1, 1] q(?x) .")
+    )
+    assert {" ".join(map(str, row)) for row in reasoner["p"]} == {"a [0, inf)"}
+    assert str(reasoner.time.outcome).startswith("complete after") and "repeats" not in str(
+        reasoner.time.outcome
+    )
+
+
+@pytest.mark.parametrize(
+    ("rules", "reason"),
+    [
+        ("p(?x) :- diamondminus[1, inf) p(?x) .", "without end"),
+        ("v(?n)@0 :- p(?n) . v(?m) :- diamondminus[1, 1] v(?n), ?m = ?n + 1 .", "computes values"),
+        (
+            "p(?x) :- diamondminus[1, 1] p(?x) . q(?x) :- diamondplus[1, 1] q(?x), ~p(?x) .",
+            "both ways|back and ahead",
+        ),
+    ],
+)
+def test_what_may_not_repeat_needs_a_limit(rules: str, reason: str) -> None:
+    text = f"p(a)@0 . q(a)@0 . {rules}".replace("v(?n)@0 :- p(?n)", "v(1)@0")
+    with pytest.raises(ProgramError, match=f"(?s)E616.*({reason})"):
+        tl.Reasoner(tl.parse(text)).materialise()
+
+
+# ---- changes
+
+
+@given(one_way(), st.lists(st.tuples(st.booleans(), facts()), min_size=1, max_size=4))
+@settings(max_examples=settings().max_examples // 2)
+def test_changes_are_worked_in(text: str, changes: list[tuple[bool, str]]) -> None:
+    reasoner = endless(text)
+    stated = [line for line in text.split("\n") if "@" in line]
+    rest = [line for line in text.split("\n") if "@" not in line]
+    for is_removal, fact in changes:
+        if is_removal:
+            fact = stated[-1] if len(stated) > 1 else fact
+            stated = [line for line in stated if line != fact]
+        else:
+            stated.append(fact)
+        # Given facts are sets of points: what overlaps goes with what is taken away, so the rest is put back.
+        again = [f"+ {line}" for line in stated[1:]]
+        reasoner.apply("\n".join([f"{'-' if is_removal else '+'} {fact}", *again]), missing="ignore")
+        anew = tl.Reasoner(tl.parse("\n".join([*stated, *rest])))
+        assert held(reasoner) == held(anew)
+
+
+def test_facts_far_away_widen_the_horizon() -> None:
+    reasoner = tl.Reasoner(tl.parse("p(a)@0 . p(?x) :- diamondminus[2, 2] p(?x), ~stop(?x) . stop(b)@0 ."))
+    reasoner.materialise()
+    delta = reasoner.apply("+ stop(a)@100 .")
+    assert {str(row[1]) for row in delta["p"].removed} >= {"[100, 100]", "[102, 102]"}
+    assert not delta["p"].added
+    assert len(reasoner["p"]) == 50 and "repeats" not in str(reasoner.time.outcome)
+    reasoner.apply("- stop(a)@100 .")
+    assert len(reasoner.query("p(?x)@100000")) == 1
+    with pytest.raises(ProgramError, match="E644"):
+        reasoner.advance(5)
+    with pytest.raises(ProgramError, match="E617"):
+        reasoner.apply("+ p(?x) :- diamondplus[1, 1] p(?x) .")
+
+
+def test_an_inconsistency_takes_everything_back() -> None:
+    reasoner = tl.Reasoner(
+        tl.parse("p(a)@0 . p(?x) :- diamondminus[2, 2] p(?x) . stop(b)@0 . bottom() :- p(?x), stop(?x) .")
+    )
+    reasoner.materialise()
+    before = str(reasoner.time.outcome)
+    with pytest.raises(tl.TidelogError, match=r"E601.*100"):
+        reasoner.apply("+ stop(a)@100 .")
+    reasoner.apply("+ stop(a)@101 .")
+    assert len(reasoner.query("p(?x)@1000")) == 1 and before.startswith("complete")
+
+
+def test_a_store_refuses_it(tmp_path: Path) -> None:
+    with pytest.raises(tl.TidelogError, match="E835"):
+        tl.open(tmp_path / "store", tl.parse("p(a)@0 . p(?x) :- diamondminus[2, 2] p(?x) ."))
+
+
+def test_pictures_show_what_repeats() -> None:
+    reasoner = tl.Reasoner(tl.parse("tick(a)@1 . tick(?x) :- diamondminus[2, 2] tick(?x) ."))
+    assert tl.timeline(reasoner["tick"], start=0, end=8).text().count("●") == 4
