@@ -134,6 +134,16 @@ def test_named_graphs_tags_datatypes_and_blank_nodes_survive(tidelog: Tidelog, w
     assert tidelog("sparql", "data.trig", asked, "-f", "csv").output.split() == ["g", "https://example.org/g"]
 
 
+def test_quads_that_were_written_are_read_as_triples_too(tidelog: Tidelog, write: Write) -> None:
+    write("data.trig", PREFIXES + ":g { :tom a :Cat . }")
+    words = ("run", "--ontology", "zoo.ttl", "-f", "nt", "-q")
+    assert tidelog(*words, "data.trig", "-o", "first").code == 0
+    assert tidelog(*words, "first/quad.nq", "-o", "second").code == 0
+    assert TOM in lines_of("second/triple.nt")
+    for name in ("triple.nt", "quad.nq"):
+        assert lines_of(f"first/{name}") == lines_of(f"second/{name}")
+
+
 # ---- SPARQL
 
 

@@ -128,12 +128,26 @@ def test_places_in_ntriples(read_rows: ReadRows, line: str, fault: str) -> None:
     assert {found.code for found in caught.value.diagnostics} == {"E507"}
 
 
+RDF_XML = '<rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#" xmlns:a="https://a.org/">'
+
+
 @pytest.mark.parametrize(
     ("file_format", "text", "place", "message"),
     [
         ("turtle", "<a> <b> <c> .\n<a> x:b <c> .", "x:2:5", "The prefix x: has not been declared"),
         ("jsonld", '{"@id":', "x:1:8", "Unexpected end of file, a value was expected"),
-        ("rdfxml", "<x>", "x", "XML namespaces are required in RDF/XML"),
+        ("rdfxml", "<x>", "x:1:4", "XML namespaces are required in RDF/XML"),
+        ("rdfxml", RDF_XML + "\n<a:b>\n</rdf:RDF>", "x:3:3", "ill-formed document"),
+        ("rdfxml", RDF_XML + "\n <a:b rdf:aboutEach='c'/></rdf:RDF>", "x:2:11", "http://www.w3.org/1999"),
+        ("rdfxml", "# o\nPrefix(:=<a>)\nOntology(<b>)", "x", "the file is OWL's functional syntax"),
+        ("rdfxml", "Prefix: a: <b>\nOntology: <b>", "x", "the file is OWL's Manchester syntax"),
+        (
+            "rdfxml",
+            '<Ontology xmlns="http://www.w3.org/2002/07/owl#" ontologyIRI="b"/>',
+            "x",
+            "the file is OWL/XML",
+        ),
+        ("rdfxml", "@prefix a: <b> .", "x", "the file is Turtle"),
         ("turtle", "<a> <b> <<( <c> <d> <e> )>> .", "x", "the statement has a term that is not supported"),
     ],
 )

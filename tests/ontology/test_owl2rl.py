@@ -152,6 +152,31 @@ def test_an_ontology_is_a_program_with_its_triples() -> None:
             "ObjectOneOf is not allowed in a superclass",
         ),
         (
+            "[] a owl:AllDisjointClasses ; owl:members ( ex:A [ owl:complementOf ex:B ] ) .",
+            "DisjointClasses(example:A ObjectComplementOf(example:B))",
+            "ObjectComplementOf is not allowed in a subclass",
+        ),
+        (
+            "ex:A owl:oneOf ( ex:a ex:b ) .",
+            "EquivalentClasses(example:A ObjectOneOf(example:a example:b))",
+            "ObjectOneOf is not allowed in a superclass",
+        ),
+        (
+            "ex:rule a <http://www.w3.org/2003/11/swrl#Imp> . ex:A rdfs:subClassOf ex:B .",
+            "DLSafeRule(example:rule)",
+            "rules of SWRL are not read: write them as rules here",
+        ),
+        (
+            "ex:A rdfs:subClassOf [ owl:onProperty ex:p ; owl:hasSelf true ] , ex:B .",
+            "SubClassOf(example:A ObjectHasSelf(example:p true))",
+            "ObjectHasSelf is not allowed in a superclass",
+        ),
+        (
+            "ex:p rdfs:range [ owl:onDatatype xsd:integer ; owl:withRestrictions ( ex:q ) ] .",
+            "PropertyRange(example:p DatatypeRestriction(xsd:integer))",
+            "DatatypeRestriction is not allowed in a superclass",
+        ),
+        (
             "ex:A owl:disjointUnionOf ( ex:B ex:C ) .",
             "DisjointUnion(example:A …)",
             "disjoint unions are not in the profile",

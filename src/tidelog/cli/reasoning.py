@@ -160,7 +160,9 @@ class Work:
         if files:
             self.reasoner.read(*files, header=HEADERS[self.options.input_header])
         for path in filter(_has_graphs, files) if self.graphs else ():
-            self.reasoner.load(QUAD, read(data_file(path, QUADS), self.reasoner.faults))
+            # One that was written by `run` is named after `quad`: it is read as that, and holds triples too.
+            other = TRIPLES if predicate_of(path, self.program.predicates) == QUAD else QUADS
+            self.reasoner.load(other.name, read(data_file(path, other), self.reasoner.faults))
         if isinstance(self.reasoner, StoredReasoner):
             self.reasoner.begin()
 

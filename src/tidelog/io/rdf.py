@@ -23,6 +23,7 @@ from tidelog.io.columns import Batch, Column, column_of_values
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.ntriples import DEFAULT_GRAPH, Statements, read_statements, split_statements
 from tidelog.io.source import DataFile
+from tidelog.io.xml_errors import xml_error
 from tidelog.logic import terms
 from tidelog.logic.values import ColumnType, Value, conform
 
@@ -105,6 +106,8 @@ def _recovering(parser: Any, file: DataFile, faults: Faults) -> Iterator[Any]:
 
 def _syntax_error(error: SyntaxError, file: DataFile) -> Diagnostic:
     reason = re.sub(r"^Parser error .*?: ", "", error.msg or str(error))
+    if file.format == "rdfxml" and file.path is not None:
+        return xml_error(reason, file)
     place = file.shown if error.lineno is None else file.place(error.lineno, error.offset)
     return Diagnostic(codes.NOT_RDF, reason, place=place)
 

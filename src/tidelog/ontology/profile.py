@@ -11,12 +11,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tidelog.logic.terms import exact
-from tidelog.logic.values import Kind, Value
+from tidelog.logic.values import Kind, Value, iri
 from tidelog.ontology.vocabulary import TYPE, owl, rdf, rdfs
 
 Row = tuple[Value, ...]
 
 THING: Final = owl("Thing")
+SWRL_RULE: Final = iri("http://www.w3.org/2003/11/swrl#Imp")
 # A class expression by the property that tells what it is, in functional syntax.
 EXPRESSIONS: Final = {
     owl("intersectionOf"): "ObjectIntersectionOf",
@@ -133,7 +134,11 @@ class Graph:
         if found is None:
             inverse = self.objects(node, owl("inverseOf")) if node.kind is Kind.BLANK else []
             return f"ObjectInverseOf({self.text(inverse[0])})" if inverse else self.write(node)
-        property_, value = found
+        return self.expression(node, found)
+
+    def expression(self, node: Value, construct: tuple[Value, Value]) -> str:
+        """A class expression in functional syntax, by the property that tells which one it is."""
+        property_, value = construct
         if property_ in (owl("intersectionOf"), owl("unionOf"), owl("oneOf")):
             inside = list(map(self.text, self.members(value)))
         elif property_ == owl("complementOf"):
@@ -187,6 +192,19 @@ def _gaps_of(row: Row, graph: Graph) -> Iterator[Gap]:
         yield Gap(f"ReflexiveProperty({text(subject)})", "reflexive properties are not in the profile")
     elif predicate == TYPE and object_.kind is Kind.BLANK:
         yield from _named(f"ClassAssertion({text(object_)} {text(subject)})", _in_superclass(object_, graph))
+    elif predicate == TYPE and object_ == owl("AllDisjointClasses"):
+        classes = [each for node in graph.objects(subject, owl("members")) for each in graph.members(node)]
+        axiom = f"DisjointClasses({' '.join(map(text, classes))})"
+        yield from _named(axiom, (reason for each in classes for reason in _in_subclass(each, graph)))
+    elif predicate == TYPE and object_ == SWRL_RULE:
+        yield Gap(f"DLSafeRule({text(subject)})", "rules of SWRL are not read: write them as rules here")
+    elif predicate in EXPRESSIONS and subject.kind is not Kind.BLANK:
+        expression = graph.expression(subject, (predicate, object_))
+        reasons = (
+            *_in_subclass(subject, graph, is_named=True),
+            *_in_superclass(subject, graph, is_named=True),
+        )
+        yield from _named(f"EquivalentClasses({text(subject)} {expression})", reasons)
     elif predicate == owl("imports"):
         yield Gap(f"Import({text(object_)})", "imports are not followed: give the file as well")
 
@@ -206,11 +224,11 @@ def _between(subclass: Value, superclass: Value, graph: Graph) -> Iterator[Gap]:
     yield from _named(axiom, (*_in_subclass(subclass, graph), *_in_superclass(superclass, graph)))
 
 
-def _in_subclass(node: Value, graph: Graph) -> Iterator[str]:
-    """Why an expression cannot stand in a subclass."""
+def _in_subclass(node: Value, graph: Graph, *, is_named: bool = False) -> Iterator[str]:
+    """Why an expression cannot stand in a subclass; one that is named is the definition of a class."""
     if node == THING:
         yield f"owl:Thing is {NOT_IN_SUBCLASSES}"
-    found = graph.construct(node) if node.kind is Kind.BLANK else None
+    found = graph.construct(node) if is_named or node.kind is Kind.BLANK else None
     if found is None:
         return
     property_, value = found
@@ -223,9 +241,9 @@ def _in_subclass(node: Value, graph: Graph) -> Iterator[str]:
         yield f"{EXPRESSIONS[property_]} is {NOT_IN_SUBCLASSES}"
 
 
-def _in_superclass(node: Value, graph: Graph) -> Iterator[str]:
-    """Why an expression cannot stand in a superclass."""
-    found = graph.construct(node) if node.kind is Kind.BLANK else None
+def _in_superclass(node: Value, graph: Graph, *, is_named: bool = False) -> Iterator[str]:
+    """Why an expression cannot stand in a superclass; one that is named is the definition of a class."""
+    found = graph.construct(node) if is_named or node.kind is Kind.BLANK else None
     if found is None:
         return
     property_, value = found
