@@ -14,7 +14,9 @@ from tidelog.logic.builtins import Overflow
 from tidelog.logic.program import Program, Query
 from tidelog.logic.resolve import resolve_query
 from tidelog.query import registry as strategies
+from tidelog.query.choose import Choice
 from tidelog.query.keeping import Keeping
+from tidelog.query.looking_up import LookingUp
 from tidelog.query.magic import DERIVED
 from tidelog.query.prepared import Prepared, resolve_prepared
 from tidelog.query.strategy import Answers, Place, Strategy, parts_of, together
@@ -34,14 +36,19 @@ class Asking(ABC):
     _is_told: bool  # whether somebody knows of an inconsistency
     runtime: Runtime
 
-    def __init__(self, keeping: Keeping) -> None:
+    def __init__(self, keeping: Keeping, looking_up: LookingUp) -> None:
         self._keeping = keeping
+        self._looking_up = looking_up
         self._strategies: dict[str, Strategy] = {}
         self._derived: tuple[Program, Rewritten] | None = None  # what the last query was answered by
 
     @abstractmethod
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
+
+    @abstractmethod
+    def _place_by_axioms(self) -> Place:
+        """The same with the axioms of equality as rules, whatever is derived over representatives."""
 
     @abstractmethod
     def _timed_answer(self, query: Query) -> Relation | None:
@@ -82,8 +89,7 @@ class Asking(ABC):
 
     def _found(self, query: Query, strategy: str) -> Generator[Answers]:
         """The answers in parts, as the strategy finds them."""
-        place = self._place()
-        choice = strategies.chosen(strategy, query, place)
+        place, choice = self._chosen(strategy, query)
         self.runtime.tell(StrategyChosen(choice.strategy, choice.reason))
         chosen = self._strategy(choice.strategy)
         try:
@@ -114,10 +120,18 @@ class Asking(ABC):
 
     def explain_strategy(self, text: str, strategy: str = strategies.AUTO) -> str:
         """How a query would be answered, and why; derives nothing."""
-        query, place = self._resolved(text), self._place()
-        choice = strategies.chosen(strategy, query, place)
+        query = self._resolved(text)
+        place, choice = self._chosen(strategy, query)
         done = self._strategy(choice.strategy).explain(query, place)
         return f"{choice.strategy}: {choice.reason}\n{choice.strategy}: {done}"
+
+    def _chosen(self, strategy: str, query: Query) -> tuple[Place, Choice]:
+        """How a query is answered, and where."""
+        place = self._place()
+        choice = strategies.chosen(strategy, query, place)
+        if place.look_up is not None and choice.strategy not in strategies.WHOLE:
+            return self._place_by_axioms(), choice
+        return place, choice
 
     def _resolved(self, text: str) -> Query:
         return resolve_query(parse_literals(Source("<query>", text)), self._program, text)
@@ -129,6 +143,10 @@ class Asking(ABC):
 
     # ---- again and again
 
+    def _keeper(self) -> Keeping | LookingUp:
+        """What keeps queries: relations of their own, or looking up where facts are over representatives."""
+        return self._keeping if self._place().look_up is None else self._looking_up
+
     def prepare(self, text: str) -> Prepared:
         """A query with parameters, `reach($start, ?to)`, to be asked with other values each time.
 
@@ -136,9 +154,8 @@ class Asking(ABC):
         right when facts and rules change.
         """
         query, parameters = resolve_prepared(text, self._program)
-        if self._place().look_up is not None:
-            raise strategies.not_over_representatives("a prepared query")
-        return Prepared(self._keeping.keep(query, parameters), self._keeping)
+        keeping = self._keeper()
+        return Prepared(keeping.keep(query, parameters), keeping)
 
     def watch(self, text: str, callback: Callback | None = None) -> LiveQuery:
         """A query whose answers are kept right from now on; the callback is told what changes in them.
@@ -146,9 +163,8 @@ class Asking(ABC):
         Unless everything is derived already, only what the query asks for is derived, and kept right.
         """
         query = self._resolved(text)
-        if self._place().look_up is not None:
-            raise strategies.not_over_representatives("a live query")
-        live = LiveQuery(self._keeping.keep(query), self._keeping, self._subscriptions)
+        keeping = self._keeper()
+        live = LiveQuery(keeping.keep(query), keeping, self._subscriptions)
         if callback is not None:
             live.subscribe(callback)
         return live

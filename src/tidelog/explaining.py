@@ -25,6 +25,7 @@ from tidelog.proof.why import ASKED, Prover
 from tidelog.proof.why_not import Doubter
 from tidelog.proof.words import place_of
 from tidelog.query.keeping import Keeping
+from tidelog.query.looking_up import LookingUp
 from tidelog.temporal.reasoning import Temporal, is_timed
 from tidelog.transaction import Change
 
@@ -39,8 +40,8 @@ class Explaining(Asking):
     _equality: Axiomatised
     time: Temporal
 
-    def __init__(self, keeping: Keeping) -> None:
-        super().__init__(keeping)
+    def __init__(self, keeping: Keeping, looking_up: LookingUp) -> None:
+        super().__init__(keeping, looking_up)
         self._origins = Origins(keeping.engine)
         self._prover = Prover(keeping.engine, self._origin)
 

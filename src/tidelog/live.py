@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from tidelog.query.demands import Asked
-from tidelog.query.keeping import Keeping
+from tidelog.query.keeping import Keeper
 from tidelog.relation import Relation
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
 
@@ -30,7 +30,7 @@ class LiveQuery:
       c
     """
 
-    def __init__(self, asked: Asked, keeping: Keeping, subscriptions: Subscriptions) -> None:
+    def __init__(self, asked: Asked, keeping: Keeper, subscriptions: Subscriptions) -> None:
         self._asked = asked
         self._keeping = keeping
         self._subscriptions = subscriptions
@@ -41,7 +41,7 @@ class LiveQuery:
         """The answers as they are now."""
         self._keeping.check(self._asked)
         query = self._asked.query
-        columns, count = self._keeping.engine.rows(self._asked.name)
+        columns, count = self._keeping.rows(self._asked)
         return Relation(query.text.strip(), query.variables, columns, count, self._keeping.engine.dictionary)
 
     def subscribe(self, callback: Callback) -> Subscription:

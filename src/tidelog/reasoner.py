@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +15,7 @@ from tidelog.engine.columnar import warm
 from tidelog.engine.events import FactsRemoved, Listener, Notice
 from tidelog.engine.registry import EngineSettings
 from tidelog.equality import registry as treatments
+from tidelog.equality.answers import EXPAND
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError
 from tidelog.io.faults import Faults, OnError
 from tidelog.loading import Loading
@@ -30,7 +31,8 @@ from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
 from tidelog.query.demands import Asked, Demands, Step
 from tidelog.query.keeping import Keeping
-from tidelog.query.strategy import TABLE_MEMORY, Place, inconsistency
+from tidelog.query.looking_up import LookingUp
+from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency
 from tidelog.relation import Relation, column_names
 from tidelog.runtime import Runtime
 from tidelog.streaming import Changes, Stream, stream_async
@@ -106,7 +108,10 @@ class Reasoner(Loading):
         self._demands = Demands(self._engine)
         keeping_equal = self._equality.attach(runtime, self._maintainer)
         self._committing = Committing(runtime, keeping_equal, self._demands)
-        super().__init__(Keeping(self._engine, self._demands, self._keep, lambda: self._meaning))
+        super().__init__(
+            Keeping(self._engine, self._demands, self._keep, lambda: self._meaning),
+            LookingUp(self._engine, self._looked_up),
+        )
         self._is_materialised = False
         self._was_materialised = False
         self._inconsistency: tuple[Diagnostic, ...] | None = None
@@ -224,7 +229,7 @@ class Reasoner(Loading):
         self._shown = None
         self._inconsistency = None
         self.commits += 1
-        return self._delta(timed[0], change, notices, perf_counter() - start)
+        return self._delta(self._with_live_answers(timed[0]), change, notices, perf_counter() - start)
 
     def _rehearse(self, change: Change) -> Delta:
         """What a transaction would change: it is carried out and taken back."""
@@ -254,7 +259,8 @@ class Reasoner(Loading):
         self, net: NetChange, change: Change, notices: tuple[Diagnostic, ...], seconds: float
     ) -> Delta:
         known = change.program.predicates
-        watched = {name: _described(asked) for name, asked in self._demands.watched.items()}
+        live = {**self._demands.watched, **self._looking_up.watched}
+        watched = {name: _described(asked) for name, asked in live.items()}
         return Delta(net, known, self._engine.dictionary, self.commits, seconds, notices, watched)
 
     def _seal(self, change: Change) -> None:
@@ -313,13 +319,14 @@ class Reasoner(Loading):
         if is_needed or any(map(self._engine.has_dead, derived)):
             self._engine.forget_derived(derived)
 
-    def _derive(self, is_anew: bool) -> None:
-        """Derive everything by the rules as they are now."""
+    def _derive(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
+        """Derive everything by the rules as they are now, or by some of them."""
         if is_anew:
             self.runtime.tell(FactsRemoved("", self.statistics.derived))
             self._forget_derived(True)
         numbers = {id(rule): place for place, rule in enumerate(self.rules)}
-        self._engine.derive(self.strata, numbers, self.runtime.tell, self.runtime.check, self._modules)
+        layers = self.strata if rules is None else strata(rules, self._meaning.predicates)
+        self._engine.derive(layers, numbers, self.runtime.tell, self.runtime.check, self._modules)
 
     @property
     def _is_maintained(self) -> bool:
@@ -420,6 +427,27 @@ class Reasoner(Loading):
             table_memory=self.table_memory,
             look_up=self._equality.look_up(self._program.static, self.equal),
         )
+
+    def _place_by_axioms(self) -> Place:
+        """The same with the axioms of equality as rules, whatever is derived over representatives."""
+        place = self._place()
+        program = self._equality.by_axioms(self._program.static)
+        return replace(place, program=program, is_materialised=False, look_up=None)
+
+    def _looked_up(self, query: Query, is_whole: bool) -> Answers:
+        """Answers from facts over representatives, everything being derived; or those of all members."""
+        self._derive_to_ask()
+        find = self._equality.look_up(self._program.static, EXPAND if is_whole else self.equal)
+        assert find is not None, "facts are kept over representatives"
+        return find(query)
+
+    def _with_live_answers(self, net: NetChange) -> NetChange:
+        """The net change, and that of live queries whose answers are looked up."""
+        if not self._looking_up.watched:
+            return net
+        with self.runtime.no_limits().guarding():
+            came, went = self._looking_up.changes(frozenset((*net.added, *net.removed)))
+        return NetChange({**net.added, **came}, {**net.removed, **went})
 
     def _timed_answer(self, query: Query) -> Relation | None:
         """The answers to a query for what holds at times; None if it is for something else."""

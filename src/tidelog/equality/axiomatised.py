@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 from tidelog.equality import faults
 from tidelog.equality.representatives import Classes
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality import has_equality
-from tidelog.logic.program import BOTTOM, EQUAL, Predicate, Program, Query
+from tidelog.logic.program import BOTTOM, EQUAL, Predicate, Program, Query, Rule
 from tidelog.maintenance.maintainer import Maintainer, Rows, Update
 from tidelog.query.strategy import Answers
 from tidelog.relation import column_names
@@ -18,7 +18,13 @@ from tidelog.rewrite.axiomatise import axiomatise
 
 SWITCHED_OFF = "E606"
 OVER_TIME = "E609"
-Derive = Callable[[bool], None]
+
+
+class Derive(Protocol):
+    """How everything is derived, or what some rules give; anew, or beside what was derived before."""
+
+    def __call__(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
+        """Derive."""
 
 
 class Axiomatised:
@@ -32,6 +38,10 @@ class Axiomatised:
 
     def meaning(self, program: Program) -> Program:
         """The program with all rules that its facts follow by, the same object for the same program."""
+        return self.by_axioms(program)
+
+    def by_axioms(self, program: Program) -> Program:
+        """The program with the axioms of equality as rules, the same object for the same program."""
         if not has_equality(program.predicates):
             return program
         for said, meant in self._known:

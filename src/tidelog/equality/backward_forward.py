@@ -74,7 +74,7 @@ class BackwardForward:
         self._relevant = relevant
         self._engine = engine
         self._check = check
-        self._scratch = Scratch(engine, relevant.arities)
+        self._scratch = Scratch("to prove", engine, relevant.arities)
         self._saturation = Saturation(relevant.of, self._scratch, renaming, check)
         self._origins = Origins(relevant.said, self._scratch, check)
         self._backwards = {

@@ -13,62 +13,103 @@ Invariant: the members of a class that is not in doubt are equal by proofs witho
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from tidelog.equality.representatives import Classes
+import numpy as np
+
+from tidelog.equality.representatives import Classes, Ids
+from tidelog.equality.scratch import Scratch
 from tidelog.logic.program import EQUAL, Atom, Constant, Program, Rule, Variable
 from tidelog.logic.strata import strata
 from tidelog.maintenance.maintainer import Check, Rows, Update
 from tidelog.maintenance.row_sets import distinct
+from tidelog.query.rounds import Prepared, run_once
 from tidelog.rewrite.over_representatives import ALIAS, MARK, stored
 
-IN_DOUBT = "= doubt"
+DOUBTFUL = "doubted"
+IN_DOUBT = "= classes"
 CLASS, ANY = Variable("class"), Variable("_any")
-
-
-def doubtful(relation: str) -> str:
-    """The relation of the doubtful facts of a stored one."""
-    return f"{relation} ?"
 
 
 class Doubts:
     """The classes that updates put in doubt, by the rules of a program over representatives."""
 
-    def __init__(self, program: Program) -> None:
-        relevant = tuple(bearing_on_equality(program.rules))
-        atoms = [atom for rule in relevant for atom in (rule.head, *stored_atoms(rule))]
-        self.arities = {atom.predicate: len(atom.terms) for atom in atoms}
-        self.relevant = frozenset(relevant)
-        self.rules = (*_passing(relevant), *_of_classes(self.arities))
+    def __init__(self, program: Program, engine: Any, check: Check) -> None:
+        self._engine = engine
+        self._check = check
+        self._bearing = frozenset(bearing_on_equality(program.rules))
+        atoms = [atom for rule in self._bearing for atom in (rule.head, *stored_atoms(rule))]
+        self._arities = {atom.predicate: len(atom.terms) for atom in atoms}
+        self._scratch = Scratch("to doubt", engine, {IN_DOUBT: 1, **self._arities})
+        self._own = {self._scratch.relation(DOUBTFUL, name) for name in self._scratch.arities}
+        self._rules = (*self._passing(), *self._of_classes())
+        self._prepared = [Prepared(rule, self._own, engine) for rule in self._rules]
 
-    def classes(self, update: Update, engine: Any, classes: Classes, check: Check) -> list[int]:
+    def classes(self, update: Update, classes: Classes) -> Ids:
         """The representatives of the classes that an update puts in doubt; it is not carried out yet."""
+        lost = tuple(
+            replace(rule, head=self._doubted(rule.head))
+            for rule in update.rules_removed
+            if rule in self._bearing
+        )
         seeds = self._seeds(update.removed, classes)
-        lost = tuple(rule for rule in update.rules_removed if rule in self.relevant)
-        if not classes.members or not (seeds or lost):
-            return []
-        rules = (*self.rules, *(replace(rule, head=_doubted(rule.head)) for rule in lost))
-        names = {IN_DOUBT: 1, **{doubtful(name): arity for name, arity in self.arities.items()}}
         try:
-            for name, arity in names.items():
-                engine.define(name, arity)
             for name, rows in seeds.items():
-                engine.add(doubtful(name), rows.columns, rows.count)
-            numbers = {id(rule): place for place, rule in enumerate(rules)}
-            engine.derive(strata(rules), numbers, _nobody, check, False)
-            columns, _ = engine.rows(IN_DOUBT)
-            found: list[int] = columns[0].tolist()
+                self._engine.add(self._scratch.relation(DOUBTFUL, name), rows.columns, rows.count)
+            if self._scratch.is_here:
+                self._close(lost)
+            else:
+                rules = (*self._rules, *lost)
+                numbers = {id(rule): place for place, rule in enumerate(rules)}
+                self._engine.derive(strata(rules), numbers, _nobody, self._check, False)
+            (found,), _ = self._engine.rows(self._scratch.relation(DOUBTFUL, IN_DOUBT))
+            return np.sort(found)
         finally:
-            for name in names:
-                engine.drop(name)
-        return found
+            self._scratch.empty()
+
+    def drop(self) -> None:
+        """Forget what is kept from one update to the next."""
+        self._scratch.drop()
+
+    def _close(self, lost: Iterable[Rule]) -> None:
+        """Let everything be doubtful that follows, and what rules derive that are lost."""
+        for rule in lost:
+            run_once(rule, self._engine)
+        for prepared in self._prepared:
+            prepared.look_over()
+        while fresh := {relation for relation in self._own if self._engine.advance([relation])}:
+            for prepared in self._prepared:
+                prepared.run(fresh, self._check)
 
     def _seeds(self, removed: Mapping[str, Rows], classes: Classes) -> dict[str, Rows]:
         """The stored facts that explicit facts to be removed stand for."""
         known = ((stored(name), rows) for name, rows in removed.items())
-        return {name: distinct([classes.normalise(rows)]) for name, rows in known if name in self.arities}
+        return {name: distinct([classes.normalise(rows)]) for name, rows in known if name in self._arities}
+
+    # ---- rules
+
+    def _doubted(self, atom: Atom) -> Atom:
+        return self._scratch.atom(DOUBTFUL, atom)
+
+    def _passing(self) -> Iterator[Rule]:
+        """The rules by which doubt passes from a body to a head."""
+        for rule in self._bearing:
+            for atom in stored_atoms(rule):
+                body = tuple(self._doubted(each) if each is atom else each for each in rule.body)
+                yield replace(rule, head=self._doubted(rule.head), body=body)
+
+    def _of_classes(self) -> Iterator[Rule]:
+        """The rules by which doubt passes from equalities to classes, and on to what mentions them."""
+        in_doubt = self._doubted(Atom(IN_DOUBT, (CLASS,)))
+        equal = self._doubted(Atom(stored(EQUAL), (CLASS, CLASS)))
+        yield Rule(in_doubt, (equal, Atom(ALIAS, (ANY, CLASS))))
+        for name, arity in self._arities.items():
+            for place in range(arity):
+                terms = tuple(CLASS if number == place else Variable(f"x{number}") for number in range(arity))
+                atom = Atom(name, terms)
+                yield Rule(self._doubted(atom), (in_doubt, atom))
 
 
 def _nobody(event: object) -> None:
@@ -98,25 +139,3 @@ def may_match(head: Atom, atom: Atom) -> bool:
 
 def stored_atoms(rule: Rule) -> Iterable[Atom]:
     return (atom for atom in rule.positive if MARK in atom.predicate)
-
-
-def _doubted(atom: Atom) -> Atom:
-    return Atom(doubtful(atom.predicate), atom.terms)
-
-
-def _passing(rules: Collection[Rule]) -> Iterator[Rule]:
-    """The rules by which doubt passes from a body to a head."""
-    for rule in rules:
-        for atom in stored_atoms(rule):
-            body = tuple(_doubted(each) if each is atom else each for each in rule.body)
-            yield replace(rule, head=_doubted(rule.head), body=body)
-
-
-def _of_classes(arities: Mapping[str, int]) -> Iterator[Rule]:
-    """The rules by which doubt passes from equalities to classes, and from these to what mentions them."""
-    equal = Atom(doubtful(stored(EQUAL)), (CLASS, CLASS))
-    yield Rule(Atom(IN_DOUBT, (CLASS,)), (equal, Atom(ALIAS, (ANY, CLASS))))
-    for name, arity in arities.items():
-        for place in range(arity):
-            terms = tuple(CLASS if number == place else Variable(f"x{number}") for number in range(arity))
-            yield Rule(Atom(doubtful(name), terms), (Atom(IN_DOUBT, (CLASS,)), Atom(name, terms)))

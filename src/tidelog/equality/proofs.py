@@ -10,84 +10,83 @@ Invariant: the constants of each part are equal by explicit facts that stay, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from tidelog.equality.representatives import Classes, Ids, components
+from tidelog.equality.scratch import GIVEN, Scratch, Sought
 from tidelog.equality.unmerged import Pairs, neighbours
-from tidelog.logic.program import EQUAL, Atom, Literal, Negation, Program, Rule, Variable
-from tidelog.logic.safety import order
-from tidelog.maintenance.maintainer import Rows
+from tidelog.logic.program import EQUAL, Atom, Literal, Negation, Program, Rule, Term, Variable
+from tidelog.maintenance.maintainer import Check, Rows
 from tidelog.rewrite.equal_groups import group_of
 
 MEMBERS = "= members"
-ANSWER = "?- equal"
+GONE = "gone"
 LEFT, RIGHT = Variable("x"), Variable("y")
+STATED = Rule(Atom(EQUAL, (LEFT, RIGHT)), (Atom(EQUAL, (LEFT, RIGHT)),))
 
 
-def parts(
-    doubted: Sequence[int], program: Program, removed: Mapping[str, Rows], engine: Any, classes: Classes
-) -> tuple[Ids, Ids]:
-    """The members of classes in doubt, and the representatives that they have in what is left of them.
+class Proofs:
+    """What explicit facts make equal at one step, by the rules of a program as it is said."""
 
-    `program` is the program as it is said, after the update; `removed` are the explicit facts that go.
-    """
-    members = np.unique(np.concatenate([classes.class_of(each) for each in doubted]))
-    names = {MEMBERS: Rows((members,), len(members)), **{_gone(name): rows for name, rows in removed.items()}}
-    try:
-        for name, rows in names.items():
-            engine.define(name, len(rows.columns))
-            engine.add(name, rows.columns, rows.count)
-        engine.begin(list(names))
-        found = list(_proved(program, removed, engine, classes, np.array(sorted(doubted), np.int32)))
-    finally:
-        for name in names:
-            engine.drop(name)
-    return members, _representatives(members, found, classes)
+    def __init__(self, program: Program, engine: Any, check: Check) -> None:
+        self._check = check
+        rules = [STATED, *(rule for rule in program.rules if rule.head.predicate == EQUAL)]
+        atoms = chain.from_iterable(rule.positive for rule in rules)
+        self._scratch = Scratch(
+            "to part", engine, {MEMBERS: 1, **{each.predicate: len(each.terms) for each in atoms}}
+        )
+        found = (self._looking(rule) for rule in rules)
+        self._steps = [step for step in found if step is not None]
 
+    def parts(self, doubted: Ids, removed: Mapping[str, Rows], classes: Classes) -> tuple[Ids, Ids]:
+        """The members of classes in doubt, and the representatives that they have in what is left of them.
 
-def _gone(relation: str) -> str:
-    return f"{relation} gone"
+        `removed` are the explicit facts that go, which have not gone yet.
+        """
+        members = np.sort(classes.members_of(doubted))
+        try:
+            self._scratch.give(GIVEN, MEMBERS, Rows((members,), len(members)))
+            self._scratch.add(
+                GONE, {name: removed[name] for name in removed if name in self._scratch.arities}
+            )
+            found = [self._pairs(sought, is_group, classes, doubted) for sought, is_group in self._steps]
+        finally:
+            self._scratch.empty()
+        return members, _representatives(members, found, classes)
 
+    def drop(self) -> None:
+        """Forget what is kept from one update to the next."""
+        self._scratch.drop()
 
-def _proved(
-    program: Program, removed: Mapping[str, Rows], engine: Any, classes: Classes, doubted: Ids
-) -> Iterator[Pairs]:
-    """Pairs of constants that a rule makes equal, one of them a member of a class in doubt."""
-    stated = Rule(Atom(EQUAL, (LEFT, RIGHT)), (Atom(EQUAL, (LEFT, RIGHT)),))
-    for rule in (stated, *(each for each in program.rules if each.head.predicate == EQUAL)):
-        if not all(engine.size(atom.predicate) for atom in rule.positive):
-            continue
+    def _looking(self, rule: Rule) -> tuple[Sought, bool] | None:
+        """How pairs are looked for that a rule makes equal, or groups; one of a pair is a member."""
         group = group_of(rule)
-        if group is None:
-            yield from _pairs(rule, removed, engine)
-            continue
-        row = (*group.key, group.constant)
-        columns, count = engine.answer(_among_members(row, group.constant, group.body, removed))
-        keys = tuple(_without_doubt(column, classes, doubted) for column in columns[:-1])
-        yield neighbours(Rows((*keys, columns[-1]), count))
+        if group is not None:
+            return self._among_members((*group.key, group.constant), group.constant, group.body), True
+        variable = next((term for term in rule.head.terms if isinstance(term, Variable)), None)
+        if variable is None:
+            return None
+        return self._among_members(rule.head.terms, variable, rule.body), False
 
+    def _among_members(self, row: Sequence[Term], constant: Variable, body: Sequence[Literal]) -> Sought:
+        """The rows whose constant is a member, without facts that go."""
+        members = self._scratch.atom(GIVEN, Atom(MEMBERS, (constant,)))
+        atoms = (literal for literal in body if isinstance(literal, Atom))
+        staying = (Negation(self._scratch.atom(GONE, atom)) for atom in atoms)
+        return Sought(row, (members, *body, *staying), self._scratch)
 
-def _pairs(rule: Rule, removed: Mapping[str, Rows], engine: Any) -> Iterator[Pairs]:
-    """The heads of a rule's instances over explicit facts."""
-    variable = next((term for term in rule.head.terms if isinstance(term, Variable)), None)
-    if variable is not None:
-        (left, right), _ = engine.answer(_among_members(rule.head.terms, variable, rule.body, removed))
-        yield left, right
-
-
-def _among_members(
-    row: Sequence[Any], constant: Variable, body: Sequence[Literal], removed: Mapping[str, Rows]
-) -> Rule:
-    """The rule that finds rows whose constant is a member, without facts that go."""
-    atoms = [literal for literal in body if isinstance(literal, Atom) and literal.predicate in removed]
-    gone = (Negation(Atom(_gone(atom.predicate), atom.terms)) for atom in atoms)
-    literals = (Atom(MEMBERS, (constant,)), *body, *gone)
-    return Rule(
-        Atom(ANSWER, tuple(row)), order(literals, [each for each in row if isinstance(each, Variable)]).body
-    )
+    def _pairs(self, sought: Sought, is_group: bool, classes: Classes, doubted: Ids) -> Pairs:
+        """The pairs that are equal; keys may be equal by classes that are not in doubt."""
+        rows = sought.rows(self._check)
+        if not is_group:
+            left, right = rows.columns
+            return left, right
+        keys = (_without_doubt(column, classes, doubted) for column in rows.columns[:-1])
+        return neighbours(Rows((*keys, rows.columns[-1]), rows.count))
 
 
 def _without_doubt(column: Ids, classes: Classes, doubted: Ids) -> Ids:

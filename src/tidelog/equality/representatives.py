@@ -79,7 +79,7 @@ class Classes:
 
     def sizes(self, representatives: Ids) -> Ids:
         """How many members each class has."""
-        self._reach(representatives)
+        self.representatives(representatives)  # now they are known
         return self.size[representatives]
 
     def several(self, representatives: Ids) -> Ids:

@@ -29,10 +29,11 @@ from tidelog.equality.axiomatised import Axiomatised, Derive
 from tidelog.equality.backward_forward import BackwardForward, Relevant
 from tidelog.equality.classes_elsewhere import ClassesElsewhere
 from tidelog.equality.deltas import Late, composed
-from tidelog.equality.doubt import Doubts
-from tidelog.equality.proofs import parts
+from tidelog.equality.doubt import Doubts, bearing_on_equality
+from tidelog.equality.proofs import Proofs
 from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved
-from tidelog.equality.unmerged import Pairs, unmerged
+from tidelog.equality.scratch import Latest
+from tidelog.equality.unmerged import Pairs, Unmerged, all_unmerged
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import BOTTOM, EQUAL, Constant, Predicate, Program, Query, Rule
@@ -46,7 +47,9 @@ from tidelog.rewrite.over_representatives import ALIAS, groups_of, over_represen
 BACKWARD_FORWARD = "backward-forward"  # the maintainer with which classes are divided by B/F≈
 BY_SEARCH = MaintainerChosen("backward-forward with rewriting", "to find what is no longer equal")
 BY_DOUBT = MaintainerChosen("split-and-merge", "to find what is no longer equal")
-MANY = 64  # if a round moves more than one constant for so many facts, everything is derived anew
+MANY = (
+    64  # if a round moves more than one constant for so many facts, what equality depends on is derived anew
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,12 @@ class Rewriting(Axiomatised):
         self.rounds = 0  # in which classes were merged, in the last transaction or derivation
         self.derivations = 0  # facts that B/F≈ looked at in the last transaction, each as often as it did
         self._programs: list[Known] = []
+        self._said_constants: tuple[tuple[Rule, ...], list[Value]] | None = None  # of the last rules
         self._conflicts: list[int] = []  # classes that have members which must not be equal
-        self._doubts: tuple[Program, Doubts] | None = None
-        self._search: tuple[tuple[Rule, ...], dict[Value, Value], BackwardForward] | None = None
+        self._doubts: Latest[Doubts] = Latest()
+        self._equalities: Latest[Unmerged] = Latest()
+        self._proofs: Latest[Proofs] = Latest()
+        self._searches: Latest[BackwardForward] = Latest()
         self._late: weakref.ref[Late] | None = None  # what the last transaction changed
 
     def attach(self, runtime: Any, maintainer: Maintainer) -> Maintainer:
@@ -123,7 +129,11 @@ class Rewriting(Axiomatised):
 
     def _constants(self, program: Program) -> dict[Value, Value]:
         """The representatives of the constants in rules, of those that do not stand for themselves."""
-        return self._representatives_of(constants_of(program.rules)) if self.classes else {}
+        if not self.classes:
+            return {}
+        if self._said_constants is None or self._said_constants[0] is not program.rules:
+            self._said_constants = program.rules, list(dict.fromkeys(constants_of(program.rules)))
+        return self._representatives_of(self._said_constants[1])
 
     def _representatives_of(self, constants: Iterable[Value]) -> dict[Value, Value]:
         return self._renamed(constants, self.classes)
@@ -196,31 +206,37 @@ class Rewriting(Axiomatised):
     # ---- deriving everything
 
     def complete(self, program: Program, derive: Derive) -> None:
-        """Derive everything, and merge classes until nothing more is equal.
+        """Derive everything: first what equality depends on, until nothing is merged any more; then the rest.
 
-        A few constants are moved by the maintainer; for many, everything is derived anew.
+        So each instance of the other rules is found once. If few constants are left to be merged, the rest is
+        derived with what they are, and the maintainer moves them.
         """
         self.classes, self.rounds = Classes(), 0
         if not has_equality(program.predicates):
             derive(False)
             return
         self._restate()
-        derive(False)
-        if self._is_merged_elsewhere(program, derive):
-            return
-        pairs = self._all_unmerged(self.meaning(program))
+        derive(False, self._bearing(program))
+        is_done = self._is_merged_elsewhere(program, derive)
+        pairs = None if is_done else self._merge_many(program, derive)
+        bearing = frozenset(self._bearing(program))
+        derive(False, tuple(rule for rule in self.meaning(program).rules if rule not in bearing))
         while pairs is not None:
             self.rounds += 1
             before = self.meaning(program)
             moved = self.classes.merge(*pairs)
-            if len(moved.ids) * MANY > self._total():
-                self._restate()
-                derive(True)
-                pairs = self._all_unmerged(self.meaning(program))
-            else:
-                now = self.meaning(program)
-                net = self._carry_out(Update({}, {}), moved, before, now, Work())
-                pairs = unmerged(self._engine, now, net.added)
+            now = self.meaning(program)
+            net = self._carry_out(Update({}, {}), moved, before, now, Work())
+            pairs = self._unmerged(now, net)
+
+    def _bearing(self, program: Program) -> tuple[Rule, ...]:
+        """The rules over representatives that equality depends on."""
+        return tuple(bearing_on_equality(self.meaning(program).rules))
+
+    def _are_many(self, pairs: Pairs) -> bool:
+        """Whether deriving anew costs less than to move what is merged."""
+        facts: int = sum(map(self._engine.size, self._engine.relations()))
+        return len(pairs[0]) * MANY > facts
 
     def resume(self) -> None:
         """Let the classes be those that the relation of aliases holds."""
@@ -239,10 +255,18 @@ class Rewriting(Axiomatised):
                 return merged is not None
             self.rounds += 1
             self.classes = ClassesElsewhere(self._engine)
-            derive(True)
+            derive(True, self._bearing(program))
 
-    def _total(self) -> int:
-        return sum(self._engine.size(name) for name in self._engine.relations())
+    def _merge_many(self, program: Program, derive: Derive) -> Pairs | None:
+        """Merge what is equal as long as it is much; the pairs that are left, None if there are none."""
+        while (pairs := all_unmerged(self._engine, self.meaning(program))) is not None:
+            if not self._are_many(pairs):
+                break
+            self.rounds += 1
+            self.classes.merge(*pairs)
+            self._restate()
+            derive(True, self._bearing(program))
+        return pairs
 
     def _restate(self) -> None:
         """Let the relation of aliases be as the classes are."""
@@ -253,10 +277,6 @@ class Rewriting(Axiomatised):
             ids = np.concatenate(list(self.classes.members.values()))
             rows = Moved(ids, ids, self.classes.of[ids]).added
             engine.add(ALIAS, rows.columns, rows.count)
-
-    def _all_unmerged(self, program: Program) -> Pairs | None:
-        names = (stored(EQUAL), *groups_of(program))
-        return unmerged(self._engine, program, {name: Rows(*self._engine.rows(name)) for name in names}, True)
 
     # ---- transactions
 
@@ -297,12 +317,19 @@ class Rewriting(Axiomatised):
         work.moved.append(moved)
         now = self.meaning(said[1])
         net = self._carry_out(update, moved, before, now, work)
-        while (pairs := unmerged(self._engine, now, net.added)) is not None:
+        while (pairs := self._unmerged(now, net)) is not None:
             self.rounds += 1
             earlier, moved = now, self.classes.merge(*pairs)
             work.moved.append(moved)
             now = self.meaning(said[1])
             net = self._carry_out(Update({}, {}), moved, earlier, now, work)
+
+    def _unmerged(self, program: Program, net: NetChange) -> Pairs | None:
+        """Pairs of representatives that are equal by what came."""
+        made = self._equalities.get(
+            program.rules, lambda: Unmerged(program, self._engine, self._runtime.check)
+        )
+        return made.pairs(net.added)
 
     def _divided(self, update: Update, before: Program, said: tuple[Program, Program]) -> Moved:
         """Let classes be divided that an update may divide: by B/F≈, or by doubt and what is explicit."""
@@ -312,33 +339,31 @@ class Rewriting(Axiomatised):
             self._runtime.tell(BY_SEARCH)
             self._engine.come_home()  # its sets of facts lie in this process
             return self.classes.assign(*self._still_proved(update, said))
-        doubted = self._doubts_of(before).classes(update, self._engine, self.classes, self._runtime.check)
-        if not doubted:
+        engine, check = self._engine, self._runtime.check
+        doubts = self._doubts.get(before.rules, lambda: Doubts(before, engine, check))
+        doubted = doubts.classes(update, self.classes)
+        if not len(doubted):
             return NOTHING
         self._runtime.tell(BY_DOUBT)
-        return self.classes.assign(*parts(doubted, said[1], update.removed, self._engine, self.classes))
+        proofs = self._proofs.get(said[1].rules, lambda: Proofs(said[1], engine, check))
+        return self.classes.assign(*proofs.parts(doubted, update.removed, self.classes))
 
     def _still_proved(self, update: Update, said: tuple[Program, Program]) -> tuple[Ids, Ids]:
         """The members of classes that B/F≈ checked, and their representatives."""
         before, after = said
         kept = frozenset(after.rules) if before.rules is not after.rules else None
         lost = () if kept is None else tuple(rule for rule in before.rules if rule not in kept)
-        search = self._search_of(before)
+        constants = self._constants(before)
+        search = self._searches.get(
+            (before.rules, constants),
+            lambda: BackwardForward(
+                Relevant(before, constants), self._engine, self._renamed, self._runtime.check
+            ),
+        )
         known = search.derivations
         found = search.parts(update, lost, self.classes)
         self.derivations = search.derivations - known
         return found
-
-    def _search_of(self, program: Program) -> BackwardForward:
-        """B/F≈ for a program, with the plans that were made for it."""
-        constants = self._constants(program)
-        if self._search is None or self._search[:2] != (program.rules, constants):
-            if self._search is not None:
-                self._search[2].drop()
-            relevant = Relevant(program, constants)
-            made = BackwardForward(relevant, self._engine, self._renamed, self._runtime.check)
-            self._search = program.rules, constants, made
-        return self._search[2]
 
     def _carry_out(
         self, update: Update, moved: Moved, before: Program, after: Program, work: Work
@@ -356,11 +381,6 @@ class Rewriting(Axiomatised):
         work.steps.append((whole, before, after))
         work.nets.append(net)
         return net
-
-    def _doubts_of(self, program: Program) -> Doubts:
-        if self._doubts is None or self._doubts[0] is not program:
-            self._doubts = program, Doubts(program)
-        return self._doubts[1]
 
     def _undo(self, work: Work) -> None:
         """Take back what was carried out. Nothing stops this."""

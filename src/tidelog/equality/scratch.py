@@ -6,7 +6,7 @@ They are emptied after each search and kept for the next one, and so are the pla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -25,12 +25,18 @@ DENSE_BYTES = 1 << 20  # that the set of a relation may take for speed
 
 
 class Scratch:
-    """Sets of facts of relations, each of some kind; `arities` are those of the relations."""
+    """Sets of facts of relations, each of some kind; `arities` are those of the relations.
 
-    def __init__(self, engine: Any, arities: Mapping[str, int]) -> None:
+    No other has the same purpose.
+    """
+
+    def __init__(self, purpose: str, engine: Any, arities: Mapping[str, int]) -> None:
+        self.purpose = purpose
         self.engine = engine
         self.arities = arities
+        self.is_here = engine.name == "columnar"  # else facts may lie elsewhere, and plans there
         self._made: dict[tuple[str, str], str] = {}
+        self._widths: dict[str, int] = {}
 
     def relation(self, kind: str, name: str) -> str:
         """The relation that holds the facts of a kind."""
@@ -39,7 +45,8 @@ class Scratch:
 
     def define(self, kind: str, name: str, arity: int) -> str:
         """Let there be a relation, of so many columns, for facts of a kind."""
-        made = self._made[kind, name] = f"{name} {kind}"
+        made = self._made[kind, name] = f"{name} {kind} {self.purpose}"
+        self._widths[made] = arity
         self.engine.define(made, arity, DENSE_BYTES)
         return made
 
@@ -74,16 +81,19 @@ class Scratch:
 
     def empty(self) -> None:
         """Forget all facts."""
-        for relation in self._made.values():
-            if self.engine.size(relation):
+        for relation, arity in self._widths.items():
+            if self.is_here and self.engine.size(relation):
                 self.engine.clear(relation)
-        self.engine.begin(self._made.values())
+            elif not self.is_here:
+                self.engine.drop(relation)
+                self.engine.define(relation, arity)
+        self.engine.begin(self._widths)
 
     def drop(self) -> None:
         """Forget all relations."""
-        for relation in self._made.values():
+        for relation in self._widths:
             self.engine.drop(relation)
-        self._made = {}
+        self._made, self._widths = {}, {}
 
 
 class Sought:
@@ -96,13 +106,15 @@ class Sought:
         ordered = order(literals, [term for term in terms if isinstance(term, Variable)]).body
         given = literals[0]
         assert isinstance(given, Atom)
-        rule = Rule(Atom(self._answers, tuple(terms)), ordered)
-        self._prepared = Prepared(rule, (given.predicate,), scratch.engine)
+        self._rule = Rule(Atom(self._answers, tuple(terms)), ordered)
+        self._prepared = Prepared(self._rule, (given.predicate,), scratch.engine)
         self._given = given.predicate
 
     def rows(self, check: Callable[[], None]) -> Rows:
         """The rows, each once."""
         engine = self._scratch.engine
+        if not self._scratch.is_here:
+            return Rows(*engine.answer(self._rule))
         self._prepared.look_over()
         if not self._prepared.run((self._given,), check):
             return Rows(*engine.rows(self._answers))
@@ -110,6 +122,34 @@ class Sought:
         rows = Rows(tuple(column.copy() for column in columns), count)
         engine.clear(self._answers)
         return rows
+
+
+class Droppable(Protocol):
+    """What keeps relations of its own."""
+
+    def drop(self) -> None:
+        """Forget them."""
+
+
+Kept = TypeVar("Kept", bound=Droppable)
+
+
+class Latest(Generic[Kept]):
+    """What was made last, kept as long as it is asked for by the same key."""
+
+    def __init__(self) -> None:
+        self._known: tuple[object, Kept] | None = None
+
+    def get(self, key: object, make: Callable[[], Kept]) -> Kept:
+        """What was made for a key; what was made for another is dropped."""
+        if self._known is not None and self._known[0] == key:
+            return self._known[1]
+        if self._known is not None:
+            self._known[1].drop()
+            self._known = None
+        made = make()
+        self._known = key, made
+        return made
 
 
 def united(parts: Iterable[tuple[str, Rows]]) -> Facts:

@@ -2,55 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from tidelog.equality.representatives import Ids
-from tidelog.logic.program import EQUAL, Atom, Program, Rule, Variable
-from tidelog.maintenance.maintainer import Rows
+from tidelog.equality.scratch import GIVEN, Scratch, Sought
+from tidelog.logic.program import EQUAL, Atom, Program, Variable
+from tidelog.maintenance.maintainer import Check, Rows
 from tidelog.maintenance.row_sets import codes_of, distinct
 from tidelog.rewrite.over_representatives import groups_of, stored
 
 Pairs = tuple[Ids, Ids]
-KEYS = "= keys"
-ANSWER = "?- groups"
 
 
-def unmerged(engine: Any, program: Program, came: Mapping[str, Rows], is_all: bool = False) -> Pairs | None:
-    """Pairs of different representatives that are equal by facts that came, None if there are none.
+def all_unmerged(engine: Any, program: Program) -> Pairs | None:
+    """Pairs of different representatives that are equal by what is stored, None if there are none."""
+    stated = Rows(*engine.rows(stored(EQUAL)))
+    groups = [neighbours(Rows(*engine.rows(name))) for name in groups_of(program)]
+    return _different([(stated.columns[0], stated.columns[1]), *groups])
 
-    `is_all` says that the facts that came are all there are.
-    """
-    parts = []
-    if stored(EQUAL) in came:
-        parts.append(came[stored(EQUAL)].columns)
-    for name in groups_of(program):
-        if name in came and came[name].count:
-            rows = came[name] if is_all else _whole_groups(engine, name, came[name])
-            parts.append(neighbours(rows))
+
+class Unmerged:
+    """Representatives that facts which came make equal, by the rules of a program over representatives."""
+
+    def __init__(self, program: Program, engine: Any, check: Check) -> None:
+        self._check = check
+        self._groups = groups_of(program)
+        keys = {name: program.predicates[name].arity - 1 for name in self._groups}
+        self._scratch = Scratch("to merge", engine, keys)
+        self._whole = {name: self._sought(name, arity) for name, arity in keys.items()}
+
+    def pairs(self, came: Mapping[str, Rows]) -> Pairs | None:
+        """Pairs of different representatives that are equal, None if there are none."""
+        found = [came[stored(EQUAL)].columns] if stored(EQUAL) in came else []
+        touched = [name for name in self._groups if name in came]
+        try:
+            groups = [neighbours(self._whole_groups(name, came[name])) for name in touched]
+        finally:
+            if touched:
+                self._scratch.empty()
+        return _different([*((left, right) for left, right in found), *groups])
+
+    def drop(self) -> None:
+        """Forget what is kept from one update to the next."""
+        self._scratch.drop()
+
+    def _sought(self, name: str, arity: int) -> Sought:
+        """The groups that have given keys, with all their constants."""
+        keys = tuple(Variable(f"k{place}") for place in range(arity))
+        row = (*keys, Variable("x"))
+        return Sought(row, (self._scratch.atom(GIVEN, Atom(name, keys)), Atom(name, row)), self._scratch)
+
+    def _whole_groups(self, name: str, came: Rows) -> Rows:
+        """The groups that have new constants, with those that they had: of these, all are merged."""
+        self._scratch.give(GIVEN, name, distinct([Rows(came.columns[:-1], came.count)]))
+        return self._whole[name].rows(self._check)
+
+
+def _different(parts: Sequence[Pairs]) -> Pairs | None:
+    """The pairs of two different constants."""
     found = [(left[left != right], right[left != right]) for left, right in parts]
     if not any(len(left) for left, _ in found):
         return None
     return np.concatenate([left for left, _ in found]), np.concatenate([right for _, right in found])
-
-
-def _whole_groups(engine: Any, name: str, came: Rows) -> Rows:
-    """The groups that have new constants, with those that they had: of these, all are merged."""
-    keys = came.columns[:-1]
-    if not keys:
-        return Rows(*engine.rows(name))
-    terms = tuple(Variable(f"k{place}") for place in range(len(keys)))
-    row = (*terms, Variable("x"))
-    some = distinct([Rows(keys, came.count)])
-    engine.define(KEYS, len(keys))
-    try:
-        engine.add(KEYS, some.columns, some.count)
-        engine.begin([KEYS])
-        return Rows(*engine.answer(Rule(Atom(ANSWER, row), (Atom(KEYS, terms), Atom(name, row)))))
-    finally:
-        engine.drop(KEYS)
 
 
 def neighbours(rows: Rows) -> Pairs:

@@ -7,7 +7,7 @@ Nobody is told of these transactions: no fact of the program changes in them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,6 +22,33 @@ from tidelog.query.strategy import Answers
 NOT_KEPT = "E653"
 ASKED = "?- asked"  # holds the binding that is asked for now
 Row = tuple[int, ...]
+
+
+def no_longer_kept() -> ProgramError:
+    """That a query was kept once."""
+    message = "the query is no longer kept"
+    return ProgramError(Diagnostic(NOT_KEPT, message, help="prepare it, or watch it, again"))
+
+
+class Keeper(Protocol):
+    """What keeps queries, as those see it who have asked them."""
+
+    engine: Any
+
+    def forget(self, asked: Asked) -> None:
+        """Let a query go; nothing the second time."""
+
+    def check(self, asked: Asked) -> None:
+        """Nothing, if the query is kept; else raises ProgramError."""
+
+    def encode(self, values: Sequence[object]) -> Row:
+        """The ids of the values of parameters."""
+
+    def answer(self, asked: Asked, row: Row) -> Answers:
+        """The answers for a binding of parameters."""
+
+    def rows(self, asked: Asked) -> Answers:
+        """The answers of a live query."""
 
 
 class Keeping:
@@ -61,8 +88,12 @@ class Keeping:
     def check(self, asked: Asked) -> None:
         """Nothing, if the query is kept; else raises ProgramError."""
         if self.demands.find(asked.name) is not asked:
-            message = "the query is no longer kept"
-            raise ProgramError(Diagnostic(NOT_KEPT, message, help="prepare it, or watch it, again"))
+            raise no_longer_kept()
+
+    def rows(self, asked: Asked) -> Answers:
+        """The answers of a live query."""
+        answers: Answers = self.engine.rows(asked.name)
+        return answers
 
     def encode(self, values: Sequence[object]) -> Row:
         """The ids of the values of parameters."""

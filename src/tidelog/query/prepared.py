@@ -15,7 +15,7 @@ from tidelog.logic.program import Atom, Predicate, Program, Query, Variable
 from tidelog.logic.resolve import resolve_query
 from tidelog.logic.values import ColumnType
 from tidelog.query.demands import Asked
-from tidelog.query.keeping import Keeping
+from tidelog.query.keeping import Keeper
 from tidelog.relation import Relation
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse_literals
@@ -79,7 +79,7 @@ class Prepared:
     [('b',), ('c',)]
     """
 
-    def __init__(self, asked: Asked, keeping: Keeping) -> None:
+    def __init__(self, asked: Asked, keeping: Keeper) -> None:
         self._asked = asked
         self._keeping = keeping
 

@@ -29,9 +29,10 @@ NOT_OVER_REPRESENTATIVES = "E608"
 def chosen(name: str, query: Query, place: Place) -> Choice:
     """The strategy of this name, or the one that `auto` takes; raises ProgramError if there is none."""
     check_name(name)
-    if place.look_up is not None and name not in (AUTO, *WHOLE):
-        raise not_over_representatives(f"the strategy `{name}`")
-    return choose(query, place) if name == AUTO else Choice(name, "as asked")
+    if name == AUTO:
+        return choose(query, place)
+    by_axioms = place.look_up is not None and name not in WHOLE
+    return Choice(name, "as asked, by the axioms of equality as rules" if by_axioms else "as asked")
 
 
 def not_over_representatives(what: str) -> ProgramError:
