@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 
@@ -9,6 +11,7 @@ import tidelog as tl
 from tests.equality.laboratory import run
 from tests.equality.scripts import Script, scripts
 from tidelog.errors import ProgramError
+from tidelog.logic.program import Atom
 from tidelog.maintenance.registry import MAINTAINERS
 
 fewer = settings(max_examples=settings().max_examples // 10)
@@ -120,3 +123,32 @@ def test_a_transaction_that_is_stopped_changes_nothing() -> None:
         change.insert("same", [("a", "b")])
         change.insert("likes", [(f"x{number}", "b") for number in range(60)])
     assert {name: sorted(reasoner[name]) for name in reasoner} == before
+
+
+DERIVING = """
+?x = ?y :- holds(?x, ?n), holds(?y, ?n) .
+holds(?x, ?n) :- found(?x, ?n) .
+friend(?y, ?x) :- friend(?x, ?y) .
+near(?x, ?z) :- friend(?x, ?y), friend(?y, ?z) .
+near(?x, ?z) :- near(?x, ?y), friend(?y, ?z) .
+known(?x) :- near(?x, _), holds(?x, _) .
+"""
+
+
+def test_each_instance_is_found_once_when_everything_is_derived() -> None:
+    """By rules that equality does not depend on: over the representatives as they are in the end."""
+    reasoner = tl.Reasoner(tl.parse(DERIVING), equality="rewrite", modules=False)
+    people = range(60)
+    reasoner.insert("holds", [(f"p{number}", number // 3) for number in people])
+    reasoner.insert("found", [(f"p{number}", number // 6) for number in people])
+    reasoner.insert("friend", [(f"p{number}", f"p{(7 * number + 5) % 60}") for number in people])
+    reasoner.materialise()
+    compared = 0
+    for number, rule in enumerate(reasoner.rules):
+        if rule.head.predicate.split()[0] in ("friend", "near", "known"):
+            variables = tuple(dict.fromkeys(each for atom in rule.positive for each in atom.terms))
+            _, instances = reasoner.engine.answer(replace(rule, head=Atom("?- instances", variables)))
+            done = reasoner.statistics.rules.get(number)
+            assert (0 if done is None else done.matches) == instances
+            compared += instances > 0
+    assert compared >= 4
