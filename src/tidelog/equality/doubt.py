@@ -25,7 +25,7 @@ from tidelog.logic.program import EQUAL, Atom, Constant, Program, Rule, Variable
 from tidelog.logic.strata import strata
 from tidelog.maintenance.maintainer import Check, Rows, Update
 from tidelog.maintenance.row_sets import distinct
-from tidelog.query.rounds import Prepared, run_once
+from tidelog.query.driving import Prepared, run_once
 from tidelog.rewrite.over_representatives import ALIAS, MARK, stored
 
 DOUBTFUL = "doubted"

@@ -75,19 +75,24 @@ class Scratch:
     def give(self, kind: str, name: str, rows: Rows) -> None:
         """Let these be the only facts of a kind in a relation, all of them new."""
         relation = self.relation(kind, name)
-        self.engine.clear(relation)
+        self._clear(relation)
         self.engine.add(relation, rows.columns, rows.count)
         self.engine.advance([relation])
 
     def empty(self) -> None:
         """Forget all facts."""
-        for relation, arity in self._widths.items():
-            if self.is_here and self.engine.size(relation):
-                self.engine.clear(relation)
-            elif not self.is_here:
-                self.engine.drop(relation)
-                self.engine.define(relation, arity)
+        for relation in self._widths:
+            if self.engine.size(relation):
+                self._clear(relation)
         self.engine.begin(self._widths)
+
+    def _clear(self, relation: str) -> None:
+        """Forget the facts of a relation, which may have come to lie elsewhere."""
+        if self.is_here:
+            self.engine.clear(relation)
+        else:
+            self.engine.drop(relation)
+            self.engine.define(relation, self._widths[relation])
 
     def drop(self) -> None:
         """Forget all relations."""
