@@ -15,11 +15,12 @@ from tidelog.engine.columnar.closing import ClosingEngine
 from tidelog.engine.columnar.table import Table
 from tidelog.engine.maintaining import Counters, Effect
 from tidelog.engine.spark.counted import Counted
-from tidelog.engine.spark.fetching import TRUE, Answer, Request
+from tidelog.engine.spark.fetching import TRUE
 from tidelog.engine.spark.frames import Source
 from tidelog.engine.spark.maintained import FetchingRunner, MaintainedOnSpark
 from tidelog.engine.spark.overlay import Changed
 from tidelog.engine.spark.places import Placed
+from tidelog.engine.spark.requests import Answer, Request
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.logic.program import Program
 from tidelog.logic.strata import Stratum

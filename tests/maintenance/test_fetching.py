@@ -20,6 +20,17 @@ from tidelog.logic.program import Program
 from tidelog.logic.values import Value, integer
 
 Make = Callable[[Program, Facts], FarBench]
+
+
+ROWS_OF_A_JOB = "tidelog.engine.spark.fetching.ROWS_OF_A_JOB"
+
+
+@pytest.fixture(autouse=True)
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many jobs it takes, relations are fetched in parts."""
+    monkeypatch.setattr(ROWS_OF_A_JOB, 0)
+
+
 algorithms = pytest.mark.parametrize("name", ALGORITHMS)
 places = pytest.mark.parametrize("make", [FarBench, half])
 
@@ -50,6 +61,17 @@ def test_over_random_programs_all_is_as_from_scratch(make: Make, script: Script,
 @given(script=graph_scripts(), names=st.lists(st.sampled_from(sorted(ALGORITHMS)), min_size=5, max_size=5))
 def test_algorithms_take_turns(script: Script, names: list[str]) -> None:
     run(FarBench, script, lambda number: names[number])
+
+
+@given(
+    script=st.one_of(graph_scripts(), program_scripts()),
+    name=st.sampled_from(sorted(ALGORITHMS)),
+    rows=st.sampled_from([1, 4, 1000]),
+)
+def test_relations_may_be_fetched_whole_after_some_parts(script: Script, name: str, rows: int) -> None:
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(ROWS_OF_A_JOB, rows)
+        run(FarBench, script, lambda number: name)
 
 
 @given(script=graph_scripts(), name=st.sampled_from(sorted(ALGORITHMS)), at=st.integers(1, 12))

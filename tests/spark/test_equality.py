@@ -146,4 +146,4 @@ def test_the_plan_says_where_classes_are_found(tmp_path: Any, capfd: pytest.Capt
     assert main(["plan", str(path), "--engine", "spark"]) == 0
     told = capfd.readouterr().out
     assert "(likes ≈): driver-closure" in told
-    assert "classes of equal constants: on the driver, while at most 2,000,000 facts" in told
+    assert "classes of equal constants: on the driver, while at most 10,000,000 facts" in told

@@ -10,7 +10,7 @@ Invariant: each row in such a table is right, true or not; a key that was asked 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -28,6 +28,7 @@ from tidelog.engine.spark.counted import FOUNDED, HIDDEN, RANK, Counted
 from tidelog.engine.spark.frames import Source
 from tidelog.engine.spark.overlay import Changed, Overlay, Rows, row_numbers
 from tidelog.engine.spark.places import Places
+from tidelog.engine.spark.requests import COUNTERS, FLAGS, REQUEST, Answer, Request, padded
 from tidelog.engine.spark.store import columns_of, difference, union
 from tidelog.errors import Diagnostic
 
@@ -39,31 +40,6 @@ LARGE_OVERLAY = 100_000  # changes beside a frame from which on it is made anew 
 ROWS_OF_A_JOB = 100_000  # facts that are fetched in the time that a job takes in any case
 MOST_LAYERS = 8  # changes of a frame that its plan may hold, one above the other
 TRUE = layout.ALIVE | layout.BEFORE
-REQUEST, FLAGS = "request", "flags"
-COUNTERS = {FOUNDED: layout.FOUNDED, HIDDEN: layout.HIDDEN, RANK: layout.RANK}  # and where they stand in T
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """Keys in some columns of a relation that were not asked for before."""
-
-    relation: str
-    columns: tuple[int, ...]
-    keys: tuple[Ids, ...]
-    rows: Rows  # of the relation that holds the keys asked for
-
-    def only(self, chosen: npt.NDArray[np.bool_]) -> Request:
-        """Some of the keys."""
-        return replace(self, keys=tuple(key[chosen] for key in self.keys), rows=self.rows[chosen])
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Facts of one relation: their columns, and what is known of each; explicit ones may be there twice."""
-
-    columns: tuple[Ids, ...]
-    flags: npt.NDArray[np.uint8]
-    counters: tuple[Ids, ...] = ()  # as in COUNTERS
 
 
 class FetchingEngine(Places):
@@ -212,14 +188,16 @@ class FetchingEngine(Places):
 
     def fetch(self, requests: Sequence[Request]) -> None:
         """Let the tables hold all facts that have one of the keys; or none is asked for."""
+        asked = list(requests)
         try:
             missing = [self._unknown(request) for request in requests]
-            missing = [self._enlarged(request) for request in missing if len(request.rows)]
-            for request, answer in zip(missing, self.answers(missing) if missing else (), strict=True):
+            asked += (larger := [self._enlarged(request) for request in missing if len(request.rows)])
+            wanted = [request for request in larger if len(request.rows)]
+            for request, answer in zip(wanted, self.answers(wanted) if wanted else (), strict=True):
                 if len(answer.flags):
                     self._enter(request.relation, answer)
         except BaseException:
-            for request in requests:
+            for request in asked:
                 table = self.table(self.asked((request.relation, request.columns)))
                 table.flags[request.rows] &= ~np.uint8(layout.ALIVE)
             raise
@@ -246,7 +224,7 @@ class FetchingEngine(Places):
         relation = request.relation
         self._jobs[relation] = self._jobs.get(relation, 0) + 1
         rows = self._placed[relation].rows
-        is_worth = self._jobs[relation] * ROWS_OF_A_JOB >= rows
+        is_worth = request.columns and self._jobs[relation] * ROWS_OF_A_JOB >= rows
         if not is_worth or self._fetched + rows > self.settings.fetched_facts:
             return request
         return self.whole_request(relation)
@@ -265,7 +243,7 @@ class FetchingEngine(Places):
         width = max(self.arity(request.relation) for request in requests)
         frames = [frame for number, request in enumerate(requests) for frame in self._frames(number, request)]
         names = ", ".join(sorted({request.relation for request in requests}))
-        padded = union(_padded(frame, width) for frame in frames)
+        padded = union(padded(frame, width) for frame in frames)
         table = self.store.jobs.run(f"fetching what changes touch of {names}", padded.toArrow)
         numbers, flags, *others = (numbers_of(column.combine_chunks(), "int64") for column in table.columns)
         counters, columns = others[: len(COUNTERS)], others[len(COUNTERS) :]
@@ -463,10 +441,3 @@ class FetchingEngine(Places):
         for (name, _), asked in self._asked.items():
             if name == relation:
                 self.clear(asked)
-
-
-def _padded(frame: DataFrame, width: int) -> DataFrame:
-    """A frame with as many columns of ids as others have."""
-    missing = [f"c{place}" for place in range(max(width, 1)) if f"c{place}" not in frame.columns]
-    columns = [sql.lit(0).cast("long").alias(name) for name in missing]
-    return frame.select("*", *columns)

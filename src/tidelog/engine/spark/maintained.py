@@ -16,8 +16,9 @@ from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.change_runner import COUNTERS, EMPTY, ChangeRunner, RowSet
 from tidelog.engine.maintaining import PARTS, Counters, Effect, Flag, Notes, Noting, OutOfReach, Where
 from tidelog.engine.spark.counted import Counted
-from tidelog.engine.spark.fetching import NOT_RESIDENT, FetchingEngine, Request
+from tidelog.engine.spark.fetching import NOT_RESIDENT, FetchingEngine
 from tidelog.engine.spark.frames import Heads, Source, Translation
+from tidelog.engine.spark.requests import Request
 from tidelog.engine.spark.store import columns_of, difference, union
 from tidelog.engine.spark.tagging import new_terms
 from tidelog.engine.spark.wanted import Wanted, wanted

@@ -33,7 +33,7 @@ class SparkSettings:
     conf: Mapping[str, str] = field(default_factory=dict)
     strategy: str = AUTO
     salt: int = 0  # of the hash that gives terms their ids
-    driver_facts: int = 2_000_000  # a stratum that reads so many facts is closed on the driver
+    driver_facts: int = 10_000_000  # a stratum that reads so many facts is closed on the driver
     resident_facts: int = 20_000_000  # so many facts may come to the driver to be maintained there
     fetched_facts: int = 5_000_000  # so many of those that are not resident may be fetched for updates
     broadcast_rows: int = 500_000  # relations of so many facts are sent to all executors
