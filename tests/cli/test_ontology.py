@@ -82,6 +82,26 @@ def test_inconsistency_names_the_rule_and_the_facts(tidelog: Tidelog, write: Wri
     assert "bottom() derived by the rule 'dt-not-type'" in done.error
 
 
+SAME_CHIP = (
+    "from triple(example:m, owl:sameAs, example:n) (derived), "
+    "triple(example:m, owl:differentFrom, example:n) (stated)",
+    "triple(example:m, owl:sameAs, example:n) by the rule 'prp-ifp' from "
+    'triple(example:m, example:chip, "2") (stated), triple(example:n, example:chip, "2") (stated)',
+)
+MERGED = ("from triple(example:m, owl:differentFrom, example:n) (stated), example:n = example:m",)
+
+
+@pytest.mark.parametrize(("equality", "lines"), [("axiomatise", SAME_CHIP), ("rewrite", MERGED)])
+def test_inconsistency_shows_how_its_facts_come_about(
+    tidelog: Tidelog, write: Write, equality: str, lines: tuple[str, ...]
+) -> None:
+    write("odd.ttl", PREFIXES + ':m :chip "2" ; owl:differentFrom :n . :n :chip "2" .')
+    done = tidelog("run", "--ontology", "zoo.ttl", "odd.ttl", "--equality", equality)
+    assert done.code == 3
+    for line in lines:
+        assert line in done.error
+
+
 def test_inconsistency_of_any_program_shows_facts(tidelog: Tidelog, write: Write) -> None:
     write("odd.rls", "age(a, -1) . age(b, -2) . bottom() :- age(_, ?n), ?n < 0 .")
     done = tidelog("run", "odd.rls")
