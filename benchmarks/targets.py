@@ -52,6 +52,11 @@ class Figures:
     def spark(self, workload: str, variant: str, size: int) -> Record | None:
         return self.found.get(("spark", workload, variant, size))
 
+    def of(self, suite: str, workload: str, variant: str) -> Record | None:
+        """What was measured at the largest size."""
+        own = [key for key in self.found if key[:3] == (suite, workload, variant)]
+        return self.found[max(own, key=lambda key: key[3])] if own else None
+
     def over_time(self, workload: str, variant: str, size: int) -> Record | None:
         return self.found.get(("temporal", workload, variant, size))
 
@@ -81,6 +86,8 @@ def targets(records: Sequence[Record]) -> list[Target]:
         *asking(figures),
         *on_spark(figures),
         *reasoning(figures),
+        *explaining(figures),
+        *storing(figures),
     ]
 
 
@@ -226,6 +233,29 @@ def reasoning(figures: Figures) -> Iterator[Target]:
             ratio = quotient(other, figures.reasoned(variant, size))
             words = f"OWL 2 RL, {size:,} triples, {variant}: times faster than {peer}"
             yield at_least(words, limit, ratio)
+
+
+def explaining(figures: Figures) -> Iterator[Target]:
+    """What a proof was to cost, once everything is derived."""
+    for workload in ("W5", "W1"):
+        record = figures.of("explain", workload, "why")
+        measured = float(record.counts["median_ms"]) / 1000 if record else None
+        yield at_most(f"a proof in {workload}, median", 0.01, measured, seconds_text)
+
+
+def storing(figures: Figures) -> Iterator[Target]:
+    """What stores were to cost; commits are of one fact each, to a store of a million."""
+    committed = figures.of("store", "pairs", "commit")
+    rate = float(committed.counts["commits_per_s"]) if committed else None
+    yield at_least("commits of one fact, durable, a second", 500, rate)
+    floors = float(committed.counts["by_floor"]) if committed else None
+    words = "a commit without its maintenance, by what the disk takes"
+    yield at_most(words, 1.5, floors, ratio_text)
+    opened, derived = (figures.of("store", "W5", name) for name in ("open", "materialise"))
+    yield at_most("opening W5's store by deriving it", 0.3, quotient(opened, derived), ratio_text)
+    pairs = figures.of("store", "pairs", "open")
+    size = float(pairs.counts["bytes_per_fact"]) if pairs else None
+    yield at_most("a snapshot of pairs of integers, bytes a fact", 16, size, "{:.1f}".format)
 
 
 def over_time(figures: Figures) -> Iterator[Target]:

@@ -239,3 +239,21 @@ def test_explanations_are_measured(variant: str) -> None:
     (done,) = explain.perform([Task("explain", "W1", "tidelog", variant, 300, 1)])
     assert done.tuples == done.counts["asked"] == 200
     assert 0 < float(done.counts["median_ms"]) <= float(done.counts["longest_ms"])
+
+
+def test_targets_of_proofs_and_stores_are_read_from_records() -> None:
+    def record(suite: str, workload: str, variant: str, cpu: float, **counts: float) -> Record:
+        found: Counts = {"status": "done", **counts}
+        return Record(suite, workload, "tidelog", variant, 10, cpu, cpu, None, 1, 1.0, None, None, found)
+
+    records = [
+        record("explain", "W5", "why", 1.0, median_ms=0.6),
+        record("explain", "W1", "why", 1.0, median_ms=12.0),
+        record("store", "pairs", "commit", 1.0, commits_per_s=700.0, by_floor=1.3),
+        record("store", "W5", "open", 0.1),
+        record("store", "W5", "materialise", 0.2),
+        record("store", "pairs", "open", 1.0, bytes_per_fact=8.4),
+    ]
+    words = ("a proof", "commits of one", "a commit without", "opening W5", "a snapshot of pairs")
+    found = [target.is_reached for target in targets(records) if target.what.startswith(words)]
+    assert found == [True, False, True, True, False, True]

@@ -123,3 +123,14 @@ def test_what_if_divides_classes_and_puts_them_together_again(treatment: str) ->
     before = sorted(reasoner["knows"])
     assert ("-", "knows", ("bob", "hanna")) in list(reasoner.what_if("- passport(hanna, 8) ."))
     assert sorted(reasoner["knows"]) == before
+
+
+def test_an_inconsistency_says_how_to_see_its_proof() -> None:
+    text = "?x = ?y :- p(?x, ?n), p(?y, ?n) . p(a, 7) . p(a, 8) . p(1, 7) . p(2, 8) ."
+    reasoner = tl.Reasoner(tl.parse(text))
+    with pytest.raises(Inconsistent, match="explain PROGRAM '1 = 2'"):
+        reasoner.materialise()
+    assert [str(row_of(step)[0].content) for step in reasoner.explain("1 = 2").proofs[0].children] == [
+        "a",
+        "a",
+    ]

@@ -116,7 +116,8 @@ def _described(pair: Pair, reason: str, program: Program, engine: Any) -> Diagno
                 named = f"the rule {rule.name!r}" if rule.name else "this rule"
                 texts = ", ".join(writing.fact(fact).removesuffix(" .") for fact in facts)
                 return Diagnostic(UNEQUAL, message, rule.span, f"by {named} from {texts}")
-    return Diagnostic(UNEQUAL, message)
+    help = f"`tidelog explain PROGRAM '{left} = {right}'`, or `reasoner.explain(…)`, says why they are equal"
+    return Diagnostic(UNEQUAL, message, help=help)
 
 
 def instance(rule: Rule, head: Iterable[Value], engine: Any) -> tuple[Fact, ...] | None:

@@ -101,6 +101,7 @@ def page(title: str, content: str) -> str:
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{escape(title)}</title>
+<style>body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2em; }}</style>
 </head>
 <body>
 <h1>{escape(title)}</h1>

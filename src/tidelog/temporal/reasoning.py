@@ -311,7 +311,8 @@ class Temporal:
         name = f" by the rule {rule.name!r}" if rule.name else ""
         more = f" and {len(times) - SHOWN:,} more intervals" if len(times) > SHOWN else ""
         message = f"inconsistent: bottom() derived{name} at {', '.join(times[:SHOWN])}{more}"
-        raise Inconsistent(Diagnostic(INCONSISTENT, message, rule.span))
+        help = "`tidelog explain PROGRAM 'bottom()'`, or `reasoner.explain(…)`, says why"
+        raise Inconsistent(Diagnostic(INCONSISTENT, message, rule.span, help))
 
     # ---- asking
 
