@@ -189,6 +189,16 @@ class ToTree(Transformer[Any, Any]):
         time: ast.At = ast.Variable(str(child)[1:]) if isinstance(child, Token) else child
         return time
 
+    def at_point(self, children: list[Any]) -> ast.At:
+        time: ast.At = children[0]
+        return time
+
+    def during(self, children: list[Any]) -> ast.Sometime:
+        return ast.Sometime(children[0])
+
+    def ever(self, children: list[Any]) -> ast.Sometime:
+        return ast.Sometime()
+
     def interval(self, children: list[Any]) -> ast.Interval:
         opening, left, right, closing = children
         return ast.Interval(opening == "[", left, right, closing == "]")

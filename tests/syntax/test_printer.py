@@ -83,6 +83,7 @@ def test_expressions(text: str, printed: str) -> None:
         ("@output p,ex:q.", "@output p, ex:q ."),
         ('@include """a""".', '@include "a" .'),
         ("@commit.", "@commit ."),
+        ("?-p(?x)at 3,q(?x)during[0,1),r(?x)ever.", "?- p(?x)@3, q(?x) during [0, 1), r(?x) ever ."),
         ("@advance 1/3.", "@advance 1/3 ."),
         ('@advance"2024-05-01" .', '@advance "2024-05-01" .'),
     ],

@@ -56,3 +56,23 @@ def test_date_times_are_one_type(text: str, kind: pa.DataType) -> None:
 def test_an_integer_timeline_has_closed_bounds() -> None:
     table = tl.Reasoner(tl.parse("@timeline integer . p(a)@(0, 4) ."))["p"].to_arrow().to_pylist()
     assert table == [{"c1": "a", "start": 1, "end": 3, "start_open": False, "end_open": False}]
+
+
+@pytest.mark.parametrize(
+    ("time", "holds"),
+    [
+        ("at 2", True),
+        ("at 1", False),
+        ("during [0, 1]", False),
+        ("during [0, 1)", False),
+        ("during (1, 2)", True),
+        ("during [3, 5]", False),
+        ("during (2, inf)", True),
+        ("during [-1, 9]", True),
+        ("ever", True),
+    ],
+)
+def test_what_holds_at_some_time(time: str, holds: bool) -> None:
+    reasoner = tl.Reasoner(tl.parse("p(a)@(1, 3) . q(b)@0 ."))
+    assert len(reasoner.query(f"p(?x) {time}")) == holds
+    assert len(reasoner.query(f"q(?x) {time}, p(?x)")) == 0

@@ -35,6 +35,7 @@ from tidelog.logic.program import (
     Predicate,
     Query,
     Rule,
+    Sometime,
     Term,
     Throughout,
     TimedFact,
@@ -163,6 +164,10 @@ class _Clause:
             case ast.Atom(_, ast.Variable(name) as at):
                 message = f"variable `?{name}` in a fact, where nothing can bind it"
                 self.report.error(codes.VARIABLE_WITHOUT_BODY, message, at.span)
+            case ast.Atom(_, ast.Sometime() as at):
+                message = "a fact that holds at some time, nobody knows when"
+                help = "`during` and `ever` are for queries; write when it holds: `p(a)@[0, 10) .`"
+                self.report.error(codes.TIME_IN_RULE, message, at.span, help)
             case ast.Atom(_, at) if at is not None and not isinstance(at, ast.Variable):
                 return self.times.at(at)
         return None
@@ -303,10 +308,12 @@ class _Clause:
             self.time = at.name
             yield from found
             return
-        interval = self.times.at(at)
+        interval, held = self.times.at(at), Throughout
+        if isinstance(at, ast.Sometime):
+            held = Sometime
         for literal in found:
             if isinstance(literal, Atom) and interval is not None:
-                yield Throughout(literal, interval)
+                yield held(literal, interval)
             elif isinstance(literal, Negation):
                 message = "a negation holds at times, not throughout an interval"
                 help = "ask for the times at which it holds, with `@?t`"

@@ -21,7 +21,7 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.report import Report
-from tidelog.logic.time import SECONDS, Interval, point_of, read_point
+from tidelog.logic.time import ALWAYS, SECONDS, Interval, point_of, read_point
 from tidelog.logic.values import Value
 from tidelog.syntax import ast
 
@@ -62,8 +62,10 @@ class Times:
         self._report(f"this interval cannot be: {fault}", node.span)
         return None
 
-    def at(self, node: ast.Interval | ast.Bound) -> Interval | None:
-        """The interval at which a fact holds, or the point."""
+    def at(self, node: ast.Interval | ast.Bound | ast.Sometime) -> Interval | None:
+        """The interval at which a fact holds, or the point; or that of which it is a time."""
+        if isinstance(node, ast.Sometime):
+            return ALWAYS if node.interval is None else self.interval(node.interval)
         if isinstance(node, ast.Interval):
             return self.interval(node)
         found = self._bound(node)

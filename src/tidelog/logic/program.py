@@ -117,6 +117,11 @@ class Throughout:
     interval: Interval
 
 
+@dataclass(frozen=True, slots=True)
+class Sometime(Throughout):
+    """In a query: the atom holds at some time of the interval."""
+
+
 Literal = Atom | Negation | Comparison | Assignment | Condition | Metric | MetricNegation | Throughout
 
 

@@ -202,7 +202,14 @@ class Interval(Node):
     right_closed: bool
 
 
-At = Interval | Variable | Bound
+@dataclass(frozen=True, slots=True)
+class Sometime(Node):
+    """`during [0, 10]` or `ever`, in a query: at some time of an interval, or of all time."""
+
+    interval: Interval | None = None
+
+
+At = Interval | Variable | Bound | Sometime
 
 
 # ---- atoms, literals, heads

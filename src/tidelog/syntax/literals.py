@@ -23,6 +23,7 @@ from tidelog.syntax.ast import (
     Metric,
     Negation,
     Number,
+    Sometime,
     Triple,
     UnaryMetric,
     Variable,
@@ -46,6 +47,7 @@ from tidelog.syntax.tokens import (
 )
 
 _BOXES: Final = ("boxminus", "boxplus")
+_TIME_WORDS: Final = ("at", "during", "ever")
 _BINARY: Final = ("since", "until")
 _BEGINS_EXPRESSION: Final = VALUES | {"(", "-"}
 _BOUNDS: Final = NUMBERS | {DURATION, PARAMETER, STRING}
@@ -211,11 +213,23 @@ class LiteralParser(ExpressionParser):
         kind = self.kinds[self.index]
         if kind == LANGUAGE:
             raise self.fault("a time, such as `@[0, 3)`")
+        if kind == NAME and self.token_text() in _TIME_WORDS:
+            return Atom(call, self._worded_time(), span=self.span(first))
         if kind != "@":
             return Atom(call, span=self.span(first))
         self.index += 1
         time = self._time()
         return Atom(call, time, span=self.span(first))
+
+    def _worded_time(self) -> At:
+        """`at 15`, which is `@15`, `during [0, 10]`, or `ever`."""
+        first = self.index
+        word = self.token_text()
+        self.index += 1
+        if word == "at":
+            return self._bound()
+        interval = self._interval() if word == "during" else None
+        return Sometime(interval, span=self.span(first))
 
     def _time(self) -> At:
         kind = self.kinds[self.index]

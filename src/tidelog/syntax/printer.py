@@ -12,6 +12,7 @@ from tidelog.syntax.ast import (
     AdvanceDirective,
     Aggregate,
     Anonymous,
+    At,
     Atom,
     Attribute,
     BaseDirective,
@@ -52,6 +53,7 @@ from tidelog.syntax.ast import (
     PrefixDirective,
     PrefixedName,
     Query,
+    Sometime,
     Statement,
     Text,
     TimelineDirective,
@@ -170,7 +172,7 @@ def _transfer(before: str, format_: Format) -> str:
 def _part(node: Node) -> str:
     match node:
         case Atom(call, at):
-            return print_node(call) + ("" if at is None else f"@{print_node(at)}")
+            return print_node(call) + _time(at)
         case Triple(subject, predicate, object_):
             return f"[{_listed((subject, predicate, object_))}]"
         case UnaryMetric(operator, interval, operand):
@@ -202,6 +204,17 @@ def _part(node: Node) -> str:
             return f"({names[0]},)" if len(names) == 1 else f"({', '.join(names)})"
         case _:
             raise TypeError(f"no text for {type(node).__name__}")
+
+
+def _time(at: At | None) -> str:
+    match at:
+        case None:
+            return ""
+        case Sometime(None):
+            return " ever"
+        case Sometime(interval):
+            return f" during {print_node(interval)}"
+    return f"@{print_node(at)}"
 
 
 def _interval(node: Interval) -> str:

@@ -189,10 +189,11 @@ class Evaluation:
             case Moved(by=by, operand=operand):
                 groups = self.node(operand, demand, driver, part)
                 return groups.with_lists(groups.lists.moved(by))
-            case Within((left, right), operand):
+            case Within((left, right), operand, is_throughout):
                 groups = self._leaf(operand, demand, driver, part)
                 owners, lefts, rights = groups.lists.rows()
-                kept = np.unique(owners[(lefts <= left) & (rights >= right)])
+                ends = (left, right) if is_throughout else (right, left)
+                kept = np.unique(owners[(lefts <= ends[0]) & (rights >= ends[1])])
                 return groups.taken(kept).with_lists(always(len(kept)))
             case Since():
                 return self._since(node, demand, driver, part)

@@ -20,6 +20,7 @@ from tidelog.logic.program import (
     MetricRule,
     Negation,
     Rule,
+    Sometime,
     Throughout,
     Variable,
     literal_variables,
@@ -94,10 +95,11 @@ class Since:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Within:
-    """The facts that hold throughout an interval, at all times: what a query asks with `@[0, 10]`."""
+    """The facts that hold throughout an interval, or at some time of it: what a query asks with `@[0, 10]`."""
 
     ends: tuple[int, int]
     operand: Leaf
+    is_throughout: bool
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -189,7 +191,7 @@ class _Compiler:
                 return Leaf(next(numbers), predicate, self.terms(metric), is_negated)
             case Throughout(atom, interval):
                 leaf = Leaf(next(numbers), atom.predicate, self.terms(atom), is_negated)
-                return Within(self.timeline.ends(interval), leaf)
+                return Within(self.timeline.ends(interval), leaf, not isinstance(metric, Sometime))
             case Metric(operator, interval, (operand,)):
                 return Moved(
                     self.timeline.operator(operator, interval),
