@@ -166,7 +166,7 @@ class Lexer:
         if kind == COMMENT:
             tokens.comments.append(Comment(len(tokens.kinds), start, end))
         elif kind == _SIGNED:
-            return self._signed(previous, start)
+            return self._signed("" if self._is_behind_at(tokens) else previous, start)
         elif kind == LANGUAGE:
             is_directive = previous != STRING and self.text[start:end] in DIRECTIVES
             return (DIRECTIVE if is_directive or not tokens.kinds else LANGUAGE), end
@@ -178,6 +178,11 @@ class Lexer:
         elif kind in (IRI, COMPARISON):
             return self._angle(tokens, previous, kind, start, end)
         return kind, end
+
+    def _is_behind_at(self, tokens: Tokens) -> bool:
+        """Whether the last token is the word `at` behind an atom: a time follows."""
+        is_behind = tokens.kinds[-2:] in ([")", NAME], ["]", NAME])
+        return is_behind and self.text[tokens.starts[-1] : tokens.ends[-1]] == "at"
 
     def _signed(self, previous: str, start: int) -> tuple[str, int]:
         """An operator after a value, else a number with its sign."""

@@ -95,7 +95,7 @@ class Since:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Within:
-    """The facts that hold throughout an interval, or at some time of it: what a query asks with `@[0, 10]`."""
+    """The facts that hold throughout an interval, or at some time of it, as a query asks for them."""
 
     ends: tuple[int, int]
     operand: Leaf
