@@ -207,13 +207,10 @@ def _part(node: Node) -> str:
 
 
 def _time(at: At | None) -> str:
-    match at:
-        case None:
-            return ""
-        case Sometime(None):
-            return " ever"
-        case Sometime(interval):
-            return f" during {print_node(interval)}"
+    if at is None:
+        return ""
+    if isinstance(at, Sometime):
+        return " ever" if at.interval is None else f" during {print_node(at.interval)}"
     return f"@{print_node(at)}"
 
 
