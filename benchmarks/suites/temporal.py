@@ -2,7 +2,8 @@
 
 `lubm` is the benchmark of paper 002, for thirty rounds, fifteen at 10 M facts; `D1` to `D9` are its nine
 datasets with more and more constants, at a tenth of their size; `example` is its running example, whose sizes
-are rounds. Sizes of `…-changes` are facts deleted and added back, those of `stream` events.
+are rounds; in `turns` two procedures take turns. Sizes of `…-changes` are facts deleted and added back, those
+of `stream` events.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ POINTS: Mapping[str, Point] = {
     },
     "example": Point("procedures", PROCEDURES, (10, 100, 1_000), (10, 100)),
     "sensors": Point("procedures", PROCEDURES, (20_000, 200_000, MILLION), (2_000, 20_000)),
+    "turns": Point("procedures", ("optimised",), (20_000, 200_000, MILLION), (2_000,), is_shared=True),
     "lubm-changes": Point("changes", CHANGES, CHANGED, QUICK_CHANGED, True, MILLION, 20_000),
     "sensors-changes": Point("changes", CHANGES, CHANGED, QUICK_CHANGED, False, MILLION, 20_000),
     "stream": Point("stream", STREAMS, (100_000, MILLION), (20_000,)),

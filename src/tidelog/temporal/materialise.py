@@ -95,7 +95,7 @@ class Derivation:
         while self.rounds is None or done < self.rounds:
             done += 1
             derived = Derived()
-            active = units if pruning is None else pruning.units
+            active = units if pruning is None or done == 1 else pruning.driven(self.store)
             for unit in active:
                 start, missing = perf_counter(), computer.missing
                 matches = 0

@@ -1,4 +1,4 @@
-"""Rules that are done: Procedure 3 of paper 002, lines 7 to 15.
+"""Rules that are done, or have nothing to do in a round: Procedure 3 of paper 002, lines 7 to 15, and more.
 
 A rule whose non-recursive body atoms hold at no time, or held last at a time up to which everything is
 known, derives nothing new. Line 11 looks at the rules that are left, and line 15 compares what holds up to
@@ -41,9 +41,15 @@ class Pruning:
         self._recursive = recursive_predicates([unit.ready.rule for unit in units])
         self._others = {unit.ready.head for unit in units} - self._recursive
         self._are_others_complete = False
+        self._read = {unit: {leaf.predicate for leaf in unit.body.homes} for unit in units}
         self._matched: set[Unit] = set()
         self._limits: dict[Unit, tuple[int, int] | None] = {}
         self._way: str | None = None  # in which all rules that are left look, once others are complete
+
+    def driven(self, store: Store) -> list[Unit]:
+        """The units that read something which was new in the last round: others find nothing in this one."""
+        new = {name for name, table in store.tables.items() if len(table.changed)}
+        return [unit for unit in self.units if not new.isdisjoint(self._read[unit])]
 
     def note(self, unit: Unit) -> None:
         """That a body was matched: each of its atoms holds at some time."""
