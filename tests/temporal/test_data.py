@@ -137,3 +137,42 @@ def test_functions_and_comparisons_are_computed() -> None:
         fahrenheit(?s, ?f) :- temp(?s, ?c), ?c > 30, ?f = ?c * 9 / 5 + 32 .
     """
     assert rows(tl.Reasoner(tl.parse(text))["fahrenheit"]) == ["a 95 (3, 5]", "b 87 [1, 2]"]
+
+
+# ---- events with a duration, and bounds without end
+
+
+@pytest.mark.parametrize(
+    ("option", "content", "expected"),
+    [
+        ("(start, duration)", "a,0,5m\nb,1/3,1.5\n", ["a [0, 300]", "b [1/3, 11/6]"]),
+        ("(start, duration, start_open, end_open)", "a,0,10,false,true\n", ["a [0, 10)"]),
+        ("(start, duration)", "a,3,inf\nb,3,0\n", ["a [3, inf)", "b [3, 3]"]),
+        ("start", "a,7\n", ["a [7, 7]"]),
+        (
+            "(start, duration)",
+            "a,2024-05-01T08:00:00Z,30m\n",
+            ["a [2024-05-01T08:00:00Z, 2024-05-01T08:30:00Z]"],
+        ),
+    ],
+)
+def test_events_last_for_a_time(tmp_path: Path, option: str, content: str, expected: list[str]) -> None:
+    (tmp_path / "hot.csv").write_text(content)
+    text = f'@declare hot(s: any) . @import hot :- csv{{ resource = "hot.csv", time = {option} }} .'
+    assert rows(tl.Reasoner(tl.parse(text, folder=tmp_path))["hot"]) == expected
+
+
+def test_what_lasts_less_than_no_time_is_an_error() -> None:
+    reasoner = tl.Reasoner(tl.parse(RULE))
+    with pytest.raises(DataError, match="no time point"):
+        reasoner.insert("hot", pa.table({"s": ["a"], "start": [3], "duration": [-1]}))
+    with pytest.raises(DataError, match="64 bits"):
+        reasoner.insert("hot", pa.table({"s": ["a"], "start": [2**59], "duration": [2**60]}))
+
+
+def test_arrow_has_durations_and_nulls() -> None:
+    reasoner = tl.Reasoner(tl.parse(RULE))
+    lengths = pa.array([1500, None], pa.duration("ms"))
+    reasoner.insert("hot", pa.table({"s": ["a", "b"], "start": [1, 2], "duration": lengths}))
+    reasoner.insert("hot", pa.table({"s": ["c", "d"], "start": [None, 4], "end": [3, None]}))
+    assert rows(reasoner["hot"]) == ["a [1, 2.5]", "b [2, inf)", "c (-inf, 3]", "d [4, inf)"]

@@ -76,3 +76,17 @@ def test_what_holds_at_some_time(time: str, holds: bool) -> None:
     reasoner = tl.Reasoner(tl.parse("p(a)@(1, 3) . q(b)@0 ."))
     assert len(reasoner.query(f"p(?x) {time}")) == holds
     assert len(reasoner.query(f"q(?x) {time}, p(?x)")) == 0
+
+
+@pytest.mark.parametrize("form", ["parquet", "arrow", "json", "jsonl"])
+@pytest.mark.parametrize(
+    "text", [FACTS, "p(a)@[0, 3) . p(b)@(-inf, 4] .", 'p(a)@["2024-05-01T08:00:00.25Z", inf) .']
+)
+def test_bounds_without_end_come_back(tmp_path: Path, form: str, text: str) -> None:
+    path = written(tmp_path, text, form)
+    option = "time = (start, end, start_open, end_open)"
+    again = f'@declare q(x: any) . @import q :- {form}{{ resource = "{path}", {option} }} .'
+    stated, read = (tl.Reasoner(tl.parse(each)) for each in (text, again))
+    assert [tuple(map(str, row)) for row in read["q"].sorted()] == [
+        tuple(map(str, row)) for row in stated["p"].sorted()
+    ]

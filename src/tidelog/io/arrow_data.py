@@ -20,6 +20,7 @@ from tidelog.io import codes
 from tidelog.io.arrays import ZERO, Array, mask
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
 from tidelog.io.faults import BadRow, Faults, counted
+from tidelog.io.times import with_bounds
 from tidelog.logic.values import ColumnType
 
 _INT32_OFFSETS = 2**31 - 1
@@ -37,6 +38,7 @@ class Wanted:
     types: tuple[ColumnType, ...]
     names: tuple[str, ...]
     shown: str
+    times: int = 0  # columns at the end that say when
 
 
 def wanted_columns(
@@ -60,7 +62,7 @@ def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> It
     """The wanted columns of record batches or tables that follow each other."""
     first_row = 1
     for table in tables:
-        arrays = [_plain_array(table.column(index)) for index in wanted.places]
+        arrays = with_bounds([_plain_array(table.column(index)) for index in wanted.places], wanted.times)
         rows = np.arange(first_row, first_row + table.num_rows)
         batch = _read_rows(arrays, rows, wanted, faults)
         first_row += table.num_rows

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.ipc
 
-from tidelog.io.arrow_data import read_arrow_data, wanted_columns
+from tidelog.io.arrow_data import Wanted, read_arrow_data, wanted_columns
 from tidelog.io.columns import Batch
 from tidelog.io.faults import Faults
 from tidelog.io.source import DataFile
@@ -22,7 +23,7 @@ def read_parquet(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch
     import pyarrow.parquet  # takes a while, and few programs need it
 
     with file.open() as stream, pyarrow.parquet.ParquetFile(stream) as parquet:
-        wanted = wanted_columns(parquet.schema_arrow, file.types, file.names, file.shown)
+        wanted = _wanted(parquet.schema_arrow, file)
         batches = parquet.iter_batches(_BATCH_ROWS, use_threads=threads > 1)
         yield from read_arrow_data(batches, wanted, faults)
 
@@ -31,8 +32,12 @@ def read_arrow(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
     """The rows of an Arrow IPC file or stream."""
     del threads
     with file.open() as stream, _open_ipc(stream) as reader:
-        wanted = wanted_columns(reader.schema, file.types, file.names, file.shown)
+        wanted = _wanted(reader.schema, file)
         yield from read_arrow_data(_batches(reader), wanted, faults)
+
+
+def _wanted(schema: Any, file: DataFile) -> Wanted:
+    return replace(wanted_columns(schema, file.types, file.names, file.shown), times=file.times)
 
 
 def _open_ipc(stream: IO[bytes]) -> Any:

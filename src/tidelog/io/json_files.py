@@ -24,6 +24,7 @@ from tidelog.io.json_objects import parse_objects
 from tidelog.io.objects import Rows, read_rows
 from tidelog.io.records import count_lines
 from tidelog.io.source import DataFile
+from tidelog.io.times import bound_texts
 from tidelog.logic.values import ColumnType
 
 _ROWS = 1 << 14
@@ -198,6 +199,7 @@ def _rows(chunk: list[_Item], shape: _Shape, file: DataFile, faults: Faults) -> 
         if isinstance(row, str):
             faults.add(BadRow(Diagnostic(codes.WRONG_WIDTH, row, place=file.place(item.line)), item.text))
         else:
+            row = bound_texts(row, file.times) if file.times else row
             values.append(row if all_wanted else [row[index] for index in wanted])
             kept.append(item)
     names = tuple(shape.keys[index] for index in wanted) if len(shape.keys) == len(shape.types) else ()

@@ -24,6 +24,7 @@ from tidelog.io.formats import (
     stem_of,
     unknown_format,
 )
+from tidelog.io.times import START
 from tidelog.logic.program import OptionValue, Predicate, Transfer
 from tidelog.logic.values import ColumnType
 
@@ -57,6 +58,7 @@ class DataFile:
     compressed: bool = False
     limit: int | None = None
     base: str | None = None
+    times: int = 0  # columns at the end that say when
 
     @property
     def shown(self) -> str:
@@ -94,10 +96,11 @@ def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
     named = predicate.declared and transfer.types is None
     time = transfer.options.get("time", ())
     assert isinstance(time, tuple), "the resolver has seen to that"
+    is_text = (len(time) == 1 and time != (START,)) or name in ("json", "jsonl")
     return DataFile(
         path,
         name,
-        (*types, *(ColumnType.ANY if len(time) > 1 else ColumnType.STRING for _ in time)),
+        (*types, *(ColumnType.STRING if is_text else ColumnType.ANY for _ in time)),
         (*predicate.columns, *time) if named else (),
         _header(options),
         "\t" if name == "tsv" else options.character("delimiter", ","),
@@ -105,6 +108,7 @@ def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
         options.compressed(path),
         options.count("limit"),
         options.text("base"),
+        len(time),
     )
 
 

@@ -132,7 +132,8 @@ class Reader:
                 names = ()
         if len(names) not in (1, 2, 4):
             message = "`time` expects the columns that say when"
-            help = "`time = interval`, `time = (start, end)` or `time = (start, end, start_open, end_open)`"
+            help = "`time = interval`, `time = start`, `time = (start, end)` or `time = (start, duration)`; "
+            help += "two columns more say which bounds are left out: `(start, end, start_open, end_open)`"
             self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span, help)
         return names
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io.times import DURATION, START, with_bounds
 from tidelog.logic.time import Interval, read_interval, read_point
 from tidelog.temporal.changing import Times, times_of
 from tidelog.temporal.list_kernels import INFINITY, LIMIT
@@ -19,6 +20,7 @@ from tidelog.temporal.lists import Integers, Timeline, as_integers
 from tidelog.temporal.relation import BOUNDS, INTERVAL
 
 NOT_A_TIME = "E619"
+OUT_OF_RANGE = "a time leaves the range of 64 bits"
 _MICROSECONDS = 1_000_000
 _UNITS = {"s": 1, "ms": 1000, "us": _MICROSECONDS, "ns": 1_000_000_000}
 
@@ -56,8 +58,9 @@ def _split_table(table: Any, arity: int | None, is_integer: bool) -> tuple[objec
         return None
     if INTERVAL in names:
         chosen = [INTERVAL]
-    elif {"start", "end"} <= set(names):
-        chosen = [name for name in BOUNDS if name in names]
+    elif {"start", "end"} <= set(names) or {"start", DURATION} <= set(names):
+        chosen = [name for name in (*BOUNDS[:2], DURATION, *BOUNDS[2:]) if name in names]
+        chosen = [name for name in chosen if name != DURATION or "end" not in names]
     else:
         return None
     times = read_times([table.column(name) for name in chosen], tuple(chosen), is_integer)
@@ -65,11 +68,18 @@ def _split_table(table: Any, arity: int | None, is_integer: bool) -> tuple[objec
 
 
 def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) -> Times:
-    """The times of columns: one of intervals; start and end; these and whether they are left out."""
+    """The times of columns: one of intervals or of points; start and end, or start and duration; these and
+    whether the bounds are left out.
+    """
     arrays = [one.combine_chunks() if isinstance(one, pa.ChunkedArray) else one for one in arrays]
-    if len(arrays) == 1:
+    if len(arrays) == 1 and names[0] == START:
+        arrays = [arrays[0], arrays[0]]
+    elif len(arrays) == 1:
         return _intervals(arrays[0], is_integer)
+    arrays = with_bounds(arrays, len(arrays))
     start, end = _points(arrays[0]), _points(arrays[1])
+    if len(names) > 1 and names[1] == DURATION:
+        end = _added(start, end)
     scale = lcm(start[1], end[1])
     opened = [np.zeros(len(arrays[0]), bool)] * 2
     for place, array in enumerate(arrays[2:4]):
@@ -83,6 +93,20 @@ def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) ->
         bounds = f"from {arrays[0][place]} to {arrays[1][place]}"
         raise DataError(Diagnostic(NOT_A_TIME, f"row {place + 1}: no time point lies {bounds}"))
     return Times(timeline, left, right)
+
+
+def _added(start: _Points, length: _Points) -> _Points:
+    """The ends of what begins at points and lasts so long."""
+    scale = lcm(start[1], length[1])
+    points, lengths = start[0], length[0]
+    is_infinite = (np.abs(points) >= INFINITY) | (lengths >= INFINITY)
+    factors = scale // start[1], scale // length[1]
+    parts = zip((points, lengths), factors, strict=True)
+    most = sum(float(np.abs(part[~is_infinite]).max(initial=0)) * factor for part, factor in parts)
+    if most > LIMIT:
+        raise DataError(Diagnostic(NOT_A_TIME, OUT_OF_RANGE))
+    ends = np.where(is_infinite, 0, points) * factors[0] + np.where(is_infinite, 0, lengths) * factors[1]
+    return np.where(is_infinite, INFINITY, ends), scale, start[2]
 
 
 def _truths(array: Any) -> Any:
@@ -123,7 +147,7 @@ def _points(array: Any) -> _Points:
     scale = lcm(*(point.denominator for point in finite)) if finite else 1
     numbers = [point if isinstance(point, int) else int(point * scale) for point, _ in read]
     if any(abs(number) > LIMIT and abs(number) != INFINITY for number in numbers):
-        raise DataError(Diagnostic(NOT_A_TIME, "a time leaves the range of 64 bits"))
+        raise DataError(Diagnostic(NOT_A_TIME, OUT_OF_RANGE))
     return np.array(numbers, np.int64)[np.asarray(encoded.indices)], scale, any(moment for _, moment in read)
 
 
