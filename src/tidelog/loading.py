@@ -16,7 +16,7 @@ from tidelog.changes import find_predicate
 from tidelog.committing import total
 from tidelog.engine.events import FactsLoaded, Tally
 from tidelog.equality.axiomatised import Axiomatised
-from tidelog.errors import Source
+from tidelog.errors import Diagnostic, ProgramError, Source
 from tidelog.explaining import Explaining
 from tidelog.io.columns import Batch
 from tidelog.io.faults import Faults
@@ -136,6 +136,9 @@ class Loading(Explaining):
         declares.
         """
         predicate = find_predicate(name, self._program.predicates)
+        if predicate.name in self._program.timed:
+            message = f"frames have no times, and `{predicate.written}` holds at times"
+            raise ProgramError(Diagnostic("E620", message, help="use `reasoner[name].to_arrow()`"))
         self.materialise()
         return self._equality.frame(self._program.static, predicate, form, self.equal)
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 import tidelog as tl
 from tests.corpus import run_engine
 from tests.strategies import Case, Features, cases
-from tidelog.engine.events import Event, Notice, RoundEnded, RuleRan, StratumStrategy
+from tidelog.engine.events import Event, RoundEnded, RuleRan, StratumStrategy
 from tidelog.engine.maintaining import Counters
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -50,10 +50,10 @@ def test_random_programs_give_what_the_columnar_engine_gives(strategy: str, spar
     check()
 
 
-# ---- rules over time
+# ---- rules over time, see test_time
 
 
-def test_what_holds_at_times_is_derived_in_this_process_and_that_is_said(spark: Any) -> None:
+def test_what_holds_at_times_is_derived_on_the_driver_while_it_is_little(spark: Any) -> None:
     program = tl.parse(
         "hot(?s) :- temp(?s, ?v), ?v > 90 . alarm(?s) :- boxminus[0, 5] hot(?s), watched(?s) ."
         "temp(boiler, 92)@[0, 10) . temp(oven, 95)@[0, 30] . watched(?s) :- sensor(?s) . sensor(oven) ."
@@ -62,8 +62,9 @@ def test_what_holds_at_times_is_derived_in_this_process_and_that_is_said(spark: 
     reasoner = tl.Reasoner(program, engine=tl.spark(spark), listeners=[told.append])
     assert list(map(str, reasoner["alarm"])) == list(map(str, tl.Reasoner(program)["alarm"]))
     assert len(reasoner["alarm"]) == 1
-    notices = [event.text for event in told if isinstance(event, Notice)]
-    assert "rules over time are derived in this process, not on spark" in notices
+    chosen = [event for event in told if isinstance(event, StratumStrategy)]
+    assert chosen[-1].strategy == "driver-closure"
+    assert chosen[-1].reason == "rules over time read 3 facts, at most 2,000,000"
 
 
 # ---- frames in and out

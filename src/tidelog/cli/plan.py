@@ -27,6 +27,7 @@ from tidelog.rewrite.magic_sets import Options, rewrite
 from tidelog.rewrite.over_representatives import over_representatives
 from tidelog.rewrite.readable import readable
 from tidelog.syntax.parser import parse, parse_literals
+from tidelog.temporal.analysis import time_strata
 
 CLASSES = (
     "classes of equal constants: on the driver, while at most {} facts say what is equal; "
@@ -142,7 +143,7 @@ def _planned_with_sizes(options: Namespace, name: str) -> Stage:
     taken = work.tally.strategies
     if not taken:
         return stage
-    strata_derived = enumerate(work.reasoner.strata)
+    strata_derived = enumerate((*work.reasoner.strata, *time_strata(work.program.timed_rules)))
     chosen = [
         (stratum, taken[place].strategy, taken[place].reason)
         for place, stratum in strata_derived
@@ -155,14 +156,18 @@ def _with_strategies(stage: Stage, options: Namespace) -> Stage:
     """The stage with a line for each stratum: how it would be derived on Spark."""
     from tidelog.cli.reasoning import engine_of
     from tidelog.engine.spark.settings import SparkSettings
-    from tidelog.engine.spark.strategies import Sizes, choose
+    from tidelog.engine.spark.strategies import Sizes, choose, choose_over_time
 
     settings = engine_of(options)
     assert isinstance(settings, SparkSettings)
     said = resolve_source(read_source(options.program), options.program, dict(options.param))
-    program = _with_equality(said, options)
-    sizes = Sizes(StatedFacts(program).size, 0, settings)
+    program = _with_equality(said.static, options)
+    stated = StatedFacts(said)
+    sizes = Sizes(stated.size, 0, settings)
     chosen = [(stratum, choose(stratum, sizes)) for stratum in strata(program.rules, program.predicates)]
+    read = {atom.predicate for rule in said.timed_rules for atom in (*rule.positive, *rule.negated)}
+    over_time = choose_over_time(sum(map(stated.size, read)), settings)
+    chosen += [(stratum, over_time) for stratum in time_strata(said.timed_rules)]
     told = _told(stage, program, [(stratum, choice.strategy, choice.reason) for stratum, choice in chosen])
     if has_equality(program.predicates) and options.equality == "rewrite":
         most = f"{settings.driver_facts:,}"

@@ -71,8 +71,12 @@ def show_strata(
     writing: Writing,
     statistics: Statistics,
     modules: bool = True,
+    timed: frozenset[str] = frozenset(),
 ) -> tuple[ShownStratum, ...]:
-    """The strata with the plans of their rules, in the order in which they run."""
+    """The strata with the plans of their rules, in the order in which they run.
+
+    Rules over time, those that derive what is timed, have no plans: their bodies are evaluated as they are.
+    """
     numbers = {id(rule): number for number, rule in enumerate(rules)}
     shown = []
     for place, stratum in enumerate(strata, 1):
@@ -81,12 +85,14 @@ def show_strata(
                 numbers[id(rule)] + 1,
                 writing.rule(rule),
                 rule,
-                tuple(_plans(rule, numbers[id(rule)], stratum, writing, statistics)),
+                ()
+                if rule.head.predicate in timed
+                else tuple(_plans(rule, numbers[id(rule)], stratum, writing, statistics)),
             )
             for rule in stratum.rules
         )
         names = tuple(map(writing.predicate, stratum.predicates))
-        module = recognise(stratum) if modules else None
+        module = recognise(stratum) if modules and timed.isdisjoint(stratum.predicates) else None
         kind = "" if module is None else module.kind.value
         shown.append(ShownStratum(place, names, stratum.recursive, planned, kind))
     return tuple(shown)

@@ -221,7 +221,7 @@ def planned(
     """The plans of every rule, stratum by stratum, and of the query."""
     layers = strata(program.rules, program.predicates)
     writing = Writing.of(program)
-    shown = show_strata(layers, program.rules, writing, statistics, modules)
+    shown = show_strata(layers, program.rules, writing, statistics, modules, program.timed)
     lines: list[str] = []
     for stratum in shown:
         lines += [*stratum_lines(stratum, len(shown)), ""]

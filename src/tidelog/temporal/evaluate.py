@@ -80,12 +80,12 @@ class Evaluation:
         negative, tests = list(body.negative), list(body.tests)
         while len(groups) and (positive or negative or tests):
             bound = set(groups.names)
-            ready = [test for test in tests if _needed(test) <= bound]
+            ready = [test for test in tests if needed(test) <= bound]
             if ready:
                 tests = [test for test in tests if test not in ready]
                 groups = self.compute(ready, groups)
                 continue
-            node = next((node for node in negative if _outer(node, body) <= bound), None)
+            node = next((node for node in negative if outer_variables(node, body) <= bound), None)
             if node is not None:
                 negative.remove(node)
                 if driver is not None and body.homes[driver.leaf] is node:
@@ -293,18 +293,18 @@ def _start() -> Groups:
     return Groups((), np.zeros((0, 1), np.int32), always(1))
 
 
-def _needed(test: Test) -> set[str]:
+def needed(test: Test) -> set[str]:
     """The variables that must be bound for a test."""
     used = variables_of(test.expression) if isinstance(test, Assignment) else literal_variables(test)
     return {variable.name for variable in used}
 
 
 def _outer_names(node: Node, body: Body) -> tuple[str, ...]:
-    outer = _outer(node, body)
+    outer = outer_variables(node, body)
     return tuple(name for name in node.names if name in outer)
 
 
-def _outer(node: Node, body: Body) -> set[str]:
+def outer_variables(node: Node, body: Body) -> set[str]:
     """The variables of a negated metric atom that other literals have too."""
     others: set[str] = set()
     for other in (*body.positive, *body.negative):

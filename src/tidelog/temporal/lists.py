@@ -11,13 +11,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.errors import Diagnostic, EvaluationError
-from tidelog.logic.time import Interval
+from tidelog.logic.time import Interval, beyond_range
 from tidelog.temporal import list_kernels as kernels
 from tidelog.temporal.list_kernels import INFINITY, LIMIT
 
 Integers = npt.NDArray[np.int64]
-OUT_OF_RANGE = "E614"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -130,13 +128,7 @@ def always(count: int) -> Lists:
 
 def _check(is_beyond: bool) -> None:
     if is_beyond:
-        raise EvaluationError(
-            Diagnostic(
-                OUT_OF_RANGE,
-                "a time left the range of 64 bits, in units of the finest time that occurs",
-                help="limit the derivation with --rounds or --horizon, or use coarser times",
-            )
-        )
+        raise beyond_range()
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,9 +74,13 @@ class Derivation:
             done, is_complete = self._level(number, [by_rule[id(rule)] for rule in stratum.rules])
             most = max(most, done)
             self.listen(StratumEnded(number, done, perf_counter() - start))
+        self._settle()
+        return Outcome(most, is_complete, self.horizon)
+
+    def _settle(self) -> None:
+        """Nothing is new any more."""
         for table in self.store.tables.values():
             table.forget_change()
-        return Outcome(most, is_complete, self.horizon)
 
     def _refuse(self, rules: Sequence[Rule]) -> None:
         """A level that is negated must be finished: what is not found yet would count as false."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from tidelog import compiled
-from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener, Notice
+from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener, Notice, StratumStrategy
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
 from tidelog.io.columns import Batch
 from tidelog.logic.metrics import intervals_of
@@ -20,9 +21,10 @@ from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.relation import Relation, column_names
 from tidelog.temporal.advancing import NOT_ADVANCED, Past, derive_on
-from tidelog.temporal.analysis import FORWARD, direction, time_cycle
+from tidelog.temporal.analysis import FORWARD, direction, time_cycle, time_strata
 from tidelog.temporal.changing import Changing, TimedUpdate, Times
 from tidelog.temporal.compute import Computer
+from tidelog.temporal.elsewhere import DerivationElsewhere
 from tidelog.temporal.evaluate import Evaluation, Reading
 from tidelog.temporal.heads import head_rows, together
 from tidelog.temporal.horizon import Horizon
@@ -38,7 +40,6 @@ from tidelog.temporal.relation import INTERVAL, TimedRelation
 from tidelog.temporal.rows import Ids, RowSet, Table
 from tidelog.temporal.store import Store
 
-HOME = "columnar"  # the engine whose process derives what holds at times
 KERNELS = "temporal"  # the group of compiled kernels
 UNKNOWN_PROCEDURE = "E618"
 ENDLESS = "E616"
@@ -139,11 +140,11 @@ class Temporal:
         """Derive everything that rules over time lead to; what is without time has been derived."""
         if not compiled.is_warm(KERNELS):
             listen(Notice("compiling kernels for rules over time: about 20 s, this once"))
-        if self.engine.name != HOME:
-            listen(Notice(f"rules over time are derived in this process, not on {self.engine.name}"))
         self.check_end(program)
-        self.store.begin(program)
+        self.store.tables = {}
+        self.store.refine_for(program)
         horizon = self.horizon(program)
+        begin = self._begin(program, strata_before, listen)
         ready = self.store.ready(program)
         settings = self.settings
         if self._has_no_end(program):
@@ -151,13 +152,31 @@ class Temporal:
             self.outcome, self.dropped = self.periodic.derive(ready, listen, check, strata_before)
             compiled.mark_warm(KERNELS)
             return
-        derivation = Derivation(
+        derivation = begin(
             self.store, ready, listen, check, settings.procedure, settings.rounds, horizon, strata_before
         )
         self.outcome = derivation.run()
         self._is_cut = horizon is not None and horizon.is_cut
         self.dropped = derivation.dropped
         compiled.mark_warm(KERNELS)
+
+    def _begin(self, program: Program, strata_before: int, listen: Listener) -> Callable[..., Derivation]:
+        """Let what holds be what is given, here or where the engine says; how what follows is derived."""
+
+        def tell(strategy: str, reason: str) -> None:
+            for place in range(len(time_strata(program.timed_rules))):
+                listen(StratumStrategy(strata_before + place, strategy, reason))
+
+        frames = self.engine.timed_frames(self.store.facts_read(program), tell)
+        if frames is None:
+            self.store.begin(program)
+            return Derivation
+        if self._has_no_end(program):
+            message = "what follows has no end, and whether all repeats is found on the driver only"
+            help = "say how far (--rounds, --horizon), or raise `tidelog.driverFacts`"
+            raise ProgramError(Diagnostic(ENDLESS, message, help=help))
+        self.store.begin_elsewhere(program, frames)
+        return partial(DerivationElsewhere, frames)
 
     def horizon(self, program: Program, past: Past | None = None) -> Horizon | None:
         """The part of the timeline to which derivation is limited, if it is, noting nothing yet."""
@@ -295,10 +314,9 @@ class Temporal:
 
     def check_consistency(self, program: Program) -> None:
         """Raise Inconsistent if `bottom()` holds at some time."""
-        table = self.store.tables.get(BOTTOM)
-        if BOTTOM not in program.timed or table is None or not len(table):
+        if BOTTOM not in program.timed or not self.store.is_known(BOTTOM):
             return
-        _, left, right = table.rows()
+        _, left, right = self.store.table_of(BOTTOM).rows()
         if self.past.time is not None:
             kept = right >= self._first
             left, right = np.maximum(left[kept], self._first), right[kept]
@@ -342,7 +360,7 @@ class Temporal:
 
     def relation(self, predicate: Predicate) -> TimedRelation:
         """All facts of a predicate, and when they hold."""
-        table = self.store.tables[predicate.name]
+        table = self.store.table_of(predicate.name)
         numbers, lists = self._recent(*table.holding())
         columns = table.facts.columns[:, numbers]
         return self._timed(predicate.written, column_names(predicate), columns, lists, self._periods)

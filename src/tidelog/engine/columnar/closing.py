@@ -136,6 +136,10 @@ class ClosingEngine(MaintainedEngine):
         """Merge classes of equal constants, if they are too many for whoever asks; here they never are."""
         return None
 
+    def timed_frames(self, facts: int, tell: Callable[[str, str], None]) -> Any:
+        """Where what holds at times is derived if that is not in this process; here it always is."""
+        return None
+
     # ---- relations that are closed, and no longer
 
     def close(self, module: ClosureModule, given: str) -> int | None:

@@ -18,7 +18,10 @@ from tidelog.engine.spark.equality_classes import EqualityOnSpark
 from tidelog.engine.spark.fetching import MOST_LAYERS
 from tidelog.engine.spark.frames import Source
 from tidelog.engine.spark.places import Placed
+from tidelog.engine.spark.settings import INTERVAL_ROUNDS
 from tidelog.engine.spark.store import Fetched, columns_of, difference, union
+from tidelog.engine.spark.strategies import choose_over_time
+from tidelog.engine.spark.timed_rounds import TimedFrames
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.logic.values import ColumnType
@@ -66,6 +69,12 @@ class SparkEngine(EqualityOnSpark):
         heads = derivation.heads_of(rule)
         self.store.jobs.rules = {}
         return self.fetch_heads(heads, arity, "answering a query")
+
+    def timed_frames(self, facts: int, tell: Callable[[str, str], None]) -> TimedFrames | None:
+        """Where what holds at times is derived if that is on Spark; how, and why, is told."""
+        choice = choose_over_time(facts, self.settings)
+        tell(choice.strategy, choice.reason)
+        return TimedFrames(self) if choice.strategy == INTERVAL_ROUNDS else None
 
     # ---- facts in and out
 

@@ -13,9 +13,10 @@ from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import Observation, SparkSession
 
 from tidelog.engine.spark import terms
-from tidelog.engine.spark.markers import OVERFLOW, TOO_MANY
+from tidelog.engine.spark.markers import OUT_OF_RANGE, OVERFLOW, TOO_MANY
 from tidelog.errors import Diagnostic, EvaluationError, TidelogError
 from tidelog.logic.program import Rule
+from tidelog.logic.time import beyond_range
 
 T = TypeVar("T")
 
@@ -87,6 +88,8 @@ class Jobs:
         text = str(error)
         if TOO_MANY in text:
             return ManyFacts()
+        if OUT_OF_RANGE in text:
+            return beyond_range()
         if OVERFLOW in text:
             number, _, message = text.partition(OVERFLOW)[2].partition("\n")[0].strip().partition(": ")
             rule = self.rules.get(int(number))

@@ -14,6 +14,7 @@ LAZY = "lazy"
 DRIVER_CLOSURE = "driver-closure"
 EXECUTOR_FIXPOINT = "executor-fixpoint"
 ITERATED_JOINS = "iterated-joins"
+INTERVAL_ROUNDS = "interval-rounds"  # of rules over time; it goes with each that is not the driver's
 STRATEGIES = (LAZY, DRIVER_CLOSURE, EXECUTOR_FIXPOINT, ITERATED_JOINS)
 PREFIX = "tidelog."
 UNKNOWN_SETTING = "E682"

@@ -5,6 +5,7 @@
 - `executor-fixpoint`: the recursion keeps an argument and the rest can be sent to all executors; facts are
   partitioned by that argument, and the columnar engine runs the whole fixpoint in each partition.
 - `iterated-joins`: any other recursion; one job per round.
+- `interval-rounds`: rules over time that read much; two jobs per round.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from itertools import islice, product
 from tidelog.engine.spark.settings import (
     DRIVER_CLOSURE,
     EXECUTOR_FIXPOINT,
+    INTERVAL_ROUNDS,
     ITERATED_JOINS,
     LAZY,
     SparkSettings,
@@ -62,6 +64,17 @@ def choose(stratum: Stratum, sizes: Sizes) -> Choice:
     if isinstance(found, Choice):
         return found
     return Choice(ITERATED_JOINS, found)
+
+
+def choose_over_time(facts: int, settings: SparkSettings) -> Choice:
+    """The strategy of all rules over time, which read so many facts."""
+    most = settings.driver_facts
+    if settings.preferred:
+        is_here = DRIVER_CLOSURE in settings.preferred
+        return Choice(DRIVER_CLOSURE if is_here else INTERVAL_ROUNDS, "as asked for")
+    if facts <= most:
+        return Choice(DRIVER_CLOSURE, f"rules over time read {facts:,} facts, at most {most:,}")
+    return Choice(INTERVAL_ROUNDS, f"rules over time read {facts:,} facts, more than {most:,}")
 
 
 def _forced(stratum: Stratum, sizes: Sizes, preferred: tuple[str, ...]) -> Choice:
