@@ -148,6 +148,14 @@ def test_a_time_out_of_range_is_an_error(spark: Any) -> None:
     assert_same(spark, text)
 
 
+@pytest.mark.slow
+def test_what_has_no_end_is_for_the_driver(spark: Any) -> None:
+    program = tl.parse("p(a)@0 . p(?x) :- diamondminus[1, 1] p(?x) .")
+    with pytest.raises(TidelogError, match="E616"):
+        on_spark(spark, program).materialise()
+    assert held(tl.Reasoner(program, engine=tl.spark(spark))) == held(tl.Reasoner(program))
+
+
 def test_the_plan_says_where_rules_over_time_run(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "time.rls"
     path.write_text("p(a)@[0, 1) . q(?x) :- diamondminus[1, 2] p(?x) .")
