@@ -70,6 +70,15 @@ def assert_same(spark: Any, text: str, **options: Any) -> None:
     assert str(there.time.outcome) == str(here.time.outcome)
 
 
+def test_facts_of_two_rounds_a_negation_and_a_function(spark: Any) -> None:
+    assert_same(
+        spark,
+        "p(a)@[0, 1) . p(a)@[1, 4] . p(b)@(0, 3) . q(a)@1 . w(a) . w(b) ."
+        "r(?x) :- boxminus(0, 1] p(?x), w(?x), ~q(?x) . s(STR(?x)) :- p(?x) since[0, 2] q(?x), r(?x) .",
+    )
+
+
+@pytest.mark.slow
 def test_every_operator(spark: Any) -> None:
     """Within a horizon that cuts off, since `step` has no end."""
     assert_same(spark, EVERY, time=tl.TimeSettings(horizon=tl.read_interval("[-2, 6]")))
@@ -196,7 +205,8 @@ def test_ends_are_those_of_the_kernels() -> None:
     assert (intervals.INFINITY, intervals.LIMIT) == (list_kernels.INFINITY, list_kernels.LIMIT)
 
 
-@settings(max_examples=2)
+@pytest.mark.slow
+@settings(max_examples=3)
 @given(PAIRS)
 def test_operators_are_those_of_the_kernels(spark: Any, pairs: list[Any]) -> None:
     """Each operator over many lists of intervals at once, the number of a list being the key."""
