@@ -19,6 +19,7 @@ from pyspark.sql import functions as sql
 
 from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
 from tidelog.engine.columnar.exact import coded_terms
+from tidelog.engine.spark.directory import Directory
 from tidelog.engine.spark.frames import Source
 from tidelog.engine.spark.settings import DRIVER_CLOSURE
 from tidelog.engine.spark.store import Fetched, columns_of, difference, union
@@ -52,7 +53,7 @@ class Encoder:
 
     width: int
     hashing: Hashing
-    _told: Identities = field(default_factory=lambda: np.zeros(0, np.int64))
+    _told: Directory = field(default_factory=Directory)
 
     def encode(self, tag: int, batch: Batch) -> Iterator[pa.RecordBatch]:
         """The rows of a relation, and the terms in them that were not told before."""
@@ -65,9 +66,9 @@ class Encoder:
         yield self.arrivals(tag, ids, batch.rows)
 
     def _tell(self, identities: Identities, texts: pa.Array) -> Iterator[pa.RecordBatch]:
-        is_new = (identities >= 0) & ~np.isin(identities, self._told)
+        is_new = (identities >= 0) & (self._told.find(identities) < 0)
         if is_new.any():
-            self._told = np.union1d(self._told, identities[is_new])
+            self._told.add(identities[is_new], np.zeros(np.count_nonzero(is_new), np.int32))
             new = texts.filter(mask_of(is_new)).cast(pa.string())
             yield self.arrivals(TERMS, [identities[is_new]], len(new), new)
 
