@@ -2,43 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from benchmarks.clock import cpu_seconds, peak_megabytes, timed
-from benchmarks.facts import FACEBOOK, LUBM
 from benchmarks.peers.outcome import Outcome
 from benchmarks.program import read_imports
+from benchmarks.questions import OTHERS, QUESTIONS, REACHED, Question, bound
 from benchmarks.record import Counts, Measurement, Task
 from benchmarks.workloads import ASKED, Prepared, prepare
 
 BATCHES = 10
 OTHER_BATCHES = (2, 50)
 START = 0  # the node that paths begin at
-PATHS = {0: "path(0, 100)", 1: "path(0, ?y)", 2: "path(?x, ?y)"}
-DEPARTMENT = "http://www.Department0.University0.edu"
-STUDENT, PROFESSOR = f"{DEPARTMENT}/GraduateStudent1", f"{DEPARTMENT}/FullProfessor0"
-QUERIES: Mapping[str, Mapping[int, str]] = {
-    **{name: PATHS for name in ASKED if not name.startswith("lubm")},
-    "W7L": {1: PATHS[1]},
-    "W7R": {1: PATHS[1]},
-    "friends": {1: PATHS[1]},
-    "friends-left": {1: PATHS[1]},
-    "lubm-rdfs": {
-        0: f'triple("{STUDENT}", "rdf:type", "ub:Person")',
-        2: f'triple("{STUDENT}", ?p, ?o)',
-        3: "triple(?s, ?p, ?o)",
-    },
-    "lubm-owl": {
-        0: f'memberOf("{PROFESSOR}", "{DEPARTMENT}")',
-        1: f'memberOf(?x, "{DEPARTMENT}")',
-        2: "memberOf(?x, ?y)",
-    },
-}
-NEEDED = {
-    **dict.fromkeys(("facebook", "facebook-left", "friends", "friends-left"), FACEBOOK),
-    "lubm-rdfs": LUBM,
-}
 
 
 @dataclass(frozen=True)
@@ -49,23 +28,20 @@ class Arrived:
     tuples: int
 
 
-def is_there(workload: str) -> bool:
-    """Whether the data of a workload can be made."""
-    return workload not in NEEDED or NEEDED[workload].exists()
-
-
 def ask(task: Task) -> Measurement:
     """The cost of a query, from the first file to the number of answers."""
     prepared = prepare(ASKED[task.workload], task.facts)
-    query = QUERIES[task.workload][task.size]
+    question = QUESTIONS[task.workload][task.size]
+    query = question.about(START)
     counts: Counts = {"facts": prepared.facts, "query": query, "bound": bound(query)}
     if task.engine != "tidelog":
         outcome, cpu, wall = timed(PEERS[task.engine](prepared, task.threads))
     else:
-        work, batches = ready_tidelog(prepared, query, task)
-        outcome, cpu, wall = timed(work)
+        asked = Asked.of(prepared, question, task)
+        outcome, cpu, wall = timed(asked.once)
+        counts |= asked.further()
         if task.variant != "rules":  # they are slow in keeping closures right, which is not asked here
-            counts |= arrivals(batches)
+            counts |= arrivals(asked.in_batches)
     return Measurement(
         cpu_s=cpu,
         wall_s=wall,
@@ -91,55 +67,105 @@ def arrivals(batches: Callable[[int], list[Arrived]]) -> Counts:
     }
 
 
-def bound(query: str) -> str:
-    """The pattern of bindings, `bf` for a first argument that is bound."""
-    inner = query[query.index("(") + 1 : query.rindex(")")]
-    return "".join("f" if term.strip().startswith("?") else "b" for term in inner.split(","))
-
-
 # ---- tidelog
 
 
-def ready_tidelog(
-    prepared: Prepared, query: str, task: Task
-) -> tuple[Callable[[], Outcome], Callable[[int], list[Arrived]]]:
-    """A query asked once of all facts, and one that is asked after each of several batches."""
-    import tidelog
-    from benchmarks.updates import explicit_facts  # not for processes that measure peers
-    from tidelog.engine.events import Event, FactsLoaded
+@dataclass
+class Asked:
+    """A query of a workload by a strategy: once, about other things, while facts arrive. Mutable."""
 
-    tidelog.prepare()
-    strategy = "full" if task.variant == "rules" else task.variant
-    modules = task.variant != "rules"
-    tables = explicit_facts(prepared).tables
-    rules = tidelog.parse(without_imports(prepared))
+    prepared: Prepared
+    question: Question
+    task: Task
+    tables: Mapping[str, Any]
+    program: Any
 
-    def once() -> Outcome:
+    @staticmethod
+    def of(prepared: Prepared, question: Question, task: Task) -> Asked:
+        import tidelog
+        from benchmarks.updates import explicit_facts  # not for processes that measure peers
+
+        tidelog.prepare()
+        program = tidelog.parse(without_imports(prepared))
+        return Asked(prepared, question, task, explicit_facts(prepared).tables, program)
+
+    @property
+    def strategy(self) -> str:
+        return "full" if self.task.variant == "rules" else self.task.variant
+
+    def reasoner(self, program: Any, **options: Any) -> Any:
+        import tidelog
+
+        modules = self.task.variant != "rules"
+        return tidelog.Reasoner(program, threads=self.task.threads, modules=modules, **options)
+
+    def once(self) -> Outcome:
+        """What it takes to read all facts, and to answer about the first thing."""
+        import tidelog
+        from tidelog.engine.events import Event, FactsLoaded
+
         marks = [cpu_seconds()]
 
         def listen(event: Event) -> None:
             if isinstance(event, FactsLoaded) and " " not in event.relation:
                 marks.append(cpu_seconds())
 
-        program = tidelog.load(prepared.program)
-        reasoner = tidelog.Reasoner(program, threads=task.threads, modules=modules, listeners=[listen])
-        tuples = len(reasoner.query(query, strategy))
+        self.asking = self.reasoner(tidelog.load(self.prepared.program), listeners=[listen])
+        tuples = len(self.asking.query(self.question.about(START), self.strategy))
         return Outcome(tuples, marks[-1] - marks[0], cpu_seconds() - marks[-1])
 
-    def in_batches(batches: int) -> list[Arrived]:
-        reasoner = tidelog.Reasoner(rules, threads=task.threads, modules=modules)
-        live = reasoner.watch(query) if strategy == "magic" else None
+    def further(self) -> Counts:
+        """What the same query takes again, and about other things, in the median; prepared ones too."""
+        if not self.question.is_bound:
+            return {}
+        ask = self.asking.query
+        counts: Counts = {
+            "again_s": middle([lambda: ask(self.question.about(START), self.strategy)] * OTHERS),
+            "further_s": middle([partial(ask, self.question.about(n), self.strategy) for n in others()]),
+        }
+        if self.strategy == "magic" and self.question == REACHED[1]:
+            query = self.asking.prepare(self.question.text.format("$from"))
+            query(START)
+            counts["prepared_s"] = middle([partial(query, number) for number in others()])
+            query.close()
+        return counts
+
+    def in_batches(self, batches: int) -> list[Arrived]:
+        """What it takes to ask after each of several batches."""
+        reasoner, query = self.reasoner(self.program), self.question.about(START)
+        live = reasoner.watch(query) if self.strategy == "magic" else None
         arrived = []
         for number in range(batches):
             begin = cpu_seconds()
-            for predicate, table in tables.items():
+            for predicate, table in self.tables.items():
                 first, last = (place * table.num_rows // batches for place in (number, number + 1))
-                reasoner.insert(predicate, table.slice(first, last - first))
-            tuples = len(live.answers if live is not None else reasoner.query(query, strategy))
+                arrive(reasoner, predicate, table.slice(first, last - first))
+            tuples = len(live.answers if live is not None else reasoner.query(query, self.strategy))
             arrived.append(Arrived(cpu_seconds() - begin, tuples))
         return arrived
 
-    return once, in_batches
+
+def arrive(reasoner: Any, predicate: str, table: Any) -> None:
+    """Add facts, whose texts are read as the columns of the predicate want it."""
+    from tidelog.io.columns import Batch, Column
+    from tidelog.logic.values import ColumnType
+
+    types = reasoner.predicates()[predicate].types
+    if ColumnType.ANY in types:
+        columns = tuple(Column(ColumnType.ANY, column.combine_chunks()) for column in table.columns)
+        reasoner.load(predicate, [Batch(columns, table.num_rows)])
+    else:
+        reasoner.insert(predicate, table)
+
+
+def others() -> range:
+    """The numbers of other things."""
+    return range(START + 1, START + 1 + OTHERS)
+
+
+def middle(works: Sequence[Callable[[], object]]) -> float:
+    """The median of what each takes."""
+    return statistics.median(timed(work)[1] for work in works)
 
 
 def without_imports(prepared: Prepared) -> str:

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import gzip
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 
 from benchmarks.generators import Edges, chain_edges, group_edges, rmat_edges, tree_edges, uniform_edges
-from benchmarks.university import university_facts, university_triples
+from benchmarks.university import ontology_triples, university_facts, university_triples
 
 Tables = Mapping[str, pa.Table]
 EDGES_PER_NODE = 10
 SHARED = Path(__file__).parent.parent.parent / "shared" / "data"
 FACEBOOK = SHARED / "graphs" / "facebook.txt.gz"
-LUBM = SHARED / "lubm" / "lubm1.nt.gz"
 EDGES_PER_PERSON = 88_234 / 4_039  # of the Facebook graph
-TRIPLE = re.compile(r"(\S+) (\S+) (.+) \.\s*")
-PREFIXES = {
-    "http://www.w3.org/1999/02/22-rdf-syntax-ns#": "rdf:",
-    "http://www.w3.org/2000/01/rdf-schema#": "rdfs:",
-    "http://www.lehigh.edu/~zhp2/2004/0401/univ-bench.owl#": "ub:",
-}
+TYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+UNIVERSITY = "https://example.org/university#"
 BRANCHING = 3
 
 
@@ -91,19 +86,13 @@ def power_law_of_the_thesis(size: int) -> Tables:
     return {"edge": edge_table(rmat_edges(max(2, size // 11), size))}
 
 
-def lubm(size: int) -> Tables:
-    """The first triples of LUBM(1, 0), with the ontology's, names shortened."""
-    with gzip.open(LUBM, "rt", encoding="utf-8") as lines:
-        found = (TRIPLE.fullmatch(line) for line, _ in zip(lines, range(size), strict=False))
-        rows = [tuple(map(short, match.groups())) for match in found if match is not None]
-    return {"triple": pa.table(list(zip(*rows, strict=True)), names=["subject", "property", "object"])}
-
-
-def short(term: str) -> str:
-    """A term of N-Triples as a plain name."""
-    name = re.sub(r'[\t"\\]', " ", term.strip("<>"))
-    space = next((space for space in PREFIXES if name.startswith(space)), "")
-    return PREFIXES.get(space, "") + name.removeprefix(space)
+def named_triples(size: int) -> Tables:
+    """The university's facts as triples of names; its ontology is in the rules."""
+    ontology = ontology_triples().num_rows
+    triple = university_triples(size).slice(ontology)
+    verbs = pc.replace_substring(triple["property"], "rdf:type", TYPE)
+    columns = (pc.replace_substring(column, "ub:", UNIVERSITY) for column in (verbs, triple["object"]))
+    return {"triple": pa.table([triple["subject"], *columns], names=triple.column_names)}
 
 
 def edge_table(edges: Edges) -> pa.Table:
@@ -129,8 +118,8 @@ FACTS: Mapping[str, Callable[[int], Tables]] = {
     "rand1k-linear": sparse,
     "rmat1k": power_law_of_the_thesis,
     "rmat1k-nonlinear": power_law_of_the_thesis,
-    "lubm-rdfs": lubm,
-    "lubm-owl": university,
+    "lubm-rdfs": triples,
+    "lubm-owl": named_triples,
 }
 
 

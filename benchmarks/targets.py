@@ -107,6 +107,7 @@ def asking(figures: Figures) -> Iterator[Target]:
         rules, magic = (answering(figures.asked(workload, who, 1)) for who in ("rules", "magic"))
         measured = rules / magic if rules and magic else None
         yield at_least(f"{workload}: `magic` times faster than everything by rules", 2000, measured)
+    yield from answered_at_once(figures)
     linear, other_rules = (
         answering(figures.asked(name, "magic", 1)) for name in ("rmat1k", "rmat1k-nonlinear")
     )
@@ -114,6 +115,21 @@ def asking(figures: Figures) -> Iterator[Target]:
     yield at_most("RMAT1K: nonlinear by linear rules, `magic`", 3, measured, ratio_text)
     ratios = [(auto.cpu_s / full.cpu_s, name) for name, full, auto in figures.unbound()]
     yield worst("nothing bound: `auto` by `full`", 1.1, ratios)
+
+
+def answered_at_once(figures: Figures) -> Iterator[Target]:
+    """What a query costs once there are tables or bindings: the first one waits for plans and indexes."""
+    for workload in ("lubm-rdfs", "lubm-owl"):
+        own, full = figures.asked(workload, "tabling", 0), answering(figures.asked(workload, "full", 0))
+        first, further = answering(own), float(own.counts["further_s"]) if own else None
+        words = f"{workload}, ground: `tabling` times faster than everything"
+        yield at_least(words, 1000, full / further if full and further else None)
+        if full and first:
+            yield Target(f"{words}, when it is the first", "", ratio_text(full / first), None)
+    for workload in ("facebook", "friends"):
+        own = figures.asked(workload, "magic", 1)
+        measured = float(own.counts["prepared_s"]) if own else None
+        yield at_most(f"{workload}: a prepared query's further binding", 0.001, measured, seconds_text)
 
 
 def answering(record: Record | None) -> float | None:

@@ -26,7 +26,7 @@ Fill = Callable[[Change], None]
 
 AS_TUPLES = 100  # facts that come as tuples; more come as Arrow tables, as data of that size does
 MANY = 50  # operations that a 99th percentile is worth giving of
-ARROW_TYPES = {"int": pa.int64(), "string": pa.string()}
+ARROW_TYPES = {"int": pa.int64(), "string": pa.string(), "any": pa.string()}
 MULTIPLIERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xFF51AFD7ED558CCD)
 
 

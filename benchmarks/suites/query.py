@@ -23,7 +23,7 @@ QUICK_WORKLOADS = ("W7L", "W7R", "rmat1k", "lubm-owl")
 
 def questions(options: Options) -> Iterator[tuple[Task, ...]]:
     """One question per workload and pattern of bindings, put to every variant, some to peers too."""
-    from benchmarks.asking import QUERIES, is_there
+    from benchmarks.questions import QUESTIONS, is_there
 
     for name in options.workloads or (QUICK_WORKLOADS if options.quick else tuple(ASKED)):
         workload = ASKED[name]
@@ -32,7 +32,7 @@ def questions(options: Options) -> Iterator[tuple[Task, ...]]:
             continue
         facts = workload.quick_size if options.quick else workload.size
         prepare(workload, facts)
-        for free in options.sizes or tuple(QUERIES[name]):
+        for free in options.sizes or tuple(QUESTIONS[name]):
             yield tuple(tasks(workload, free, facts, options))
 
 
@@ -68,4 +68,4 @@ def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     return map(ask, tasks)
 
 
-SUITE = Suite(questions, warm_up, perform, time_limit=60.0)
+SUITE = Suite(questions, warm_up, perform, time_limit=180.0)

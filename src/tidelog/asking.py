@@ -41,6 +41,7 @@ class Asking(ABC):
         self._looking_up = looking_up
         self._strategies: dict[str, Strategy] = {}
         self._derived: tuple[Program, Rewritten] | None = None  # what the last query was answered by
+        self._are_tables_wanted = False  # somebody has asked for them, rather than `auto`
 
     @abstractmethod
     def _place(self) -> Place:
@@ -90,6 +91,7 @@ class Asking(ABC):
     def _found(self, query: Query, strategy: str) -> Generator[Answers]:
         """The answers in parts, as the strategy finds them."""
         place, choice = self._chosen(strategy, query)
+        self._are_tables_wanted |= strategy == strategies.STREAMED
         self.runtime.tell(StrategyChosen(choice.strategy, choice.reason))
         chosen = self._strategy(choice.strategy)
         try:

@@ -340,8 +340,10 @@ class Reasoner(Loading):
 
     @property
     def _has_tables(self) -> bool:
-        """Whether there are tables; where all must be consistent, that is seen only if all is derived."""
-        return BOTTOM not in self._meaning.predicates and strategies.are_following(self._strategies.values())
+        """Whether somebody has asked for tables; where all must be consistent, all must be derived."""
+        if BOTTOM in self._meaning.predicates or not self._are_tables_wanted:
+            return False
+        return strategies.are_following(self._strategies.values())
 
     def _keep(self, step: Step) -> None:
         """Carry out what kept queries want."""
@@ -424,6 +426,8 @@ class Reasoner(Loading):
             self.runtime.check,
             self._modules,
             is_checked=not self._is_told,
+            may_table=self._engine.name == "columnar",
+            is_tabled=strategies.are_following(self._strategies.values()),
             table_memory=self.table_memory,
             look_up=self._equality.look_up(self._program.static, self.equal),
         )

@@ -86,6 +86,8 @@ def test_many_queries_to_one_reasoner(data: st.DataObject) -> None:
     [
         ("path(3, ?y)", "magic", "arguments of path are bound; 2 of 3 rules are needed"),
         ("path(?x, ?y)", "magic", "nothing is bound, but 2 of 3 rules are enough"),
+        ("path(3, 5)", "tabling", "nothing is free: a few subgoals are true or not"),
+        ("path(3, 5), ~path(5, 3)", "tabling", "nothing is free: a few subgoals are true or not"),
         ("far(?x)", "full", "nothing is bound, and every rule is needed"),
         ("edge(3, ?y)", "lookup", "only stated facts are asked for"),
     ],
@@ -96,6 +98,29 @@ def test_what_auto_chooses(query: str, strategy: str, reason: str) -> None:
     reasoner.runtime.tell.listeners.append(told.append)
     reasoner.query(query)
     assert StrategyChosen(strategy, reason) in told
+
+
+def test_once_there_are_tables_auto_asks_them() -> None:
+    reasoner = graph()
+    assert reasoner.explain_strategy("path(3, ?y)").startswith("magic: ")
+    assert reasoner.query("path(3, 5)")
+    assert "there are tables, which know" in reasoner.explain_strategy("path(3, ?y)")
+    assert reasoner.explain_strategy("path(?x, ?y)").startswith("magic: ")
+
+
+def test_tables_that_nobody_has_asked_for_do_not_change_what_transactions_tell() -> None:
+    reasoner = graph()
+    assert reasoner.query("path(3, 5)")
+    assert reasoner.apply("+ edge(-1, 0) .").added > 1
+
+
+def test_few_rules_that_compute_nothing_are_run_rather_than_left_out() -> None:
+    rules = "".join(f"p(?x, {number}) :- p(?x, {number + 1}) ." for number in range(20))
+    reasoner = tl.Reasoner(tl.parse(rules + "p(?x, ?y) :- e(?x, ?y) . q(?x) :- p(?x, 0) ."))
+    reasoner.insert("e", [(number, number % 7) for number in range(300)])
+    assert "nearly all rules are needed" in reasoner.explain_strategy("p(?x, ?y)")
+    reasoner.add("n(?y) :- n(?x), ?y = ?x + 1 . n(0) .")
+    assert reasoner.explain_strategy("p(?x, ?y)").startswith("magic")
 
 
 def test_what_is_derived_is_looked_up() -> None:

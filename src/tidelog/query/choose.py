@@ -5,10 +5,10 @@ Invariant: either way the answers are the same; only the time differs.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from tidelog.logic.program import BOTTOM, Atom, Query, Variable
+from tidelog.logic.program import BOTTOM, Assignment, Atom, Constant, Query, Variable
 from tidelog.logic.strata import dependency_graph
 from tidelog.query.magic import rewritten
 from tidelog.query.strategy import Place
@@ -18,6 +18,10 @@ from tidelog.rewrite.magic_sets import Rewritten
 
 FEW = 200  # facts: deriving everything from so few takes less time than rewriting the program
 PLANNED = 50  # facts from which one can derive in the time that a pair of rewritten rules takes to be planned
+MANY_RULES, MANY_TIMES = 50, 4  # that rewriting makes, in all and of each one
+TABLED = 600  # facts from which one can derive in the time that tables take for one of these rules
+FEW_OF = 10  # of so many rules, one more that is run costs next to nothing
+MANY_FACTS = 50_000  # from which a ground query is faster by tables than everything is derived
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +48,32 @@ def choose(query: Query, place: Place) -> Choice:
     is_all = len(needed) == len(place.program.rules)
     if is_all and _facts(needed, place) <= FEW:
         return Choice("full", f"every rule is needed, and there are no more than {FEW} facts")
-    if is_all and _is_free(query):
+    if _is_free(query) and is_all:
         return Choice("full", "nothing is bound, and every rule is needed")
+    if _is_free(query) and _are_rest_harmless(needed, place):
+        return Choice("full", "nothing is bound, and nearly all rules are needed")
+    is_large = not is_all or _facts(needed, place) >= MANY_FACTS
+    if place.may_table and is_large and all(_are_bound(query)):
+        return Choice("tabling", "nothing is free: a few subgoals are true or not")
+    if place.is_tabled and any(_are_bound(query)):
+        return Choice("tabling", "there are tables, which know what was asked before")
+    return _by_rewriting(query, needed, place)
+
+
+def _by_rewriting(query: Query, needed: Sequence[int], place: Place) -> Choice:
+    """Magic sets, unless they make too many rules, or have nothing to bind."""
     made = rewritten(query, place)
-    bound = _bound(made)
+    bound, rules = _bound(made), len(made.rules)
+    is_all = len(needed) == len(place.program.rules)
+    facts = _facts(needed, place)
     if not bound and is_all:
         return Choice("full", "nothing is bound, and every rule is needed")
-    if is_all and _facts(needed, place) < PLANNED * len(made.rules) ** 2:
-        reason = (
-            f"rewriting would make {len(made.rules):,} rules of {len(needed):,}: too many for so few facts"
-        )
-        return Choice("full", reason)
+    many = f"rewriting would make {rules:,} rules of {len(needed):,}"
+    is_manifold = rules > MANY_RULES and rules > MANY_TIMES * len(needed)
+    if is_all and facts < (TABLED * rules if is_manifold and place.may_table else PLANNED * rules**2):
+        return Choice("full", f"{many}: too many for so few facts")
+    if is_manifold and bound and place.may_table:
+        return Choice("tabling", f"{many}: tables need those only that are met")
     count = f"{len(needed):,} of {len(place.program.rules):,} rules"
     if not bound:
         return Choice("magic", f"nothing is bound, but {count} are enough")
@@ -62,6 +81,19 @@ def choose(query: Query, place: Place) -> Choice:
     return Choice(
         "magic", f"arguments of {', '.join(names[:3]) or 'a closure'} are bound; {count} are needed"
     )
+
+
+def _are_rest_harmless(needed: Collection[int], place: Place) -> bool:
+    """Whether the rules that are not needed are few, and compute nothing: to run them too comes to an end."""
+    rest = [rule for number, rule in enumerate(place.program.rules) if number not in needed]
+    computing = (isinstance(literal, Assignment) for rule in rest for literal in (*rule.body, *rule.after))
+    return FEW_OF * len(rest) <= len(place.program.rules) and not any(computing)
+
+
+def _are_bound(query: Query) -> Iterator[bool]:
+    """Of each argument of a query's atoms, whether it is a constant."""
+    for atom in (*query.rule.positive, *query.rule.negated):
+        yield from (isinstance(term, Constant) for term in atom.terms)
 
 
 def _is_free(query: Query) -> bool:
