@@ -215,7 +215,7 @@ def test_strategies_give_the_same_answers(workload: str) -> None:
         check_answers(workload, free, ("full", "magic", "auto"))
 
 
-@pytest.mark.parametrize("workload", ["lubm-rdfs", "lubm-owl"])
+@pytest.mark.parametrize("workload", ["lubm-rdfs", pytest.param("lubm-owl", marks=pytest.mark.slow)])
 def test_strategies_give_the_same_answers_over_triples(workload: str) -> None:
     check_answers(workload, 0, ("full", "tabling"))
 

@@ -403,7 +403,7 @@ class Tables:
 
     def redefine(self, rules: Sequence[Rule]) -> None:
         """Let the rules be these; tables that do not depend on a difference are kept."""
-        if rules is not self._rules:
+        if rules is not self._rules and tuple(rules) != self._rules:
             self.settle()
             self._rules = tuple(rules)
             self._redefine()
