@@ -173,3 +173,19 @@ def test_what_holds_itself_up_goes(metric: str) -> None:
     reasoner.apply("- p(a)@3 .")
     reasoner.apply("- p(a)@(3, 5] .")
     assert {row[0] for row in reasoner["s"]} == {"z"}
+
+
+def test_an_inconsistency_names_rules_facts_and_times() -> None:
+    text = """
+        p(a)@[0, 5] . q(a)@[3, 9] . q(b)@[4, 5] . s(c)@7 . r(?x) :- p(?x) .
+        #[name("never both")] bottom() :- r(?x), q(?x) .
+        bottom() :- q(?x), ?x = z .
+        boxplus[1, 2] bottom() :- s(?x), ~diamondminus[0, 1] p(?x) .
+    """
+    with pytest.raises(Inconsistent) as caught:
+        tl.Reasoner(tl.parse(text)).materialise()
+    both, alone = caught.value.diagnostics
+    assert both.message == "inconsistent: bottom() derived by the rule 'never both' at [3, 5]"
+    assert both.help is not None and both.help.startswith("from r(a) at [0, 5], q(a) at [3, 9]\n")
+    assert alone.message == "inconsistent: bottom() derived at [8, 9]"
+    assert alone.help is not None and alone.help.startswith("from s(c) at [7, 7]\n")

@@ -39,15 +39,14 @@ from tidelog.temporal.periods import Periods
 from tidelog.temporal.relation import INTERVAL, TimedRelation
 from tidelog.temporal.rows import Ids, RowSet, Table
 from tidelog.temporal.store import Store
+from tidelog.temporal.violations import violations
 
 KERNELS = "temporal"  # the group of compiled kernels
 UNKNOWN_PROCEDURE = "E618"
 ENDLESS = "E616"
-INCONSISTENT = "E601"
 NOT_CHANGED = "E617"
 WINDOW = "give a horizon, which moves along"
 ANEW = "make a new reasoner with the facts and rules as they are to be"
-SHOWN = 3  # times of an inconsistency
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,21 +315,9 @@ class Temporal:
         """Raise Inconsistent if `bottom()` holds at some time."""
         if BOTTOM not in program.timed or not self.store.is_known(BOTTOM):
             return
-        _, left, right = self.store.table_of(BOTTOM).rows()
-        if self.past.time is not None:
-            kept = right >= self._first
-            left, right = np.maximum(left[kept], self._first), right[kept]
-        if not len(left):
-            return
-        times = [
-            str(self.store.timeline.decode(*ends)) for ends in zip(left.tolist(), right.tolist(), strict=True)
-        ]
-        rule = next(rule for rule in program.rules if rule.head.predicate == BOTTOM)
-        name = f" by the rule {rule.name!r}" if rule.name else ""
-        more = f" and {len(times) - SHOWN:,} more intervals" if len(times) > SHOWN else ""
-        message = f"inconsistent: bottom() derived{name} at {', '.join(times[:SHOWN])}{more}"
-        help = "`tidelog explain PROGRAM 'bottom()'`, or `reasoner.explain(…)`, says why"
-        raise Inconsistent(Diagnostic(INCONSISTENT, message, rule.span, help))
+        times = self.store.table_of(BOTTOM).rows()[2]
+        if len(times) and times.max() >= self._first:
+            raise Inconsistent(violations(program, self.store, self._first))
 
     # ---- asking
 
