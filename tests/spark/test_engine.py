@@ -64,7 +64,7 @@ def test_what_holds_at_times_is_derived_on_the_driver_while_it_is_little(spark: 
     assert len(reasoner["alarm"]) == 1
     chosen = [event for event in told if isinstance(event, StratumStrategy)]
     assert chosen[-1].strategy == "driver-closure"
-    assert chosen[-1].reason == "rules over time read 3 facts, at most 2,000,000"
+    assert chosen[-1].reason == "rules over time read 3 facts, at most 10,000,000"
 
 
 # ---- frames in and out
