@@ -16,7 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from benchmarks.asking import BATCHES, OTHER_BATCHES
 from benchmarks.plain import seconds_text
-from benchmarks.plots import FAINT, STYLE
+from benchmarks.plots import STYLE, inscribe
 from benchmarks.record import Record
 
 Show = Callable[[Axes, Record], None]
@@ -105,11 +105,7 @@ def draw(title: str, subtitle: str, shown: dict[Panel, list[Record]], show: Show
         for record in records:
             show(axes, record)
         lay_out(axes, f"{panel.workload}, {records[0].counts['bound']}")
-    handles, names = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="center right", bbox_to_anchor=(0.995, 0.45), frameon=False, fontsize=9)
-    figure.text(0.025, 0.93, title, fontsize=14, fontweight="bold", va="center")
-    figure.text(0.025, 0.85, subtitle, fontsize=9.5, color=FAINT, va="center")
-    figure.text(0.025, 0.04, caption, fontsize=8.5, color=FAINT, va="center")
+    inscribe(figure, title, subtitle, caption)
     return figure
 
 

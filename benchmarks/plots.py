@@ -261,6 +261,15 @@ def colour_of(record: Record) -> tuple[float, float, float]:
     return (1 + red) / 2, (1 + green) / 2, (1 + blue) / 2
 
 
+def inscribe(figure: Figure, title: str, subtitle: str, caption: str) -> None:
+    """A row of panels gets its words, and one legend to the right for all of them."""
+    handles, names = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="center right", bbox_to_anchor=(0.995, 0.45), frameon=False, fontsize=9)
+    figure.text(0.025, 0.93, title, fontsize=14, fontweight="bold", va="center")
+    figure.text(0.025, 0.85, subtitle, fontsize=9.5, color=FAINT, va="center")
+    figure.text(0.025, 0.04, caption, fontsize=8.5, color=FAINT, va="center")
+
+
 def svg(figure: Figure) -> str:
     """The figure as an element of a page."""
     sink = io.StringIO()

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from benchmarks.plain import seconds_text
-from benchmarks.plots import FAINT, STYLE
+from benchmarks.plots import FAINT, STYLE, inscribe
 from benchmarks.record import Record
 from benchmarks.tenures import CONSTANTS
 
@@ -93,11 +93,7 @@ def draw(panels: dict[str, tuple[Series, str, Callable[[float], str]]], caption:
         for name, (places, heights) in series.items():
             axes.plot(places, heights, STYLES[name], color=COLOURS[name], label=name, linewidth=1.8)
         lay_out(axes, title, below, write)
-    handles, names = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="center right", bbox_to_anchor=(0.995, 0.5), frameon=False, fontsize=9)
-    figure.text(0.025, 0.93, TITLE, fontsize=14, fontweight="bold", va="center")
-    figure.text(0.025, 0.85, SUBTITLE, fontsize=9.5, color=FAINT, va="center")
-    figure.text(0.025, 0.04, caption, fontsize=8.5, color=FAINT, va="center")
+    inscribe(figure, TITLE, SUBTITLE, caption)
     return figure
 
 
