@@ -17,6 +17,7 @@ import pyarrow as pa
 from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.engine.columnar.exact import ids_of_terms
 from tidelog.engine.spark.markers import OVERFLOW
 from tidelog.engine.spark.terms import (
     Hashing,
@@ -48,7 +49,7 @@ def local_ids(dictionary: Dictionary, identities: Identities, texts: pa.Array) -
     is_whole = identities < 0
     ids[is_whole] = dictionary.encode_numbers(Kind.INTEGER, numbers(identities[is_whole]))
     if not is_whole.all():
-        ids[~is_whole] = dictionary.encode_terms(texts.filter(mask_of(~is_whole)))
+        ids[~is_whole] = ids_of_terms(texts.filter(mask_of(~is_whole)), dictionary)
     return ids
 
 

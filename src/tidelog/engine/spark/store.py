@@ -22,8 +22,9 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sql
 
-from tidelog.engine.columnar.arrow import array_of, numbers_of
+from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
 from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.engine.columnar.exact import ids_of_terms
 from tidelog.engine.spark import terms
 from tidelog.engine.spark.directory import Directory
 from tidelog.engine.spark.jobs import Jobs
@@ -243,12 +244,17 @@ class Store:
         """The driver's ids of terms that it does not know yet."""
         lexicon = self.lexicon
         assert lexicon is not None, "an id is that of a term"
-        wanted = self.frame_of([array_of(identities)], ["wanted"])
-        found = lexicon.join(sql.broadcast(wanted), lexicon[ID] == wanted["wanted"], "left_semi")
-        table = self.jobs.run("fetching terms", found.toArrow).sort_by(ID)
+        is_most = 2 * len(identities) >= self.terms  # all of them come sooner than chosen ones
+        if not is_most:
+            wanted = self.frame_of([array_of(identities)], ["wanted"])
+            lexicon = lexicon.join(sql.broadcast(wanted), lexicon[ID] == wanted["wanted"], "left_semi")
+        table = self.jobs.run("fetching terms", lexicon.toArrow).sort_by(ID)
+        if is_most:
+            there = numbers_of(table.column(ID).combine_chunks(), "int64")
+            table = table.filter(mask_of(np.isin(there, identities, assume_unique=True)))
         if table.num_rows != len(identities):
             raise RuntimeError(f"{len(identities) - table.num_rows} ids on Spark have no term")
-        narrow = self.dictionary.encode_terms(table.column(TERM).combine_chunks())
+        narrow = ids_of_terms(table.column(TERM).combine_chunks(), self.dictionary)
         self._make_room()
         self._wide[narrow] = identities
         self._is_wide[narrow] = True
