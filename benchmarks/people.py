@@ -106,4 +106,4 @@ def _table(name: str, left: tuple[str, Ids], right: tuple[str, Ids]) -> pa.Table
         column: pc.binary_join_element_wise(pa.scalar(prefix), pa.array(ids).cast(pa.string()), "")
         for column, (prefix, ids) in zip(COLUMNS[name], (left, right), strict=True)
     }
-    return pa.table(columns).group_by(list(columns)).aggregate([])
+    return pa.table(columns).group_by(list(columns), use_threads=False).aggregate([])

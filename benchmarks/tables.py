@@ -34,7 +34,9 @@ def tables(records: Sequence[Record]) -> str:
     parts += ontology_tables(reasoned)
     over_time = [record for record in records if record.suite == "temporal"]
     parts += temporal_tables(over_time)
-    if maintained or streamed or on_spark or reasoned or over_time:
+    equated = [record for record in records if record.suite == "equality"]
+    parts += equality_tables(equated)
+    if maintained or streamed or on_spark or reasoned or over_time or equated:
         parts.append(targets_table(records))
     return "\n\n".join(parts)
 
@@ -105,6 +107,33 @@ def ontology_cells(record: Record) -> list[str]:
     reasoning = (record.reason_s or 0.0) - rules
     parts = (record.cpu_s, rules, record.load_s or 0.0, reasoning, results)
     return [*(seconds_text(part) if part else "" for part in parts), f"{record.peak_rss_mb:,.0f}"]
+
+
+def equality_tables(records: Sequence[Record]) -> Iterator[str]:
+    """A table for each workload, after table 1 of paper 004: seconds and derivations for each deletion."""
+    for workload in dict.fromkeys(record.workload for record in records):
+        own = [record for record in records if record.workload == workload]
+        found = {(record.variant, record.size): record for record in own}
+        sizes = sorted({record.size for record in own})
+        rows = [["", "facts kept", "deriving", *(f"−{size:,}" for size in sizes)]]
+        for variant in dict.fromkeys(record.variant for record in own):
+            done = next((r for r in own if r.variant == variant and r.is_done), None)
+            whole = ["", ""] if done is None else [number(done, "kept"), derived_cell(done)]
+            cells = (equality_cell(found.get((variant, size))) for size in sizes)
+            rows.append([f"`{variant}`", *whole, *cells])
+        yield f"Equality, {workload}: CPU seconds (derivations):\n\n{markdown(rows)}"
+
+
+def derived_cell(record: Record) -> str:
+    return f"{seconds_text(record.reason_s or 0.0)} ({number(record, 'all_derivations')})"
+
+
+def equality_cell(record: Record | None) -> str:
+    if record is None:
+        return ""
+    if not record.is_done:
+        return f"> {record.counts['reason']}"
+    return f"{seconds_text(record.cpu_s)} ({number(record, 'derivations')})"
 
 
 def temporal_tables(records: Sequence[Record]) -> Iterator[str]:

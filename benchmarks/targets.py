@@ -69,6 +69,10 @@ class Figures:
         """What OWL 2 RL over so many triples cost, by a variant of ours or a peer."""
         return self._reasoned.get((who, size))
 
+    def equated(self, workload: str, variant: str) -> Record | None:
+        """What deleting 100 facts cost, with equality."""
+        return self.found.get(("equality", workload, variant, 100))
+
     def points(self, workload: str) -> Iterator[tuple[int, dict[str, Record]]]:
         """The sizes of a sweep, and the record of each maintainer there."""
         own = [key for key in self.found if key[:2] == ("maintain", workload)]
@@ -90,6 +94,7 @@ def targets(records: Sequence[Record]) -> list[Target]:
         *(marking(figures, names, limit) for names, limit in MARKED),
         *asking(figures),
         *on_spark(figures),
+        *equating(figures),
         *reasoning(figures),
         *explaining(figures),
         *storing(figures),
@@ -319,6 +324,21 @@ def later_seconds(record: Record) -> float:
     """The CPU seconds of the later rounds."""
     ends = str(record.counts["seconds_by_round"]).split()
     return float(ends[-1]) - float(ends[LATER - 2])
+
+
+def equating(figures: Figures) -> Iterator[Target]:
+    """Deletions of 100 facts with equality, and what deriving everything takes beside axioms."""
+    for workload in ("uobm", "lubm", "cliques", "uobm-5m"):
+        own = figures.equated(workload, "rewrite-maintain")
+        anew = figures.equated(workload, "rewrite-recompute")
+        words = f"equality, {workload}, 100 deletions: times faster than"
+        yield at_least(f"{words} deriving anew", 100, quotient(anew, own))
+        axioms = figures.equated(workload, "axiomatise-backward-forward")
+        yield at_least(f"{words} B/F by axioms", 10, quotient(axioms, own))
+    own, axioms = (figures.equated("uobm", f"{way}-recompute") for way in ("rewrite", "axiomatise"))
+    yield at_least("equality, classes of 6: times faster derived than by axioms", 3, quotient(axioms, own))
+    smaller = float(axioms.counts["kept"]) / float(own.counts["kept"]) if own and axioms else None
+    yield at_least("equality, classes of 6: times fewer facts than by axioms", 3, smaller)
 
 
 def quotient(own: Record | None, other: Record | None) -> float | None:

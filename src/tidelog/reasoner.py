@@ -368,7 +368,12 @@ class Reasoner(Loading):
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules, as they are now, those that say what equality means included."""
-        return self._program.rules if self._program.timed else self._meaning.rules
+        return self.meaning.rules
+
+    @property
+    def meaning(self) -> Program:
+        """The program that `rules` are those of."""
+        return self._program if self._program.timed else self._meaning
 
     @property
     def strata(self) -> tuple[Stratum, ...]:

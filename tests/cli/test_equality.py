@@ -38,3 +38,19 @@ def test_an_inconsistency_ends_with_exit_code_3(
 def test_equality_can_be_switched_off(program: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", program, "--equality", "off"]) == 1
     assert "error[E606]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("maintainer", "said"),
+    [("auto", "split-and-merge"), ("backward-forward", "backward-forward with rewriting")],
+)
+def test_statistics_say_how_classes_are_divided(
+    program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], maintainer: str, said: str
+) -> None:
+    changes = tmp_path / "script.changes"
+    changes.write_text("- passport(ann, 7) .")
+    arguments = ["stream", program, str(changes), "--stats", "--maintainer", maintainer]
+    assert main(arguments) == 0
+    told = capsys.readouterr().err
+    assert f"chose {said}" in told
+    assert "passport ≈" in told

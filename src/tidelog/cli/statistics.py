@@ -116,8 +116,8 @@ def _layers(program: Program) -> tuple[Stratum, ...]:
 
 
 def _program(work: Work) -> Program:
-    """The program whose rules were run: that of the last query, if it was rewritten."""
-    return work.reasoner.rewritten or work.program
+    """The program whose rules were run: that of the last query, if it was rewritten; with equality's own."""
+    return work.reasoner.rewritten or work.reasoner.meaning
 
 
 def _rules(work: Work) -> list[dict[str, object]]:

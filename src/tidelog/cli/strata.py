@@ -8,6 +8,7 @@ from tidelog.cli.reasoning import Work
 from tidelog.engine.events import StrataTally, StratumStatistics
 from tidelog.plan.rule_text import Writing, shortened
 from tidelog.rewrite.aggregates import SEPARATOR
+from tidelog.rewrite.over_representatives import MARK
 
 _MOST: Final = 20  # strata on a screen
 _NAME_WIDTH: Final = 44
@@ -57,7 +58,14 @@ def _sorted(tally: StrataTally, work: Work) -> list[tuple[list[str], str, Stratu
 def _named(relation: str, writing: Writing) -> str:
     """The predicate, or that on behalf of which there is an auxiliary relation."""
     name, separator, _ = relation.partition(SEPARATOR)
-    return f"{writing.predicate(name)} (auxiliary)" if separator else writing.predicate(name)
+    if MARK in name:
+        name, _, rest = name.partition(MARK)
+        known = writing.predicates.get(name)
+        written = (name if known is None else known.written) + MARK
+        separator = separator or rest
+    else:
+        written = writing.predicate(name)
+    return f"{written} (auxiliary)" if separator else written
 
 
 def _cells(names: list[str], maintainer: str, done: StratumStatistics) -> tuple[str, ...]:

@@ -84,13 +84,13 @@ class Classes:
 
     def several(self, representatives: Ids) -> Ids:
         """Those whose class has more than one member, each once."""
-        return np.unique(representatives[self.sizes(representatives) > 1])
+        return each_once(representatives[self.sizes(representatives) > 1])
 
     def members_of(self, representatives: Ids) -> Ids:
         """The members of all these classes, those of each class together, and each once."""
         alone = representatives[self.sizes(representatives) == 1]
         parts = (self.members[each] for each in self.several(representatives).tolist())
-        return np.concatenate((np.unique(alone), *parts))
+        return np.concatenate((each_once(alone), *parts))
 
     def _reach(self, ids: Ids) -> None:
         """Let all constants have a representative."""
@@ -122,9 +122,9 @@ class Classes:
         changed = before != representatives
         moved = Moved(ids[changed], before[changed], representatives[changed])
         if moved:
-            touched = np.unique(np.concatenate((moved.before, moved.after)))
+            touched = each_once(np.concatenate((moved.before, moved.after)))
             standing = touched[self.of[touched] == touched]
-            all_ids = np.unique(np.concatenate((self.members_of(standing), moved.ids)))
+            all_ids = each_once(np.concatenate((self.members_of(standing), moved.ids)))
             self.of[moved.ids] = moved.after
             self._regroup(all_ids, touched)
             self.journal.append(moved)
@@ -154,8 +154,8 @@ class Classes:
             return {}
         moved, first = np.unique(np.concatenate([each.ids for each in self.journal]), return_index=True)
         origin = np.concatenate([each.before for each in self.journal])[first]
-        touched = np.unique(np.concatenate((origin, *(each.after for each in self.journal))))
-        ids = np.union1d(moved, self.members_of(touched[self.of[touched] == touched]))
+        touched = each_once(np.concatenate((origin, *(each.after for each in self.journal))))
+        ids = each_once(np.concatenate((moved, self.members_of(touched[self.of[touched] == touched]))))
         owners = self.of[ids]
         owners[np.searchsorted(ids, moved)] = origin
         return dict(divided(ids, owners))
@@ -174,6 +174,17 @@ class Classes:
         for place in np.flatnonzero(self.size[owners] > 1).tolist():
             owners[place] = min(self.members[int(owners[place])].tolist(), key=key)  # type: ignore[arg-type]
         return owners[places]
+
+
+def each_once(ids: Ids) -> Ids:
+    """The constants, sorted, each once. Sorting is faster than the sets of `np.unique`.
+
+    >>> each_once(np.array([3, 1, 3], np.int32)).tolist()
+    [1, 3]
+    """
+    ordered = np.sort(ids)
+    found: Ids = ordered[np.diff(ordered, prepend=-1) != 0]
+    return found
 
 
 def divided(ids: Ids, owners: Ids) -> Iterator[tuple[int, Ids]]:

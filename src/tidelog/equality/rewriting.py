@@ -31,7 +31,7 @@ from tidelog.equality.classes_elsewhere import ClassesElsewhere
 from tidelog.equality.deltas import Late, composed
 from tidelog.equality.doubt import Doubts, bearing_on_equality
 from tidelog.equality.proofs import Proofs
-from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved
+from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved, each_once
 from tidelog.equality.scratch import Latest
 from tidelog.equality.unmerged import Pairs, Unmerged, all_unmerged
 from tidelog.errors import Diagnostic
@@ -47,9 +47,9 @@ from tidelog.rewrite.over_representatives import ALIAS, groups_of, over_represen
 BACKWARD_FORWARD = "backward-forward"  # the maintainer with which classes are divided by B/F≈
 BY_SEARCH = MaintainerChosen("backward-forward with rewriting", "to find what is no longer equal")
 BY_DOUBT = MaintainerChosen("split-and-merge", "to find what is no longer equal")
-MANY = (
-    64  # if a round moves more than one constant for so many facts, what equality depends on is derived anew
-)
+# What equality depends on is derived anew in the first rounds, and in later ones if they merge more than one
+# pair for so many facts: else a long chain of mergers would cost all of it for each link.
+ROUNDS, MANY = 12, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +200,7 @@ class Rewriting(Axiomatised):
         if classes.are_elsewhere:
             return list(self._engine.conflicting_classes(ALIAS, self.unique_names).tolist())
         touched = [*(moved.ids for moved in classes.journal), np.array(self._conflicts, np.int32)]
-        some = np.unique(classes.representatives(np.concatenate(touched)))
+        some = each_once(classes.representatives(np.concatenate(touched)))
         return faults.conflicting(classes, some, self._engine.dictionary.kind, self.unique_names)
 
     # ---- deriving everything
@@ -234,9 +234,9 @@ class Rewriting(Axiomatised):
         return tuple(bearing_on_equality(self.meaning(program).rules))
 
     def _are_many(self, pairs: Pairs) -> bool:
-        """Whether deriving anew costs less than to move what is merged."""
+        """Whether deriving anew costs less than to move what is merged, which needs all facts counted."""
         facts: int = sum(map(self._engine.size, self._engine.relations()))
-        return len(pairs[0]) * MANY > facts
+        return self.rounds < ROUNDS or len(pairs[0]) * MANY > facts
 
     def resume(self) -> None:
         """Let the classes be those that the relation of aliases holds."""
