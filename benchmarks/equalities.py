@@ -29,6 +29,7 @@ LARGER = "-5m"  # how the names of workloads end that are like others, but large
 COMPARED = ("student", "faculty", "person")  # predicates that every variant can count
 MAINTAINERS = {"backward-forward": "backward-forward"}  # by the second part of a variant's name
 Places = npt.NDArray[np.int64]
+Batch = dict[str, list[tuple[str, ...]]]
 
 
 @dataclass(frozen=True)
@@ -84,8 +85,7 @@ def maintained(loaded: Loaded, treatment: str, task: Task) -> Measurement:
     deleted, added, walls, made = [], [], [], []
     tuples = 0
     for number in range(OPERATIONS if task.size < LARGE else LARGE_OPERATIONS):
-        places = sample(loaded, task.size, number)
-        batch = {name: loaded.tables[name].take(pa.array(some)) for name, some in places.items()}
+        batch = facts(loaded, sample(loaded, task.size, number))
         before = reasoner.engine.instances
         _, cpu, wall = timed(partial(transact, reasoner, batch, "delete"))
         made.append(reasoner.engine.instances - before + searched(reasoner))
@@ -134,10 +134,19 @@ def without(table: pa.Table, places: Places | None) -> pa.Table:
     return table.filter(pa.array(kept_rows))
 
 
-def transact(reasoner: tidelog.Reasoner, batch: Mapping[str, pa.Table], act: str) -> None:
+def facts(loaded: Loaded, places: Mapping[str, Places]) -> Batch:
+    """The facts at places of the tables, as tuples."""
+    taken = {name: loaded.tables[name].take(pa.array(some)) for name, some in places.items()}
+    return {
+        name: list(zip(*(column.to_pylist() for column in some.columns), strict=True))
+        for name, some in taken.items()
+    }
+
+
+def transact(reasoner: tidelog.Reasoner, batch: Batch, act: str) -> None:
     """One transaction; nobody looks at its delta."""
     with reasoner.change() as change:
-        say: Callable[[str, pa.Table], None] = getattr(change, act)
+        say: Callable[[str, list[tuple[str, ...]]], None] = getattr(change, act)
         for name, rows in batch.items():
             say(name, rows)
 

@@ -46,6 +46,10 @@ class Doubts:
         self._own = {self._scratch.relation(DOUBTFUL, name) for name in self._scratch.arities}
         self._rules = (*self._passing(), *self._of_classes())
         self._prepared = [Prepared(rule, self._own, engine) for rule in self._rules]
+        self._readers: dict[str, list[Prepared]] = {relation: [] for relation in self._own}
+        for prepared in self._prepared:
+            for relation in {atom.predicate for atom in prepared.rule.positive} & self._own:
+                self._readers[relation].append(prepared)
 
     def classes(self, update: Update, classes: Classes) -> Ids:
         """The representatives of the classes that an update puts in doubt; it is not carried out yet."""
@@ -79,9 +83,10 @@ class Doubts:
             run_once(rule, self._engine)
         for prepared in self._prepared:
             prepared.look_over()
-        while fresh := {relation for relation in self._own if self._engine.advance([relation])}:
-            for prepared in self._prepared:
-                prepared.run(fresh, self._check)
+        while fresh := [relation for relation in self._own if self._engine.advance([relation])]:
+            for relation in fresh:
+                for prepared in self._readers[relation]:
+                    prepared.run((relation,), self._check)
 
     def _seeds(self, removed: Mapping[str, Rows], classes: Classes) -> dict[str, Rows]:
         """The stored facts that explicit facts to be removed stand for."""
@@ -106,7 +111,7 @@ class Doubts:
         equal = self._doubted(Atom(stored(EQUAL), (CLASS, CLASS)))
         yield Rule(in_doubt, (equal, Atom(ALIAS, (ANY, CLASS))))
         for name, arity in self._arities.items():
-            for place in range(arity):
+            for place in range(arity) if name != stored(EQUAL) else ():
                 terms = tuple(CLASS if number == place else Variable(f"x{number}") for number in range(arity))
                 atom = Atom(name, terms)
                 yield Rule(self._doubted(atom), (in_doubt, atom))
