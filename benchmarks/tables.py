@@ -36,7 +36,7 @@ def tables(records: Sequence[Record]) -> str:
     parts += temporal_tables(over_time)
     equated = [record for record in records if record.suite == "equality"]
     parts += equality_tables(equated)
-    if maintained or streamed or on_spark or reasoned or over_time or equated:
+    if parts or any(record.suite in ("explain", "store") for record in records):
         parts.append(targets_table(records))
     return "\n\n".join(parts)
 

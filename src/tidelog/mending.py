@@ -44,6 +44,10 @@ def _recovered(examined: Examination) -> tuple[StoredReasoner, int]:
         if examined.snapshot is None:
             raise files.damaged(examined.folder.path, "the snapshot cannot be read")
         state = examined.snapshot.state(without_tables=True)
+        if state.time is not None and state.time.past.time is not None:
+            raise files.damaged(
+                examined.folder.path, "time has advanced, and what was forgotten is not there"
+            )
     except DataError as error:
         message = f"nothing can be recovered: {error.diagnostics[0].message}"
         help = "go back to a copy of the folder, or make the store anew from its sources"

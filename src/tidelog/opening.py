@@ -114,9 +114,6 @@ class StoredReasoner(Reasoner):
         """Derive everything, and let it be in a new store; nothing, if there is one."""
         if self.create is not None:
             self._complete()
-            if self.time.periodic is not None:
-                message = "a store cannot hold what repeats without end yet"
-                raise not_storable(message, "say how far: --horizon FROM,TO")
             self._store, self.create = self.create(self.state(0)), None
 
     def resume(self, opened: Opened, store: Store | None) -> None:
@@ -156,8 +153,6 @@ class StoredReasoner(Reasoner):
     def _commit(self, change: Change) -> Delta:
         """Carry a transaction out and let it be in the store: all of it, or none of it and an error."""
         self._check_writable()
-        if change.times.advance is not None:
-            raise not_storable("a store cannot keep that time has advanced yet")
         store, commits = self._store, self.commits
         mark = store.mark if store is not None else None
         try:
@@ -308,6 +303,7 @@ class StoredReasoner(Reasoner):
             change.insert_rows(name, rows)
         change.times.removed += said.times("-", self._engine.dictionary)
         change.times.added += said.times("+", self._engine.dictionary)
+        change.times.advance = said.advance
         self.commits = said.commit - 1
         change.commit()
 

@@ -120,3 +120,12 @@ def test_what_cannot_be_explained(text: str, code: str) -> None:
     assert error.value.diagnostics[0].code == code
     with pytest.raises(tl.ProgramError, match="E656"):
         tl.Reasoner(tl.parse(SENSORS)).why_not("lately(s1)@40")
+
+
+def test_what_repeats_is_explained_near_the_data() -> None:
+    reasoner = tl.Reasoner(tl.parse("tick(a)@1 . tick(?x) :- diamondminus[2, 2] tick(?x) ."))
+    (proof,) = reasoner.explain("tick(a)@5").proofs
+    assert proof.height == 2
+    with pytest.raises(tl.ProgramError) as error:
+        reasoner.explain("tick(a)@100001")
+    assert error.value.diagnostics[0].code == "E656"

@@ -159,3 +159,35 @@ def test_equality_and_times_in_formats_of_the_past_open(
     with tl.open(tmp_path / "store", threads=1) as reasoner:
         assert imprint(reasoner) == imprint(anew)
         assert reasoner.commits == 3
+
+
+ADVANCING = """
+    late(?x) :- diamondminus[0, 2] hot(?x) . very(?x) :- boxminus[0, 1] late(?x) . hot(a)@[0, 1] .
+"""
+REPEATING = "tick(a)@1 . tick(?x) :- diamondminus[2, 2] tick(?x) . tock(?x) :- diamondminus[1, 1] tick(?x) ."
+
+
+@pytest.mark.parametrize("closing", [False, True])
+@pytest.mark.parametrize("text", [ADVANCING, REPEATING], ids=["advancing", "repeating"])
+def test_time_that_advances_or_repeats_survives(text: str, closing: bool, tmp_path: Path) -> None:
+    def step(reasoner: tl.Reasoner, number: int) -> object:
+        if text is ADVANCING:
+            reasoner.apply(f"+ hot(b)@[{3 * number}, {3 * number + 1}] .")
+            reasoner.advance(3 * number)
+        else:
+            reasoner.apply(f"+ tick(b)@{number}.5 .")
+        return str(reasoner.time.outcome), str(reasoner.time.past)
+
+    lasting = tl.Reasoner(tl.parse(text), threads=1)
+    lasting.materialise()
+    stored = tl.open(tmp_path / "store", tl.parse(text), threads=1)
+    for number in range(1, 5):
+        stored.close() if closing else crash(stored)
+        stored = tl.open(tmp_path / "store", threads=1)
+        assert imprint(stored) == imprint(lasting)
+        assert step(stored, number) == step(lasting, number)
+        assert imprint(stored) == imprint(lasting)
+        for name in lasting:
+            if text is REPEATING:
+                assert list(stored[name]) == list(lasting[name])
+    stored.close()

@@ -215,9 +215,10 @@ def test_an_inconsistency_takes_everything_back() -> None:
     assert len(reasoner.query("p(?x)@1000")) == 1 and before.startswith("complete")
 
 
-def test_a_store_refuses_it(tmp_path: Path) -> None:
-    with pytest.raises(tl.TidelogError, match="E835"):
-        tl.open(tmp_path / "store", tl.parse("p(a)@0 . p(?x) :- diamondminus[2, 2] p(?x) ."))
+def test_a_store_keeps_it(tmp_path: Path) -> None:
+    tl.open(tmp_path / "store", tl.parse("p(a)@0 . p(?x) :- diamondminus[2, 2] p(?x) .")).close()
+    with tl.open(tmp_path / "store") as stored:
+        assert len(stored.query("p(?x)@1000000")) == 1 and not len(stored.query("p(?x)@1000001"))
 
 
 def test_pictures_show_what_repeats() -> None:

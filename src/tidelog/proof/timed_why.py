@@ -13,7 +13,7 @@ from tidelog.proof.explanation import Explanation
 from tidelog.proof.instances import NOT_EXPLAINED
 from tidelog.proof.node import Node
 from tidelog.proof.timed_plan import Goal
-from tidelog.proof.timed_stages import Ends, Stages, TimedFact
+from tidelog.proof.timed_stages import Ends, Stages, TimedFact, covers
 from tidelog.proof.timed_tree import TimedTrees
 from tidelog.proof.tree import Origin
 from tidelog.proof.why import does_not_hold
@@ -43,6 +43,9 @@ class TimedProver:
         asked = None if interval is None else self._time.store.timeline.ends(interval)
         goals = list(islice(self._goals(atom, asked, query, answers, stages), limit))
         stages.prepare([(goal.fact, goal.ends) for goal in goals])
+        for goal in goals:
+            if not covers(stages.known[goal.fact].now, goal.ends):
+                raise _beyond(query)
         trees = TimedTrees(stages, self._origin, self._always, most)
         proofs = tuple(trees.proof(goal) for goal in goals)
         return Explanation(query.text.strip(), proofs, Writing.of(program), len(answers) - len(goals))
@@ -65,6 +68,13 @@ class TimedProver:
     def _always(self, fact: TimedFact) -> Node:
         decode = self._time.engine.dictionary.decode
         return self._without(Fact(fact.predicate, tuple(map(decode, fact.key))))
+
+
+def _beyond(query: Query) -> ProgramError:
+    """That what a fact follows from is not there: forgotten, or beyond where facts were derived."""
+    message = f"`{query.text.strip()}` holds, but what it follows from at this time is not kept"
+    help = "ask for a time near the data, and not before the time that was advanced to"
+    return ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
 
 
 def _asked(query: Query) -> tuple[Atom, Interval | None]:

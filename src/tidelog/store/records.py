@@ -17,10 +17,18 @@ from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.exact import ids_of_terms, terms_of
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.terms import exact, read_exact
+from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import Ids, Rows, Update
 from tidelog.query.demands import Asked
 from tidelog.store.journal import Record
-from tidelog.store.program_form import rule_of, rule_to_json, surroundings_to_json, with_rules
+from tidelog.store.program_form import (
+    interval_of,
+    interval_to_json,
+    rule_of,
+    rule_to_json,
+    surroundings_to_json,
+    with_rules,
+)
 from tidelog.store.snapshot import asked_of, asked_to_json
 from tidelog.temporal.changing import TimedRows, TimedUpdate, Times
 from tidelog.temporal.lists import Timeline
@@ -45,6 +53,8 @@ def change_record(
     for sign, timed in (("-", times.removed), ("+", times.added)):
         if timed:
             form[f"{sign} times"] = [[name, *_timed_to_json(rows, dictionary)] for name, rows in timed]
+    if times.advance is not None:
+        form["advance"] = interval_to_json(times.advance)
     for sign, rules in (("- rules", stated.rules_removed), ("+ rules", stated.rules_added)):
         if rules:
             form[sign] = [rule_to_json(rule) for rule in rules]
@@ -101,6 +111,11 @@ class Said:
     def times(self, sign: str, dictionary: Dictionary) -> list[tuple[str, TimedRows]]:
         """The facts with times that went, `-`, or came, `+`."""
         return [(name, _timed_of(form, dictionary)) for name, *form in self._form.get(f"{sign} times", ())]
+
+    @property
+    def advance(self) -> Interval | None:
+        """The point that time advanced to, if it did."""
+        return interval_of(self._form["advance"]) if "advance" in self._form else None
 
     def program(self, before: Program) -> Program:
         """The program afterwards, if this is the one before."""

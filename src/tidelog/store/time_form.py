@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
 from typing import Any
 
+from tidelog.logic.time import Interval
 from tidelog.store.arrays import Array
 from tidelog.store.program_form import interval_of, interval_to_json
+from tidelog.temporal.advancing import Past
 from tidelog.temporal.lists import Timeline
+from tidelog.temporal.periods import Periods, Repeat
 from tidelog.temporal.reasoning import TimeSettings
 from tidelog.temporal.state import TimedTableState, TimeState
 
@@ -29,7 +33,57 @@ def time_to_json(state: TimeState, write: Write) -> dict[str, Json]:
         ALL: [_table_to_json(table, write) for table in state.tables],
         "outcome": None if state.outcome is None else list(state.outcome),
         "dropped": [list(pair) for pair in state.dropped.items()],
+        "cut": state.is_cut,
+        "past": _past_to_json(state.past),
+        "periodic": None if state.periodic is None else _periodic_to_json(*state.periodic),
     }
+
+
+def _past_to_json(past: Past) -> dict[str, Json]:
+    """What is final, and how much of it is kept."""
+    return {
+        "window": _optional(past.window, interval_to_json),
+        "time": _optional(past.time, str),
+        "calendar": past.is_calendar,
+        "kept": {name: _optional(back, str) for name, back in past.kept.items()},
+        "weight": past.weight,
+    }
+
+
+def _past_of(form: Mapping[str, Json]) -> Past:
+    kept = {name: _optional(back, Fraction) for name, back in form["kept"].items()}
+    window, time = _optional(form["window"], interval_of), _optional(form["time"], Fraction)
+    return Past(window, time, form["calendar"], kept, form["weight"])
+
+
+def _periodic_to_json(horizon: Interval | None, periods: Periods | None) -> list[Json]:
+    """The horizon of what has no end, and how both sides repeat."""
+    sides = (
+        None
+        if periods is None
+        else [_optional(side, _repeat_to_json) for side in (periods.left, periods.right)]
+    )
+    return [_optional(horizon, interval_to_json), sides]
+
+
+def _periodic_of(form: list[Json]) -> tuple[Interval | None, Periods | None]:
+    horizon, sides = form
+    periods = None if sides is None else Periods(*(_optional(side, _repeat_of) for side in sides))
+    return _optional(horizon, interval_of), periods
+
+
+def _repeat_to_json(repeat: Repeat) -> list[Json]:
+    return [interval_to_json(repeat.at), str(repeat.period), repeat.is_constant]
+
+
+def _repeat_of(form: list[Json]) -> Repeat:
+    at, period, is_constant = form
+    return Repeat(interval_of(at), Fraction(period), is_constant)
+
+
+def _optional(value: Any, convert: Callable[[Any], Any]) -> Any:
+    """None as it is, anything else converted."""
+    return None if value is None else convert(value)
 
 
 def _table_to_json(table: TimedTableState, write: Write) -> dict[str, Json]:
@@ -48,6 +102,9 @@ def time_of(form: Mapping[str, Json], read: Read) -> TimeState:
         tuple(_table_of(table, ALL, read) for table in form[ALL]),
         None if outcome is None else tuple(outcome),
         dict(form["dropped"]),
+        form["cut"],
+        _past_of(form["past"]),
+        None if form["periodic"] is None else _periodic_of(form["periodic"]),
     )
 
 

@@ -78,7 +78,7 @@ class Past:
     time: Fraction | None = None  # before which everything is final; None if time has not advanced
     is_calendar: bool = False  # the time was given as a dateTime
     kept: Mapping[str, Fraction | None] = field(default_factory=dict)
-    _weight: int = 0  # of what was there when something was forgotten last
+    weight: int = 0  # of what was there when something was forgotten last
 
     def advanced(self, point: Interval, program: Program) -> Past:
         """What is final when time has advanced to a point; raises ProgramError if it cannot."""
@@ -88,7 +88,7 @@ class Past:
             message = f"time has advanced to {self}, and cannot go back to {write_point(to, is_calendar)}"
             raise ProgramError(Diagnostic(NOT_ADVANCED, message))
         kept = looked_back(program)
-        return Past(self._moved(to, is_calendar), to, is_calendar, kept, self._weight)
+        return Past(self._moved(to, is_calendar), to, is_calendar, kept, self.weight)
 
     def __str__(self) -> str:
         return "the beginning" if self.time is None else write_point(self.time, self.is_calendar)
@@ -123,11 +123,11 @@ class Past:
     def forget(self, store: Store) -> None:
         """Let go what can no longer matter, unless little has come since that was done last."""
         tables = (*store.given.values(), *store.tables.values())
-        if sum(table.weight for table in tables) < GROWTH * self._weight + SWEPT_FROM:
+        if sum(table.weight for table in tables) < GROWTH * self.weight + SWEPT_FROM:
             return
         for table in tables:
             table.forget(self._kept_from(table.name, store.timeline))
-        self._weight = sum(table.weight for table in tables)
+        self.weight = sum(table.weight for table in tables)
 
     def _kept_from(self, name: str, timeline: Timeline) -> int:
         """The left end from which on the facts of a predicate are kept."""

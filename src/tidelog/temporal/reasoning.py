@@ -78,7 +78,7 @@ class Temporal:
         self.dropped: Mapping[int, int] = {}  # rules that were done before its end, and after which round
         self.past = Past(settings.horizon)
         self.periodic: Periodic | None = None  # where what follows has no end
-        self._is_cut = False  # something would follow beyond the horizon
+        self.is_cut = False  # something would follow beyond the horizon
 
     # ---- facts in
 
@@ -155,7 +155,7 @@ class Temporal:
             self.store, ready, listen, check, settings.procedure, settings.rounds, horizon, strata_before
         )
         self.outcome = derivation.run()
-        self._is_cut = horizon is not None and horizon.is_cut
+        self.is_cut = horizon is not None and horizon.is_cut
         self.dropped = derivation.dropped
         compiled.mark_warm(KERNELS)
 
@@ -186,7 +186,7 @@ class Temporal:
         is_final = past.time is not None
         way = FORWARD if is_final else direction(program.timed_rules)
         horizon = Horizon(past.interval, way, self.store.timeline, is_final=is_final)
-        horizon.is_cut = self._is_cut
+        horizon.is_cut = self.is_cut
         return horizon
 
     def check_end(self, program: Program) -> None:
@@ -265,7 +265,7 @@ class Temporal:
         horizon = self.horizon(after)
         changing = Changing(self.store, horizon, check, derive_on(horizon, later, self.store, check))
         net = changing.carry_out(update, static, before, after, accept)
-        self._is_cut = any(one is not None and one.is_cut for one in (horizon, later))
+        self.is_cut = any(one is not None and one.is_cut for one in (horizon, later))
         grown = changing.journal.grown(self.store.tables.values())
         if later is not None:
             self._advance(past, later)

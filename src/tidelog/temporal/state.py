@@ -10,14 +10,18 @@ same numbers, at the same times.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from tidelog.logic.program import Program
+from tidelog.logic.time import Interval
+from tidelog.temporal.advancing import Past
 from tidelog.temporal.lists import Integers, Lists, Timeline
 from tidelog.temporal.outcome import Outcome
+from tidelog.temporal.periodic import Periodic
+from tidelog.temporal.periods import Periods
 from tidelog.temporal.reasoning import Temporal, TimeSettings
 from tidelog.temporal.rows import Ids
 from tidelog.temporal.table import TimedTable
@@ -42,22 +46,26 @@ class TimeState:
     timeline: Timeline
     given: tuple[TimedTableState, ...]
     tables: tuple[TimedTableState, ...]
-    outcome: tuple[int, bool, bool] | None  # rounds, whether nothing more followed, whether some was cut off
+    outcome: tuple[int, bool, bool] | None  # rounds, whether nothing more followed, whether all repeats
     dropped: Mapping[int, int]
+    is_cut: bool = False  # something would follow beyond the horizon
+    past: Past = field(default_factory=Past)  # what is final, if time has advanced
+    periodic: tuple[Interval | None, Periods | None] | None = None  # where what follows has no end
 
 
 def capture(time: Temporal) -> TimeState:
     """The state between two transactions; nothing in it changes when the reasoner goes on."""
-    outcome = time.outcome
+    outcome, periodic = time.outcome, time.periodic
     return TimeState(
         time.settings,
         time.store.timeline,
         tuple(map(_captured, time.store.given.values())),
         tuple(map(_captured, time.store.tables.values())),
-        None
-        if outcome is None
-        else (outcome.rounds, outcome.is_fixpoint, outcome.horizon is not None and outcome.horizon.is_cut),
+        None if outcome is None else (outcome.rounds, outcome.is_fixpoint, outcome.periods is not None),
         dict(time.dropped),
+        time.is_cut,
+        replace(time.past),
+        None if periodic is None else (periodic.horizon, periodic.periods),
     )
 
 
@@ -73,13 +81,16 @@ def reinstate(time: Temporal, state: TimeState, program: Program) -> None:
     time.store.timeline = state.timeline
     time.store.given = {each.name: _reinstated(each) for each in state.given}
     time.store.tables = {each.name: _reinstated(each) for each in state.tables}
-    time.dropped = dict(state.dropped)
-    if state.outcome is not None:
-        rounds, is_fixpoint, is_cut = state.outcome
-        horizon = time.horizon(program)
-        if horizon is not None:
-            horizon.is_cut = is_cut
-        time.outcome = Outcome(rounds, is_fixpoint, horizon)
+    time.dropped, time.is_cut, time.past = dict(state.dropped), state.is_cut, replace(state.past)
+    if state.outcome is None:
+        return
+    rounds, is_fixpoint, is_repeating = state.outcome
+    outcome = Outcome(rounds, is_fixpoint)
+    if state.periodic is None:
+        time.outcome = replace(outcome, horizon=time.horizon(program))
+        return
+    time.periodic = Periodic(program, time.store, time.settings.procedure, *state.periodic)
+    time.outcome = time.periodic.outcome(outcome) if is_repeating else outcome
 
 
 def _reinstated(state: TimedTableState) -> TimedTable:
