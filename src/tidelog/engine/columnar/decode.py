@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, TEXT_KINDS, Dictionary
 from tidelog.engine.columnar.many_texts import many_texts
+from tidelog.io.arrays import text_array
 from tidelog.logic import terms
 from tidelog.logic.python import to_python
 from tidelog.logic.values import Kind, Value, order_key
@@ -100,7 +101,7 @@ def _distinct_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
             return pc.cast(array_of(dictionary.payload[ids]), pa.large_string())
     if len(ids) >= MANY:
         return many_texts(dictionary, ids, form, lambda some: _written(dictionary, some, form))
-    return pa.array(_written(dictionary, ids, form), pa.large_string())
+    return text_array(_written(dictionary, ids, form)).cast(pa.large_string())
 
 
 def _written(dictionary: Dictionary, ids: Ids, form: str) -> list[str]:

@@ -39,6 +39,8 @@ def many_texts(dictionary: Dictionary, ids: Ids, form: str, write: Callable[[Ids
             parts.append(texts if right.all() else texts.filter(mask_of(right)))
             places.append(own[right])
             left[own[right]] = False
+    if len(parts) == 1 and not left.any():
+        return parts[0]
     parts.append(text_array(write(ids[left])).cast(pa.large_string()))
     places.append(np.flatnonzero(left))
     order = np.empty(len(ids), np.int64)
