@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from tidelog.engine.events import StrategyChosen
-from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Source
+from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source
 from tidelog.live import LiveQuery
 from tidelog.logic.builtins import Overflow
 from tidelog.logic.program import Program, Query
@@ -26,6 +26,7 @@ from tidelog.rewrite.readable import readable
 from tidelog.runtime import Runtime
 from tidelog.subscription import Callback, Subscriptions
 from tidelog.syntax.parser import parse_literals
+from tidelog.temporal.reasoning import NOT_CHANGED, is_timed
 
 
 class Asking(ABC):
@@ -156,8 +157,16 @@ class Asking(ABC):
         right when facts and rules change.
         """
         query, parameters = resolve_prepared(text, self._program)
+        self._check_kept(query)
         keeping = self._keeper()
         return Prepared(keeping.keep(query, parameters), keeping)
+
+    def _check_kept(self, query: Query) -> None:
+        """Nothing, if the answers to a query can be kept right; else raises ProgramError."""
+        if is_timed(query, self._program):
+            message = "the answers to queries about what holds at times cannot be kept yet"
+            help = "ask anew after each change, or subscribe to the predicate"
+            raise ProgramError(Diagnostic(NOT_CHANGED, message, help=help))
 
     def watch(self, text: str, callback: Callback | None = None) -> LiveQuery:
         """A query whose answers are kept right from now on; the callback is told what changes in them.
@@ -165,6 +174,7 @@ class Asking(ABC):
         Unless everything is derived already, only what the query asks for is derived, and kept right.
         """
         query = self._resolved(text)
+        self._check_kept(query)
         keeping = self._keeper()
         live = LiveQuery(keeping.keep(query), keeping, self._subscriptions)
         if callback is not None:

@@ -189,3 +189,10 @@ def test_an_inconsistency_names_rules_facts_and_times() -> None:
     assert both.help is not None and both.help.startswith("from r(a) at [0, 5], q(a) at [3, 9]\n")
     assert alone.message == "inconsistent: bottom() derived at [8, 9]"
     assert alone.help is not None and alone.help.startswith("from s(c) at [7, 7]\n")
+
+
+def test_queries_about_times_are_not_kept() -> None:
+    reasoner = tl.Reasoner(tl.parse("late(?x) :- diamondminus[0, 5] hot(?x) . hot(a)@[1, 2] ."))
+    for keep in (reasoner.watch, reasoner.prepare):
+        with pytest.raises(ProgramError, match="E617"):
+            keep("late(?x)")
