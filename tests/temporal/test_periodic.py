@@ -224,3 +224,10 @@ def test_a_store_keeps_it(tmp_path: Path) -> None:
 def test_pictures_show_what_repeats() -> None:
     reasoner = tl.Reasoner(tl.parse("tick(a)@1 . tick(?x) :- diamondminus[2, 2] tick(?x) ."))
     assert tl.timeline(reasoner["tick"], start=0, end=8).text().count("●") == 4
+
+
+def test_what_begins_with_the_first_period_may_be_a_part_of_longer_ones() -> None:
+    text = "q(a)@2 . q(a)@[3, 5] . q(?x) :- diamondminus[3, 3] q(?x) ."
+    reasoner = tl.Reasoner(tl.parse(text))
+    assert {" ".join(map(str, row)) for row in reasoner["q"]} == {"a [2, 2] None", "a [3, 5] 3"}
+    assert held(reasoner) == held(unrolled(text))

@@ -133,6 +133,9 @@ class Folding:
             if side is not None:
                 first, period = side
                 is_repeated = (ends >= first) & (right < INFINITY) & (left > -INFINITY)
+                # What begins where all begins to repeat may be, a period later, a part of something longer.
+                again = owners[ends == first + period]
+                is_repeated &= (ends != first) | np.isin(owners, again)
                 every[is_repeated] = sign * period
                 kept &= ~is_repeated | (ends < first + period)
         return owners[kept], left[kept], right[kept], every[kept]
