@@ -263,8 +263,16 @@ def colour_of(record: Record) -> tuple[float, float, float]:
 
 def inscribe(figure: Figure, title: str, subtitle: str, caption: str) -> None:
     """A row of panels gets its words, and one legend to the right for all of them."""
-    handles, names = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="center right", bbox_to_anchor=(0.995, 0.45), frameon=False, fontsize=9)
+    pairs = (zip(*axes.get_legend_handles_labels(), strict=True) for axes in figure.axes)
+    drawn = {name: line for some in pairs for line, name in some}
+    figure.legend(
+        list(drawn.values()),
+        list(drawn),
+        loc="center right",
+        bbox_to_anchor=(0.995, 0.45),
+        frameon=False,
+        fontsize=9,
+    )
     figure.text(0.025, 0.93, title, fontsize=14, fontweight="bold", va="center")
     figure.text(0.025, 0.85, subtitle, fontsize=9.5, color=FAINT, va="center")
     figure.text(0.025, 0.04, caption, fontsize=8.5, color=FAINT, va="center")

@@ -62,8 +62,8 @@ ASKED: dict[str, Workload] = {
         Workload("rand1k-linear", "closure of a sparse graph, right-linear rules", 1_000, 200, "W7R"),
         Workload("rmat1k", "closure of a power-law graph, right-linear rules", 11_000, 1_100, "W7R"),
         Workload("rmat1k-nonlinear", "the same, nonlinear rules", 11_000, 1_100, "W7N"),
-        Workload("lubm-rdfs", "university as triples, RDFS", 2_000_000, 20_000, "W6"),
-        Workload("lubm-owl", "university as triples, OWL 2 RL of its ontology", 2_000_000, 20_000, OWL),
+        Workload("lubm-rdfs", "university as triples, RDFS", 4_000_000, 20_000, "W6"),
+        Workload("lubm-owl", "university as triples, OWL 2 RL of its ontology", 4_000_000, 20_000, OWL),
     )
 }
 

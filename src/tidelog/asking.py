@@ -20,6 +20,8 @@ from tidelog.query.looking_up import LookingUp
 from tidelog.query.magic import DERIVED
 from tidelog.query.prepared import Prepared, resolve_prepared
 from tidelog.query.strategy import Answers, Place, Strategy, parts_of, together
+from tidelog.query.tables import Tally
+from tidelog.query.tabling import Tabling
 from tidelog.relation import Relation
 from tidelog.rewrite.magic_sets import Rewritten
 from tidelog.rewrite.readable import readable
@@ -115,6 +117,12 @@ class Asking(ABC):
 
     def _related(self, query: Query, answers: Answers) -> Relation:
         return Relation(query.text.strip(), query.variables, *answers, self._keeping.engine.dictionary)
+
+    @property
+    def tables(self) -> Tally | None:
+        """What there is in tables; None where no query was answered by some."""
+        kept = self._strategies.get(strategies.STREAMED)
+        return kept.kept.tally if isinstance(kept, Tabling) and kept.kept is not None else None
 
     @property
     def rewritten(self) -> Program | None:

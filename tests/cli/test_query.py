@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.cli.conftest import Tidelog, Write
@@ -52,6 +55,17 @@ def test_statistics_show_the_rewritten_rules(tidelog: Tidelog) -> None:
     done = tidelog("query", "family.rls", "ancestor(alice, ?x)", "--strategy", "magic", "--stats")
     assert "magic_ancestor_bf(?x)" in done.error
     assert "3 rules" in done.error
+
+
+def test_statistics_tell_what_there_is_in_tables(tidelog: Tidelog) -> None:
+    done = tidelog("query", "family.rls", "ancestor(alice, ?x)", "--strategy", "tabling", "--stats")
+    assert "tables: patterns 1, subgoals asked 1, evaluated 1, answers" in done.error
+    assert "duplicates" not in done.error  # no rule was run over all facts
+    written = tidelog(
+        "query", "family.rls", "ancestor(alice, ?x)", "--strategy", "tabling", "--stats", "s.json"
+    )
+    assert written.code == 0
+    assert json.loads(Path("s.json").read_text())["tables"]["asked"] == 1
 
 
 def test_only_what_is_asked_for_is_derived(tidelog: Tidelog, write: Write) -> None:

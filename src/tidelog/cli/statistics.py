@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from shutil import get_terminal_size
 from time import perf_counter
@@ -60,6 +61,7 @@ def statistics(work: Work) -> dict[str, object]:
         "rounds": work.tally.rounds,
         "matches": work.tally.matches,
         "peak_memory_bytes": peak_memory(),
+        "tables": None if work.reasoner.tables is None else asdict(work.reasoner.tables),
         "strata": _strata(work),
         "rules": _rules(work),
     }
@@ -183,10 +185,10 @@ def print_statistics(work: Work) -> None:
         table.add_row(f"{row['rule']:>3}  {_escaped(text)}", *counts, f"{_number(row, 'seconds'):.3f}")
     console = Console(stderr=True, highlight=False, width=width, no_color=not is_coloured(sys.stderr))
     sys.stdout.flush()
-    is_maintained = work.reasoner.commits > 0 and not work.tally.rules
-    if rows and not is_maintained:  # else no rule was run over all facts
+    is_piecemeal = work.reasoner.commits > 0 or work.reasoner.tables is not None
+    if rows and (work.tally.rules or not is_piecemeal):  # else no rule was run over all facts
         console.print(table)
-    for line in (*_closed_lines(work), *_strategy_lines(work), *_time_lines(work)):
+    for line in (*_closed_lines(work), *_strategy_lines(work), *_table_lines(work), *_time_lines(work)):
         console.print(_escaped(line), soft_wrap=True)
     console.print(_escaped(_summary(found)), soft_wrap=True)
     for line in choices(work.tally):
@@ -209,6 +211,16 @@ def _closed_lines(work: Work) -> Iterator[str]:
     for place, event in sorted(work.tally.closed.items()):
         if place < len(layers):
             yield f"{writing.predicate(layers[place].predicates[0])} closed by a structure: {event.kind}"
+
+
+def _table_lines(work: Work) -> Iterator[str]:
+    """What there is in tables, if a query was answered by some."""
+    held = work.reasoner.tables
+    if held is not None:
+        yield (
+            f"tables: patterns {held.tables:,}, subgoals asked {held.asked:,}, evaluated {held.called:,}, "
+            f"answers {held.answers:,}, {held.bytes / 1e6:,.1f} MB"
+        )
 
 
 def _strategy_lines(work: Work) -> Iterator[str]:
