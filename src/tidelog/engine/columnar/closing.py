@@ -122,8 +122,8 @@ class ClosingEngine(MaintainedEngine):
     def load_frame(
         self, relation: str, data: Any, types: tuple[ColumnType, ...], names: tuple[str | None, ...]
     ) -> int:
-        """Add the rows of such data as explicit facts; returns how many were new."""
-        raise NotImplementedError(relation)
+        """Add the rows of such data as explicit facts; returns how many were new. It takes none."""
+        raise AssertionError("no data is in such a form")
 
     def frame(
         self, relation: str, names: Sequence[str], types: Sequence[ColumnType], form: str = "exact"

@@ -5,6 +5,7 @@ Whatever kind of closure stands on them owns the memory here that kernels reach 
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ class Change:
     effect: Any = None
 
 
-class ExternalPairs:
+class ExternalPairs(ABC):
     """The external pairs of a closure, their nodes numbered, and the journal of a transaction."""
 
     def __init__(self, vectors: int = kernels.OWN_VECTORS) -> None:
@@ -98,9 +99,9 @@ class ExternalPairs:
                 self._enter(*change.external)
         self._undo(changes)
 
+    @abstractmethod
     def _undo(self, changes: list[Change]) -> None:
         """Let the closure fit the external pairs, which are those before the changes."""
-        raise NotImplementedError
 
     def _note(self, added: bool, sources: Ids, targets: Ids) -> None:
         """Enter into the journal, if one is kept, that external pairs have come or gone."""
@@ -172,9 +173,9 @@ class ExternalPairs:
             fresh._refresh()
             self.__dict__ = fresh.__dict__
 
+    @abstractmethod
     def _refresh(self) -> None:
         """Write the whole closure anew, from the external pairs."""
-        raise NotImplementedError
 
     def _forget_nodes(self, kept: int) -> None:
         """Forget the nodes numbered last, which have no pairs, until no more than `kept` are left."""
