@@ -24,11 +24,12 @@ from tidelog.io.formats import (
     stem_of,
     unknown_format,
 )
-from tidelog.io.times import START
 from tidelog.logic.program import OptionValue, Predicate, Transfer
 from tidelog.logic.values import ColumnType
 
 TRIPLE = "triple"
+START = "start"  # the name of a column that alone says at which point
+DURATION = "duration"  # the name of a column that says how long, not until when
 
 
 class Header(Enum):

@@ -9,8 +9,6 @@ import pyarrow.compute as pc
 
 from tidelog.io.arrays import Array
 
-START = "start"  # the name of a column that alone says at which point
-DURATION = "duration"  # the name of a column that says how long, not until when
 _UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SIGNS = ("-inf", "inf")  # of the first and the second column, if these are missing
 

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
-from tidelog.io.times import DURATION, START, with_bounds
+from tidelog.io.source import DURATION, START
+from tidelog.io.times import with_bounds
 from tidelog.logic.time import Interval, read_interval, read_point
 from tidelog.temporal.changing import Times, times_of
 from tidelog.temporal.list_kernels import INFINITY, LIMIT

@@ -183,7 +183,7 @@ class ExternalPairs(ABC):
         self.slots[:] = 0
         kernels.enter_nodes(self.words)
 
-    def _begin_vectors(self, vectors: npt.NDArray[np.int32], used: int) -> None:
+    def _begin_vectors(self, vectors: npt.NDArray[np.int32], used: int) -> None:  # noqa: B027 – often nothing
         """Set what is not 0 for nodes to come."""
 
     def _grow_pools(self) -> None:

@@ -243,8 +243,8 @@ class FetchingEngine(Places):
         width = max(self.arity(request.relation) for request in requests)
         frames = [frame for number, request in enumerate(requests) for frame in self._frames(number, request)]
         names = ", ".join(sorted({request.relation for request in requests}))
-        padded = union(padded(frame, width) for frame in frames)
-        table = self.store.jobs.run(f"fetching what changes touch of {names}", padded.toArrow)
+        whole = union(padded(frame, width) for frame in frames)
+        table = self.store.jobs.run(f"fetching what changes touch of {names}", whole.toArrow)
         numbers, flags, *others = (numbers_of(column.combine_chunks(), "int64") for column in table.columns)
         counters, columns = others[: len(COUNTERS)], others[len(COUNTERS) :]
         chosen = [np.flatnonzero(numbers == number) for number in range(len(requests))]
