@@ -34,20 +34,8 @@ class PeriodicRelation(TimedRelation):
         self.every = every
         self.columns = (*self.columns, free_name(EVERY, self.columns))
 
-    def _taken(self, places: Integers) -> PeriodicRelation:
-        taken = PeriodicRelation(
-            self.name,
-            self.arguments,
-            tuple(column[places] for column in self._columns),
-            self.left[places],
-            self.right[places],
-            self._dictionary,
-            self.timeline,
-            self.time,
-            every=self.every[places],
-        )
-        taken.__dict__["_order"] = np.arange(len(places))
-        return taken
+    def _at(self, places: Integers) -> PeriodicRelation:
+        return PeriodicRelation(*self._parts(places), every=self.every[places])
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """The rows as tuples of Python values, the interval and the period last, which may be None."""

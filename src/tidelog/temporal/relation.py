@@ -77,7 +77,17 @@ class TimedRelation(Relation):
         return self._taken(places[:rows])
 
     def _taken(self, places: Integers) -> TimedRelation:
-        taken = TimedRelation(
+        """The rows at these places, in their order."""
+        taken = self._at(places)
+        taken.__dict__["_order"] = np.arange(len(places))
+        return taken
+
+    def _at(self, places: Integers) -> TimedRelation:
+        return TimedRelation(*self._parts(places))
+
+    def _parts(self, places: Integers) -> tuple[Any, ...]:
+        """What a relation of the rows at these places is made of."""
+        return (
             self.name,
             self.arguments,
             tuple(column[places] for column in self._columns),
@@ -87,8 +97,6 @@ class TimedRelation(Relation):
             self.timeline,
             self.time,
         )
-        taken.__dict__["_order"] = np.arange(len(places))
-        return taken
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """The rows as tuples of Python values, the interval last."""
