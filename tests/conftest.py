@@ -25,7 +25,7 @@ def kernels() -> None:
 
 
 # Tests that need Java: one worker runs them all, so that one Java serves them.
-ON_SPARK = ("tests/spark/", "tests/pipeline/test_spark.py", "tests/pipeline/test_stream.py")
+ON_SPARK = ("tests/spark/", *(f"tests/pipeline/test_{name}.py" for name in ("spark", "stream", "frames")))
 MAY_NEED_SPARK = ("tests/benchmarks/test_spark.py::test_jobs", "tests/docs/test_examples.py::test_slow_page")
 
 

@@ -24,6 +24,10 @@ MERGING = (
     "{a} owl:oneOf ( ex:x ex:y ) .",
     "ex:p a owl:SymmetricProperty .",
 )
+# A class that were also restricted to another property would have a literal there, and be no thing any more.
+VALUED = "ex:V owl:hasValue 1 ; owl:onProperty ex:d . {a} rdfs:subClassOf ex:V ."
+TEMPLATES = (*(axiom for axiom in AXIOMS if "hasValue" not in axiom), VALUED, *MERGING)
+TREATMENTS = ("rewrite", "axiomatise")
 DECLARED = "ex:d a owl:DatatypeProperty . ex:p a owl:ObjectProperty . "
 SAME = (
     "{x} ex:d 1.0 .",
@@ -60,15 +64,26 @@ def begun(ontology: str, equality: str) -> tl.Reasoner:
     return reasoner
 
 
+def begun_if_consistent(ontology: str, equality: str) -> tl.Reasoner | None:
+    """The same, if no axioms contradict each other."""
+    try:
+        return begun(ontology, equality)
+    except Inconsistent:
+        return None
+
+
 def found(reasoner: tl.Reasoner) -> set[tuple[str, ...]]:
     return set(reasoner["triple"].to_texts("exact").rows())
 
 
 @given(st.data())
-@settings(max_examples=max(1, settings().max_examples // 2))
+@settings(max_examples=max(1, settings().max_examples // 4))
 def test_rewriting_gives_the_triples_of_the_rows_that_replace(data: st.DataObject) -> None:
-    ontology = DECLARED + " ".join(data.draw(statements((*AXIOMS, *MERGING), 5)))
-    reasoners = [begun(ontology, equality) for equality in ("rewrite", "axiomatise")]
+    ontology = DECLARED + " ".join(data.draw(statements(TEMPLATES, 5)))
+    reasoners = [reasoner for name in TREATMENTS if (reasoner := begun_if_consistent(ontology, name))]
+    assert len(reasoners) in (0, len(TREATMENTS))
+    if not reasoners:
+        return
     there: set[str] = set()
     for _ in range(3):
         lines = facts(" ".join(data.draw(statements((*FACTS, *SAME), 6)))).splitlines()
@@ -87,7 +102,7 @@ ex:tall a owl:FunctionalProperty , owl:DatatypeProperty .
 """
 
 
-@pytest.fixture(params=["rewrite", "axiomatise"])
+@pytest.fixture(params=TREATMENTS)
 def equality(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
