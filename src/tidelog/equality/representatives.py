@@ -162,6 +162,8 @@ class Classes:
 
     def expand(self, rows: Rows, columns: Iterable[int] | None = None) -> Rows:
         """The rows with every constant of some columns replaced by all members of its class."""
+        if not self.members:
+            return rows
         return expanded(rows, self.members, range(len(rows.columns)) if columns is None else columns)
 
     def normalise(self, rows: Rows) -> Rows:
