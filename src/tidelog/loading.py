@@ -31,7 +31,7 @@ from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
 from tidelog.syntax.parser import parse
 from tidelog.temporal.changing import Times
-from tidelog.temporal.intake import split_rows
+from tidelog.temporal.intake import split_rows, time_columns
 from tidelog.temporal.reasoning import Temporal
 from tidelog.transaction import Change, with_arity
 
@@ -83,8 +83,8 @@ class Loading(Explaining):
         """Add explicit facts to a predicate; returns how many were new.
 
         `data` is Arrow data, a polars or pandas data frame, or an iterable of tuples; on the Spark engine
-        also a Spark data frame, whose rows stay on Spark. Once everything has been derived this is a
-        transaction of its own: `change()` puts several together.
+        also a Spark data frame, whose rows stay on Spark if they have no times. Once everything has been
+        derived this is a transaction of its own: `change()` puts several together.
         """
         if self._engine.takes(data):
             return self._insert_frame(predicate, data)
@@ -120,9 +120,11 @@ class Loading(Explaining):
 
     def _insert_frame(self, predicate: str, data: Any) -> int:
         """Add the rows of a frame that only the engine reads."""
-        if self._is_maintained:
+        known = self._program.find(predicate)
+        is_timed = bool(time_columns(data.columns, None if known is None else known.arity))
+        if self._is_maintained or is_timed:  # times are kept by the driver, which gives them to Spark
             return self.insert(predicate, data.toArrow())
-        known = self._program.find(predicate) or self._define(predicate, len(data.columns))
+        known = known or self._define(predicate, len(data.columns))
         start = perf_counter()
         with self.runtime.limits().guarding():
             new: int = self._engine.load_frame(known.name, data, self.program.types_of(known), known.columns)

@@ -68,6 +68,25 @@ def test_rules_that_were_edited_become_those_of_the_store(tidelog: Tidelog, writ
 
 
 @pytest.mark.parametrize(
+    ("made", "other"),
+    [
+        (("--equality", "axiomatise"), ("--equality", "rewrite")),
+        (("--equality", "rewrite"), ("--equality", "axiomatise")),
+        (("--temporal", "naive"), ("--temporal", "optimised")),
+        (("--unique-names",), ("--equality", "off")),
+    ],
+)
+def test_another_treatment_than_that_of_the_store_is_refused(
+    tidelog: Tidelog, write: Write, made: tuple[str, ...], other: tuple[str, ...]
+) -> None:
+    write("all.rls", "?x = ?y :- same(?x, ?y) . same(a, b) . p(a)@1 . q(a) :- diamondminus[0, 1] p(a) .")
+    assert tidelog("run", "all.rls", "--store", "made", *made).code == 0
+    done = tidelog("run", "all.rls", "--store", "made", *other)
+    assert done.code == 1 and "the store was made with " in done.error
+    assert tidelog("run", "all.rls", "--store", "made").code == 0
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("run",), "PROGRAM is missing"),

@@ -265,3 +265,13 @@ def _collected(frames: dict[str, Any]) -> set[tuple[Any, ...]]:
     for other in named[1:]:
         whole = whole.unionAll(other)
     return {tuple(row) for row in whole.collect()}
+
+
+def test_times_of_a_data_frame(spark: Any) -> None:
+    frame = spark.createDataFrame([("a", 0, 2), ("b", 5, 6)], "name string, start int, end int")
+    reasoner = on_spark(spark, tl.parse("soon(?x) :- diamondplus[0, 1] p(?x) ."))
+    assert reasoner.insert("p", frame) == 2
+    here = tl.Reasoner(reasoner.program)
+    here.insert("p", frame.toArrow())
+    assert held(reasoner) == held(here)
+    assert [str(row[-1]) for row in here["soon"]] == ["[-1, 2]", "[4, 6]"]

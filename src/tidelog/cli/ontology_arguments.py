@@ -75,6 +75,7 @@ def add_triples(group: argparse._ArgumentGroup) -> None:
 def settle(options: argparse.Namespace, unknown: list[str]) -> list[str]:
     """The arguments that make no sense; with an ontology, and for SPARQL, those that are files are data."""
     if hasattr(options, "equality"):
+        options.is_equality_said = options.equality is not None
         options.same_as = options.equality or SAME_AS
         options.equality = options.equality or TREATMENTS[0]
     if not getattr(options, "ontology", None) and options.command != "sparql":

@@ -15,12 +15,11 @@ from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, unused, warnings
 from tidelog.cli.progress import Progress
 from tidelog.cli.store_arguments import READING
-from tidelog.cli.time_options import time_settings
+from tidelog.cli.time_options import is_time_said, time_settings
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.registry import EngineSettings, settings_of
 from tidelog.engine.spark.settings import SparkSettings
-from tidelog.equality import registry as treatments
 from tidelog.errors import Inconsistent, ProgramError
 from tidelog.io.faults import OnError
 from tidelog.io.formats import format_of
@@ -36,14 +35,12 @@ from tidelog.query.strategy import TABLE_MEMORY
 from tidelog.reasoner import Reasoner
 from tidelog.store.folder import Folder
 from tidelog.store.store import DURABILITY
-from tidelog.temporal.reasoning import USUAL
 
 QUAD: Final = "quad"
 TRIPLES: Final = Predicate(TRIPLE, 3, (None,) * 3, (ColumnType.ANY,) * 3, TRIPLE)
 QUADS: Final = Predicate(QUAD, 4, (None,) * 4, (ColumnType.ANY,) * 4, QUAD)
 WITH_GRAPHS: Final = frozenset({"nquads", "trig", "jsonld"})
 REJECTS: Final = Path("rejects.csv")
-AS_MADE: Final = {"equality": treatments.DEFAULT, "unique_names": False, "time": USUAL}
 HEADERS: Final = {"auto": None, "yes": True, "no": False}
 
 
@@ -85,8 +82,8 @@ class Work:
         assert self.store is not None
         options = self.options
         settings = self._settings
-        if Folder(self.store).is_store:  # it knows how it was made, where nothing else is asked for
-            settings = {name: given for name, given in settings.items() if AS_MADE.get(name) != given}
+        if Folder(self.store).is_store:  # it knows how it was made
+            settings = {name: given for name, given in settings.items() if _is_said(options, name)}
         return open_store(
             self.store,
             program,
@@ -210,6 +207,18 @@ class Work:
     def _listen(self, event: Event) -> None:
         if isinstance(event, Notice):
             self.messages.say(event.text)
+
+
+def _is_said(options: Namespace, setting: str) -> bool:
+    """Whether the options say how a setting is that the facts of a store depend on; true of all others."""
+    match setting:
+        case "equality":
+            return bool(options.is_equality_said)
+        case "unique_names":
+            return bool(options.unique_names)
+        case "time":
+            return is_time_said(options)
+    return True
 
 
 def _has_graphs(path: Path) -> bool:

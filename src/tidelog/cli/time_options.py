@@ -19,7 +19,6 @@ def add_time(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--temporal",
         choices=PROCEDURES,
-        default=PROCEDURES[0],
         help="how they are materialised (default optimised)",
     )
     group.add_argument("--rounds", metavar="N", type=_rounds, help="stop after so many rounds")
@@ -34,7 +33,12 @@ def time_settings(options: Namespace) -> TimeSettings:
 
     if not hasattr(options, "temporal"):
         return TimeSettings()
-    return TimeSettings(options.temporal, options.rounds, options.horizon)
+    return TimeSettings(options.temporal or PROCEDURES[0], options.rounds, options.horizon)
+
+
+def is_time_said(options: Namespace) -> bool:
+    """Whether any of the options is given."""
+    return any(getattr(options, name, None) is not None for name in ("temporal", "rounds", "horizon"))
 
 
 def _rounds(text: str) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from tidelog.errors import DataError, Diagnostic, ProgramError, Span
+from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Span
 from tidelog.io.arrays import mask
 from tidelog.io.columns import Batch, Column
 from tidelog.logic.program import Predicate, Program
@@ -46,7 +46,8 @@ class Filter:
         try:
             program = tidelog.parse(rule, name="<filter>")
         except ProgramError as error:
-            reasons = "; ".join(item.message for item in error.diagnostics)
+            wrong = [item for item in error.diagnostics if item.severity is Severity.ERROR]
+            reasons = "; ".join(item.message for item in wrong)
             message = f"the filter `{literals}` is not well formed: {reasons}"
             help = f"it holds literals over {names}"
             raise DataError(Diagnostic(codes.BAD_VALUE, message, span, help)) from None
@@ -62,6 +63,11 @@ class Filter:
             return batch
         is_kept = np.zeros(batch.rows, np.bool_)
         is_kept[dictionary.payload[ids]] = True
-        chosen = mask(is_kept)
-        columns = (replace(column, values=column.values.filter(chosen)) for column in batch.columns)
-        return Batch(tuple(columns), count)
+        return Batch(tuple(_chosen(column, mask(is_kept)) for column in batch.columns), count)
+
+
+def _chosen(column: Column, rows: pa.Array) -> Column:
+    values = column.values
+    if pa.types.is_string_view(values.type):
+        values = values.cast(pa.string())  # views cannot be filtered
+    return replace(column, values=values.filter(rows))

@@ -54,18 +54,23 @@ def _table(data: object) -> Any | None:
 
 
 def _split_table(table: Any, arity: int | None, is_integer: bool) -> tuple[object, Times] | None:
-    names = table.column_names
-    if arity is not None and len(names) == arity:
-        return None
-    if INTERVAL in names:
-        chosen = [INTERVAL]
-    elif {"start", "end"} <= set(names) or {"start", DURATION} <= set(names):
-        chosen = [name for name in (*BOUNDS[:2], DURATION, *BOUNDS[2:]) if name in names]
-        chosen = [name for name in chosen if name != DURATION or "end" not in names]
-    else:
+    chosen = time_columns(table.column_names, arity)
+    if not chosen:
         return None
     times = read_times([table.column(name) for name in chosen], tuple(chosen), is_integer)
     return table.drop_columns(chosen), times
+
+
+def time_columns(names: Sequence[str], arity: int | None) -> list[str]:
+    """The columns of a table that say when its rows hold; none, if all are arguments of the predicate."""
+    if arity is not None and len(names) == arity:
+        return []
+    if INTERVAL in names:
+        return [INTERVAL]
+    if {"start", "end"} <= set(names) or {"start", DURATION} <= set(names):
+        chosen = [name for name in (*BOUNDS[:2], DURATION, *BOUNDS[2:]) if name in names]
+        return [name for name in chosen if name != DURATION or "end" not in names]
+    return []
 
 
 def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) -> Times:
