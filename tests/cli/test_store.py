@@ -11,6 +11,9 @@ import tidelog as tl
 from tests.cli.conftest import Tidelog, Write
 from tidelog.store.folder import Folder
 
+EQUAL = "?x = ?y :- key(?x, ?k), key(?y, ?k) . key(a, 1) . key(b, 1) ."
+TIMED = "boxplus[1, 1] p(?x) :- q(?x) . q(a)@0 ."
+
 
 @pytest.fixture
 def store(tidelog: Tidelog, write: Write) -> Path:
@@ -68,20 +71,20 @@ def test_rules_that_were_edited_become_those_of_the_store(tidelog: Tidelog, writ
 
 
 @pytest.mark.parametrize(
-    ("made", "other"),
+    ("rules", "made", "other"),
     [
-        (("--equality", "axiomatise"), ("--equality", "rewrite")),
-        (("--equality", "rewrite"), ("--equality", "axiomatise")),
-        (("--temporal", "naive"), ("--temporal", "optimised")),
-        (("--unique-names",), ("--equality", "off")),
+        (EQUAL, "--equality=axiomatise", "--equality=rewrite"),
+        (EQUAL, "--equality=rewrite", "--equality=axiomatise"),
+        (EQUAL, "--equality=rewrite", "--unique-names"),
+        (TIMED, "--temporal=naive", "--temporal=optimised"),
     ],
 )
 def test_another_treatment_than_that_of_the_store_is_refused(
-    tidelog: Tidelog, write: Write, made: tuple[str, ...], other: tuple[str, ...]
+    tidelog: Tidelog, write: Write, rules: str, made: str, other: str
 ) -> None:
-    write("all.rls", "?x = ?y :- same(?x, ?y) . same(a, b) . p(a)@1 . q(a) :- diamondminus[0, 1] p(a) .")
-    assert tidelog("run", "all.rls", "--store", "made", *made).code == 0
-    done = tidelog("run", "all.rls", "--store", "made", *other)
+    write("all.rls", rules)
+    assert tidelog("run", "all.rls", "--store", "made", made).code == 0
+    done = tidelog("run", "all.rls", "--store", "made", other)
     assert done.code == 1 and "the store was made with " in done.error
     assert tidelog("run", "all.rls", "--store", "made").code == 0
 
@@ -295,7 +298,7 @@ def test_a_store_is_opened_as_it_was_made(tidelog: Tidelog, write: Write) -> Non
     assert "[3, 3]" in tidelog("query", "--store", "timed", "p(?x)").output
     assert "a" in tidelog("timeline", "--store", "timed", "p(?x)").output
     assert "E835" in tidelog("query", "--store", "timed", "p(?x)", "--horizon", "0,9").error
-    write("equal.rls", "?x = ?y :- key(?x, ?k), key(?y, ?k) . key(a, 1) . key(b, 1) .")
+    write("equal.rls", EQUAL)
     assert tidelog("run", "equal.rls", "--store", "equal", "--equality", "axiomatise").code == 0
     assert "b" in tidelog("query", "--store", "equal", "key(?x, 1)").output
 
