@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tidelog as tl
-from tests.equality.scripts import ALWAYS, Change, Script
+from tests.equality.scripts import DECLARED, Change, Script
 from tidelog.engine.reference import evaluate
 from tidelog.errors import Inconsistent
 from tidelog.logic.program import BUILT_IN, EQUAL
@@ -15,7 +15,7 @@ Facts = dict[str, frozenset[tuple[str, ...]]]
 def reference(rules: tuple[str, ...], facts: tuple[str, ...]) -> Facts | None:
     """All facts that follow, None if they are inconsistent."""
     try:
-        found = evaluate(tl.parse("\n".join((ALWAYS, *rules, *facts))))
+        found = evaluate(tl.parse("\n".join((DECLARED, *rules, *facts))))
     except Inconsistent:
         return None
     return _present({name: frozenset(tuple(map(exact, row)) for row in rows) for name, rows in found.items()})

@@ -40,9 +40,11 @@ ABOVE = (
     "back(?y) :- u(?x), r(?x, ?z), ?y = IRI(CONCAT(STR(?z), STR(?x))) .",
     "busy(?n) :- n(?x, ?n), ?n > 1, u(?x) .",
 )
-ALWAYS = "@declare r(x: any, y: any) . @declare s(x: any, y: any) . @declare u(x: any) ."
-ALWAYS += "@declare same(x: any, y: any) . @declare t(x: any, y: any, z: any) . "
-ALWAYS += "?x = ?y :- equal(?x, ?y) . @declare equal(x: any, y: any) ."
+DECLARED = "@declare r(x: any, y: any) . @declare s(x: any, y: any) . @declare u(x: any) ."
+DECLARED += (
+    "@declare same(x: any, y: any) . @declare t(x: any, y: any, z: any) . @declare equal(x: any, y: any) ."
+)
+ALWAYS = "?x = ?y :- equal(?x, ?y) ."
 
 CONSTANTS = st.sampled_from(("a", "b", "c", "d", "e", "f", "g"))
 ARITIES = {"r": 2, "s": 2, "u": 1, "same": 2, "t": 3, "equal": 2}
@@ -72,7 +74,7 @@ class Script:
     @property
     def text(self) -> str:
         """The program."""
-        return "\n".join((ALWAYS, *self.rules, *self.facts))
+        return "\n".join((DECLARED, *self.rules, *self.facts))
 
 
 @st.composite
@@ -83,10 +85,10 @@ def facts(draw: st.DrawFn) -> str:
 
 
 @st.composite
-def scripts(draw: st.DrawFn, rules_change: bool = False, most: int = 10) -> Script:
-    """A script of a few transactions."""
+def scripts(draw: st.DrawFn, rules_change: bool = False, most: int = 10, is_plain: bool = False) -> Script:
+    """A script of a few transactions; if it is plain, equality comes with the second of them."""
     pool = [
-        *draw(st.lists(st.sampled_from(EQUATING), max_size=2, unique=True)),
+        *draw(st.lists(st.sampled_from(EQUATING), max_size=0 if is_plain else 2, unique=True)),
         *draw(st.lists(st.sampled_from(BELOW), max_size=3, unique=True)),
         *draw(st.lists(st.sampled_from(ABOVE), max_size=3, unique=True)),
     ]
@@ -94,15 +96,18 @@ def scripts(draw: st.DrawFn, rules_change: bool = False, most: int = 10) -> Scri
     held = set(begun)
     rules = set(pool)
     changes = []
-    for _ in range(draw(st.integers(1, 3))):
+    for number in range(draw(st.integers(2 if is_plain else 1, 3))):
         removed = draw(st.lists(st.sampled_from(sorted(held)), max_size=4, unique=True)) if held else []
         added = [fact for fact in draw(st.lists(facts(), max_size=3, unique=True)) if fact not in held]
         held = held.difference(removed).union(added)
         if rules_change:
             gone = draw(st.lists(st.sampled_from(sorted(rules)), max_size=1)) if rules else []
-            others = [rule for rule in (*EQUATING, *BELOW, *ABOVE) if rule not in rules]
+            equating = EQUATING if number or not is_plain else ()
+            others = [rule for rule in (*equating, *BELOW, *ABOVE) if rule not in rules]
             come = draw(st.lists(st.sampled_from(others), max_size=1))
             rules = rules.difference(gone).union(come)
             removed, added = [*gone, *removed], [*come, *added]
+        if is_plain and number == 1:
+            added.insert(0, ALWAYS)
         changes.append(Change(tuple(removed), tuple(added)))
-    return Script(tuple(pool), begun, tuple(changes))
+    return Script((*(() if is_plain else (ALWAYS,)), *pool), begun, tuple(changes))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 import tidelog as tl
 from tests.equality.laboratory import run
 from tests.equality.scripts import Script, scripts
-from tidelog.errors import ProgramError
+from tidelog.errors import Inconsistent, ProgramError
 from tidelog.logic.program import Atom
 from tidelog.maintenance.registry import MAINTAINERS
 
@@ -32,6 +32,11 @@ def test_rules_change(script: Script) -> None:
 @given(script=scripts(rules_change=True))
 def test_every_maintainer_keeps_stored_facts(maintainer: str, script: Script) -> None:
     run(script, equality="rewrite", maintainer=maintainer)
+
+
+@given(script=scripts(rules_change=True, is_plain=True))
+def test_equality_comes_later(script: Script) -> None:
+    run(script, equality="rewrite")
 
 
 # ---- by hand
@@ -106,12 +111,26 @@ def test_holders_of_one_key_are_merged_without_a_pair_for_every_two() -> None:
     assert reasoner.statistics.matches < 10 * count
 
 
-def test_a_first_equality_must_be_there_from_the_beginning() -> None:
-    plain = tl.Reasoner(tl.parse("p(?x) :- q(?x) . q(a) ."), equality="rewrite")
+def test_a_first_equality_that_is_inconsistent_is_taken_back() -> None:
+    plain = tl.Reasoner(tl.parse("p(?x) :- q(?x, _) . q(a, 1) . q(a, 2) ."), equality="rewrite")
     plain.materialise()
-    with pytest.raises(ProgramError, match="a first equality"):
-        plain.apply("+ ?x = ?y :- same(?x, ?y) .")
-    assert sorted(plain["p"]) == [("a",)]
+    with pytest.raises(Inconsistent, match="different literals"):
+        plain.apply("+ ?x = ?y :- q(?z, ?x), q(?z, ?y) .")
+    assert sorted(plain["p"]) == [("a",)] and sorted(plain["q"]) == [("a", 1), ("a", 2)]
+    plain.apply("+ ?x = ?y :- q(?x, ?z), q(?y, ?z) . + q(b, 2) .")
+    assert sorted(plain["p"]) == [("a",), ("b",)]
+    assert sorted(plain["q"]) == [("a", 1), ("a", 2), ("b", 1), ("b", 2)]
+
+
+def test_a_first_equality_must_be_there_before_queries_are_kept() -> None:
+    plain = tl.Reasoner(tl.parse("p(?x) :- q(?x) . q(a) . q(b) ."), equality="rewrite")
+    plain.materialise()
+    with plain.watch("p(?x)") as kept:
+        with pytest.raises(ProgramError, match="a first equality while queries are kept"):
+            plain.apply("+ ?x = ?y :- q(?x), q(?y) .")
+        assert sorted(kept.answers) == [("a",), ("b",)]
+    plain.apply("+ ?x = ?y :- q(?x), q(?y) .")
+    assert len(plain["="]) == 4
 
 
 def test_a_transaction_that_is_stopped_changes_nothing() -> None:

@@ -59,6 +59,18 @@ def composed(nets: Sequence[NetChange]) -> NetChange:
     return NetChange(added, removed)
 
 
+def since(held: Mapping[str, Rows], net: NetChange) -> NetChange:
+    """The net change that stored all facts, as if those that predicates held before had been stored then."""
+    added: dict[str, Rows] = {}
+    removed: dict[str, Rows] = {}
+    for name, came in net.added.items():
+        if name.endswith(MARK):
+            _put(added, name, [_minus(came, held.get(name.removesuffix(MARK)))])
+    for name, rows in held.items():
+        _put(removed, stored(name), [_minus(rows, net.added.get(stored(name)))])
+    return NetChange(added, removed)
+
+
 def _minus(rows: Rows | None, others: Rows | None) -> Rows | None:
     return rows if rows is None or others is None else without(rows, others)
 

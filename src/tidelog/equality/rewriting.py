@@ -28,7 +28,7 @@ from tidelog.equality import answers, faults
 from tidelog.equality.axiomatised import Axiomatised, Derive
 from tidelog.equality.backward_forward import BackwardForward, Relevant
 from tidelog.equality.classes_elsewhere import ClassesElsewhere
-from tidelog.equality.deltas import Late, composed
+from tidelog.equality.deltas import Late, composed, since
 from tidelog.equality.doubt import Doubts, bearing_on_equality
 from tidelog.equality.proofs import Proofs
 from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved, each_once
@@ -291,12 +291,41 @@ class Rewriting(Axiomatised):
         before = self.meaning(said_before)
         gone, come = _differing(before, self.meaning(said))
         update = replace(update, rules_removed=gone, rules_added=come)
+        return self._transact(said, lambda work: self._work_in(update, before, (said_before, said), work))
+
+    def begin(self, update: Update, before: Program, after: Program) -> NetChange:
+        """Carry out an update to the first program with equality: all facts become stored ones.
+
+        That costs what deriving everything does, as all rules become others.
+        """
+        said = next((known.said for known in reversed(self._programs) if known.meant is after), None)
+        if said is None:  # rules of live queries come in between
+            help = "close these queries (`query.close()`), add the rule, and keep them anew"
+            raise not_over_representatives("a first equality while queries are kept", help)
+        self.classes = Classes()
+        held = {name: Rows(*self._engine.rows(name)) for name in before.predicates if name != BOTTOM}
+
+        def work_in(work: Work) -> None:
+            net = self._carry_out(update, NOTHING, before, after, work)
+            work.nets[:] = [since(held, net)]
+            self._merge_all(net, after, said, work)
+
+        return self._transact(said, work_in)
+
+    def take_back(self, update: Update, before: Program, after: Program) -> None:
+        """Undo an update to the first program with equality: everything is as it was without classes."""
+        meant = self.meaning(self._said(before))
+        ids = self.classes.members_of(np.array(list(self.classes.members), np.int32))
+        self._carry_out(update, self.classes.assign(ids, ids), meant, after, Work())
+
+    def _transact(self, said: Program, act: Callable[[Work], None]) -> NetChange:
+        """What a transaction changes among members, after which the program is the one that is said."""
         self._settle()
         self.classes.journal = []
         self.rounds = 0
         work = Work()
         try:
-            self._work_in(update, before, (said_before, said), work)
+            act(work)
         except BaseException:
             self._undo(work)
             raise
@@ -316,12 +345,15 @@ class Rewriting(Axiomatised):
         moved = self._divided(update, before, said)
         work.moved.append(moved)
         now = self.meaning(said[1])
-        net = self._carry_out(update, moved, before, now, work)
+        self._merge_all(self._carry_out(update, moved, before, now, work), now, said[1], work)
+
+    def _merge_all(self, net: NetChange, now: Program, said: Program, work: Work) -> None:
+        """Merge what is equal by what came, until there is nothing more; the program means `now` by then."""
         while (pairs := self._unmerged(now, net)) is not None:
             self.rounds += 1
             earlier, moved = now, self.classes.merge(*pairs)
             work.moved.append(moved)
-            now = self.meaning(said[1])
+            now = self.meaning(said)
             net = self._carry_out(Update({}, {}), moved, earlier, now, work)
 
     def _unmerged(self, program: Program, net: NetChange) -> Pairs | None:
@@ -404,11 +436,13 @@ class Maintaining:
 
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
         """Carry out an update; on any exception the engine is as before."""
-        if ALIAS not in after.predicates:
-            return self._rewriting._inner.apply(update, before, after)
-        if ALIAS not in before.predicates:
-            raise not_over_representatives("a first equality in a program of which everything is derived")
-        return self._rewriting.apply(update, before, after)
+        if ALIAS in after.predicates:
+            work_in = self._rewriting.apply if ALIAS in before.predicates else self._rewriting.begin
+            return work_in(update, before, after)
+        if ALIAS in before.predicates:
+            self._rewriting.take_back(update, before, after)
+            return NetChange()  # predicates stay, so that this undoes: nobody looks at what it changes
+        return self._rewriting._inner.apply(update, before, after)
 
 
 def constants_of(rules: Iterable[Rule]) -> list[Value]:

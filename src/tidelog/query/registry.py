@@ -24,6 +24,7 @@ WHOLE = (Lookup.name, Full.name)  # those that look answers up in relations that
 NAMES = (AUTO, *STRATEGIES)
 UNKNOWN_STRATEGY = "E650"
 NOT_OVER_REPRESENTATIVES = "E608"
+BY_AXIOMS = 'use `--equality axiomatise` (`equality="axiomatise"`), or derive everything and look answers up'
 
 
 def chosen(name: str, query: Query, place: Place) -> Choice:
@@ -35,10 +36,9 @@ def chosen(name: str, query: Query, place: Place) -> Choice:
     return Choice(name, "as asked, by the axioms of equality as rules" if by_axioms else "as asked")
 
 
-def not_over_representatives(what: str) -> ProgramError:
+def not_over_representatives(what: str, help: str = BY_AXIOMS) -> ProgramError:
     """That something does not work where facts are kept over representatives of equal constants."""
     message = f"{what} does not go with equality by rewriting"
-    help = 'use `--equality axiomatise` (`equality="axiomatise"`), or derive everything and look answers up'
     return ProgramError(Diagnostic(NOT_OVER_REPRESENTATIVES, message, help=help))
 
 
