@@ -109,6 +109,11 @@ class Delta:
         return _of(self._net, self._watched) if self._watched else NetChange()
 
     @property
+    def net(self) -> NetChange:
+        """The change as ids, relation by relation, as it was found; or as it will be, where that is late."""
+        return self._net
+
+    @property
     def added(self) -> int:
         """How many facts came."""
         return sum(rows.count for rows in self._change.added.values())

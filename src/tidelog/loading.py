@@ -6,7 +6,7 @@ Once something is derived that must be kept right, whatever comes is a transacti
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -16,6 +16,7 @@ from tidelog.changes import find_predicate
 from tidelog.committing import total
 from tidelog.engine.events import FactsLoaded, Tally
 from tidelog.equality.axiomatised import Axiomatised
+from tidelog.equality.listing import Listing
 from tidelog.errors import Diagnostic, ProgramError, Source
 from tidelog.explaining import Explaining
 from tidelog.io.columns import Batch
@@ -24,7 +25,7 @@ from tidelog.io.formats import data_files
 from tidelog.io.objects import from_python
 from tidelog.io.source import data_file, predicate_of
 from tidelog.io.tables import read
-from tidelog.logic.program import Predicate, Program
+from tidelog.logic.program import Predicate, Program, Rule
 from tidelog.logic.resolve import extend
 from tidelog.maintenance.maintainer import Rows
 from tidelog.program_facts import ProgramFacts
@@ -72,6 +73,10 @@ class Loading(Explaining):
     @abstractmethod
     def materialise(self) -> None:
         """Derive everything that follows."""
+
+    @abstractmethod
+    def _derive(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
+        """Derive everything by the rules as they are now, or by some of them."""
 
     @abstractmethod
     def _keep_by_rules(self) -> None:
@@ -217,16 +222,26 @@ class Loading(Explaining):
         """The engine that holds the facts, for whoever writes them elsewhere; not to be changed."""
         return self._engine
 
-    def restore(self, explicit: Mapping[str, Rows], derived: Mapping[str, Rows]) -> None:
+    def listing(self) -> Listing | None:
+        """How all facts are listed, for whoever writes them elsewhere, if not as the engine holds them."""
+        return self._equality.listing(self._program.static, self.equal)
+
+    def restore(self, explicit: Mapping[str, Rows], facts: Mapping[str, Rows]) -> None:
         """Let the facts be these, complete, in a reasoner without any: none is derived again.
 
-        The rows are ids of the reasoner's own dictionary. Facts and imports of the program are not looked at.
+        `facts` are those of predicates of which not all are explicit, listed as `listing` does. The rows are
+        ids of the reasoner's own dictionary. Facts and imports of the program are not looked at.
         """
         self.runtime.compile_once()
-        for name, rows in explicit.items():
+        static = self._program.static
+        held, derived = self._equality.restored(static, explicit, facts)
+        for name, rows in held.items():
             self._engine.add(name, rows.columns, rows.count)
+        for name in explicit:
             self._origins.note(name, None)
         self._engine.restore({name: (rows.columns, rows.count) for name, rows in derived.items()})
+        with self.runtime.limits().guarding():
+            self._equality.resume_restored(static, self._derive)
         self._own.skip(self._program)
         self.statistics.loaded, self.statistics.derived = total(explicit), total(derived)
         self._was_materialised = True

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from tidelog.equality import faults
+from tidelog.equality.listing import Listing
 from tidelog.equality.representatives import Classes
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import BOTTOM, EQUAL, Predicate, Program, Query, Rule
 from tidelog.maintenance.maintainer import Maintainer, Rows, Update
+from tidelog.maintenance.row_sets import without
 from tidelog.query.strategy import Answers
 from tidelog.relation import column_names
 from tidelog.rewrite.axiomatise import axiomatise
@@ -87,6 +89,21 @@ class Axiomatised:
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
         """How answers are looked up, if not in the predicates' own relations."""
         return None
+
+    def listing(self, program: Program, shown: str) -> Listing | None:
+        """How facts are listed, if not as the predicates' own relations hold them."""
+        return None
+
+    def restored(
+        self, program: Program, explicit: Mapping[str, Rows], facts: Mapping[str, Rows]
+    ) -> tuple[dict[str, Rows], dict[str, Rows]]:
+        """What an engine holds that was given explicit facts and has derived the others, by relation."""
+        others = {name: without(rows, explicit[name]) for name, rows in facts.items() if name in explicit}
+        found = {**facts, **others}
+        return dict(explicit), {name: rows for name, rows in found.items() if rows.count}
+
+    def resume_restored(self, program: Program, derive: Derive) -> None:
+        """Go on with an engine that holds what `restored` has told, and nothing else."""
 
     def relation(self, predicate: str) -> str:
         """The relation that holds all facts of a predicate."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,9 @@ from tidelog.rewrite.over_representatives import MARK, stored
 
 CHANGED = "= changed"
 ANSWER = "?- changed"
+
+# The facts of a predicate in parts, over representatives, as they are listed with these members of classes.
+Listed = Callable[[str, Iterable[Rows | None], Mapping[int, Ids]], Rows | None]
 
 
 class Late:
@@ -82,9 +85,17 @@ def _put(side: dict[str, Rows], name: str, parts: Iterable[Rows | None]) -> None
 
 
 def expanded_change(
-    engine: Any, classes: Classes, net: NetChange, predicates: Mapping[str, Predicate]
+    engine: Any,
+    classes: Classes,
+    net: NetChange,
+    predicates: Mapping[str, Predicate],
+    listed: Listed | None = None,
 ) -> NetChange:
-    """The net change among members; `classes.former` tells which classes were others before."""
+    """The net change among members, or as `listed` lists facts.
+
+    `classes.former` tells which classes were others before.
+    """
+    listed = listed or _expanded
     added: dict[str, Rows] = {}
     removed: dict[str, Rows] = {}
     former = classes.former
@@ -97,8 +108,8 @@ def expanded_change(
             new, old = came, went
         else:
             staying = _minus(_mentioning(engine, name, predicate.arity, changed), came)
-            new = _expanded([came, staying], classes.members)
-            old = _expanded([went, staying], before)
+            new = listed(predicate.name, [came, staying], classes.members)
+            old = listed(predicate.name, [went, staying], before)
         if former and new is not None and old is not None:
             new, old = without(new, old), without(old, new)
         _put(added, predicate.name, [new])
@@ -134,10 +145,13 @@ def _mentioning(engine: Any, relation: str, arity: int, constants: Ids) -> Rows 
     return distinct(parts)
 
 
-def _expanded(parts: Iterable[Rows | None], members: Mapping[int, Ids]) -> Rows | None:
+def _expanded(_: str, parts: Iterable[Rows | None], members: Mapping[int, Ids]) -> Rows | None:
     """The rows with every constant replaced by all members of its class."""
+    rows = together(parts)
+    return None if rows is None else expanded(rows, members, range(len(rows.columns)))
+
+
+def together(parts: Iterable[Rows | None]) -> Rows | None:
+    """All rows, None if there are none."""
     present = [part for part in parts if part is not None and part.count]
-    if not present:
-        return None
-    rows = joined(present)
-    return expanded(rows, members, range(len(rows.columns)))
+    return joined(present) if present else None

@@ -17,7 +17,7 @@ least one that the facts give.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +30,7 @@ from tidelog.equality.backward_forward import BackwardForward, Relevant
 from tidelog.equality.classes_elsewhere import ClassesElsewhere
 from tidelog.equality.deltas import Late, composed, since
 from tidelog.equality.doubt import Doubts, bearing_on_equality
+from tidelog.equality.listing import Listing, stored_of
 from tidelog.equality.proofs import Proofs
 from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved, each_once
 from tidelog.equality.scratch import Latest
@@ -42,7 +43,13 @@ from tidelog.maintenance.maintainer import Maintainer, NetChange, Rows, Update
 from tidelog.query.registry import not_over_representatives
 from tidelog.query.strategy import Answers
 from tidelog.relation import column_names
-from tidelog.rewrite.over_representatives import ALIAS, groups_of, over_representatives, stored
+from tidelog.rewrite.over_representatives import (
+    ALIAS,
+    groups_of,
+    is_between,
+    over_representatives,
+    stored,
+)
 
 BACKWARD_FORWARD = "backward-forward"  # the maintainer with which classes are divided by B/F≈
 BY_SEARCH = MaintainerChosen("backward-forward with rewriting", "to find what is no longer equal")
@@ -174,6 +181,14 @@ class Rewriting(Axiomatised):
         found = answers.answers(self._engine, self.classes, query, constants, shown)
         return found.columns, found.count
 
+    def listing(self, program: Program, shown: str) -> Listing | None:
+        """How facts are listed: the classes as they are now, all of them in this process."""
+        if not has_equality(program.predicates):
+            return None
+        if isinstance(self.classes, ClassesElsewhere):
+            self.classes = self.classes.at_home()
+        return Listing(self._engine, self.classes, shown)
+
     def relation(self, predicate: str) -> str:
         """The relation that holds all facts of a predicate, over representatives."""
         return stored(predicate)
@@ -245,6 +260,23 @@ class Rewriting(Axiomatised):
             (members, representatives), _ = self._engine.rows(ALIAS)
             self.classes.assign(members, representatives)
             self._conflicts = list(self.classes.members)  # each is looked at, once
+
+    def restored(
+        self, program: Program, explicit: Mapping[str, Rows], facts: Mapping[str, Rows]
+    ) -> tuple[dict[str, Rows], dict[str, Rows]]:
+        """What the engine holds if these are the facts, listed in either way."""
+        if not has_equality(program.predicates):
+            return super().restored(program, explicit, facts)
+        aliases, found = stored_of(facts)
+        known = {**explicit, ALIAS: aliases} if aliases.count else dict(explicit)
+        return known, {name: rows for name, rows in found.items() if rows.count}
+
+    def resume_restored(self, program: Program, derive: Derive) -> None:
+        """Let classes be those of the aliases, and derive what lies between rules: it is in no list."""
+        if has_equality(program.predicates):
+            self.resume()
+            rules = self.meaning(program).rules
+            derive(False, tuple(rule for rule in rules if is_between(rule.head.predicate)))
 
     def _is_merged_elsewhere(self, program: Program, derive: Derive) -> bool:
         """Whether the engine has merged classes: more is equal than this process is to hold."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from tidelog.changes import Delta, PredicateDelta
+from tidelog.changes import Delta, PredicateDelta, counts
 from tidelog.engine import registry as engines
 from tidelog.engine.events import Listener
 from tidelog.engine.registry import EngineSettings
@@ -23,19 +23,19 @@ from tidelog.errors import DataError, Diagnostic
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import EMPTY
 from tidelog.logic.resolve import load as load_program
-from tidelog.maintenance.maintainer import Rows, Update
+from tidelog.maintenance.maintainer import Update
 from tidelog.pipeline import codes
+from tidelog.pipeline.holding import Holding
 from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Batch, Manifest
 from tidelog.pipeline.programs import hash_of
-from tidelog.pipeline.publish import Changes, Origin, Publication, differences
+from tidelog.pipeline.publish import Origin, Publication, differences
 from tidelog.pipeline.restore import program_of, restore
 from tidelog.pipeline.settings import Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
-from tidelog.pipeline.source_files import find_named
 from tidelog.pipeline.store import Store
-from tidelog.pipeline.tables import Changed, nothing
+from tidelog.pipeline.tables import Changes
 from tidelog.pipeline.version import Version
 from tidelog.reasoner import Reasoner
 from tidelog.transaction import Change
@@ -149,6 +149,8 @@ class Job:
                 self._check_columns(before, program)
             intake = self._intake(program)
             then = None if full or before is None else program_of(before, program)
+            if before is not None and then is not None and self._is_treated_otherwise(before, program):
+                then = None
             if before is None or then is None:
                 manifest = self._derive(program, intake, full)
                 return Run(manifest, True, perf_counter() - start)
@@ -187,10 +189,10 @@ class Job:
         with self._in_step(), reasoner.looking_ahead(peek):
             with reasoner.change(missing=missing) as change:
                 fill(change)
-            self.reached("maintained", str(change.delta))
+            changes, stated = self._changes(reasoner, change)
             told = before.batch if batch is None else batch(change)
-            origin = Origin(reason, before.job, before.inputs, told)
-            manifest = self._publish_change(number, reasoner, reasoner.program, change, origin)
+            origin = Origin(reason, before.job, before.inputs, told, before.treatment)
+            manifest = self._publish(number, reasoner, reasoner.program, changes, stated, origin)
         return manifest, change.delta
 
     @contextmanager
@@ -208,8 +210,10 @@ class Job:
         if self._warm is None or self._warm[0] != before.version:
             program = self.program()
             then = program_of(before, program)
-            if then is None or hash_of(program) != before.job:
-                message = "the program has changed since the last version was published"
+            treatment = self.settings.engine.treatment_in(program)
+            if then is None or hash_of(program) != before.job or treatment != before.treatment:
+                what = "the program" if treatment == before.treatment else "the treatment of equality"
+                message = f"{what} has changed since the last version was published"
                 raise DataError(Diagnostic(codes.DRIFT, message, help="run the job first"))
             self._warm = before.version, self._restored(before, then)
         return self._warm[1]
@@ -300,8 +304,9 @@ class Job:
         reasoner.materialise()
         tally = reasoner.statistics
         self.reached("derived", f"{tally.derived:,} facts from {tally.loaded:,}")
-        changes, stated = differences(self.store, before, program, reasoner.engine)
-        origin = Origin("full", hash_of(program), intake.inputs, before.batch if before else None)
+        changes, stated = differences(self.store, before, program, Holding(reasoner))
+        treatment = self.settings.engine.treatment_in(program)
+        origin = Origin("full", hash_of(program), intake.inputs, before.batch if before else None, treatment)
         return self._publish(number, reasoner, program, changes, stated, origin)
 
     # ---- what has changed
@@ -324,20 +329,33 @@ class Job:
                 edited += [name for name in before.tables if name not in program.predicates]
             intake.replace(reasoner, change, number, before, list(dict.fromkeys(edited)))
             intake.check_rejects()
-        self.reached("maintained", str(change.delta))
-        if not change.delta and not has_new_rules and not intake.differs(before.inputs):
+        changes, stated = self._changes(reasoner, change)
+        if not changes and not has_new_rules and not intake.differs(before.inputs):
             shutil.rmtree(self.store.folder(number))
             return None
-        origin = Origin("incremental", hash_of(program), intake.inputs, before.batch)
+        treatment = self.settings.engine.treatment_in(program)
+        origin = Origin("incremental", hash_of(program), intake.inputs, before.batch, treatment)
         after = replace(program, facts=(), imports=()) if has_new_rules else reasoner.program
-        return self._publish_change(number, reasoner, after, change, origin), change.delta
+        return self._publish(number, reasoner, after, changes, stated, origin), change.delta
 
-    def _publish_change(
-        self, number: int, reasoner: Reasoner, program: Program, change: Change, origin: Origin
-    ) -> Manifest:
-        """Publish what a transaction has changed."""
-        changes = changes_of(change.delta, reasoner)
-        return self._publish(number, reasoner, program, changes, _stated(change.stated, reasoner), origin)
+    def _changes(self, reasoner: Reasoner, change: Change) -> tuple[Changes, Changes]:
+        """What a transaction has changed, in all facts and in the explicit ones."""
+        holding = Holding(reasoner)
+        changes = holding.changes(change)
+        added = sum(changed.added.count for changed in changes.values())
+        removed = sum(changed.removed.count for changed in changes.values())
+        self.reached("maintained", counts(added, removed))
+        return changes, holding.stated_changes(change)
+
+    def _is_treated_otherwise(self, before: Manifest, program: Program) -> bool:
+        """Whether a version treats equality in another way than the job does, which is then told."""
+        now = self.settings.engine.treatment_in(program)
+        known = {before.treatment, now} - {None}
+        if now == before.treatment or known == {"axiomatise"}:
+            return False  # axioms come and go as rules do
+        was, now = (text or "not there" for text in (before.treatment, now))
+        self.reached("everything anew", f"equality was {was} in version {before.version}, and is {now}")
+        return True
 
     def _publish(
         self,
@@ -349,7 +367,7 @@ class Job:
         origin: Origin,
     ) -> Manifest:
         """Publish a version, write its sinks, and tell the subscribers."""
-        publication = Publication(self.store, number, program, reasoner.engine)
+        publication = Publication(self.store, number, program, Holding(reasoner))
         manifest = publication.publish(changes, stated, origin, self.reached)
         self._warm = number, reasoner
         self._write_sinks(manifest)
@@ -385,7 +403,9 @@ class Job:
             maintainer=engine.maintainer,
             marking=stream.marking if stream else "none",
             modules=engine.modules,
-            equality="axiomatise",  # what is published are the engine's own relations
+            equality=engine.equality,
+            equal=engine.equal,
+            unique_names=engine.unique_names,
             threads=engine.threads,
             timeout=engine.timeout,
             max_facts=engine.max_facts,
@@ -426,27 +446,7 @@ class Job:
 
     def _write_sinks(self, version: Manifest) -> None:
         sinks = Sinks(self.settings, self.store, lambda: self.session)
-        sinks.write(version, self._warm[1] if self._warm and self._warm[0] == version.version else None)
+        is_warm = self._warm is not None and self._warm[0] == version.version
+        sinks.write(version, Holding(self._warm[1]) if self._warm and is_warm else None)
         self.reached("sinks written", ", ".join(sink.shown for sink in self.settings.sinks))
 
-
-def changes_of(delta: Delta, reasoner: Reasoner) -> Changes:
-    """What a transaction changed, by the full names of predicates."""
-    changes: dict[str, Changed] = {}
-    for written in delta.predicates:
-        name = find_named(written, reasoner.program).name
-        added, removed = delta[name].added.coded, delta[name].removed.coded
-        changes[name] = Changed(Rows(removed.columns, removed.rows), Rows(added.columns, added.rows))
-    return changes
-
-
-def _stated(update: Update, reasoner: Reasoner) -> Changes:
-    """What a transaction changed in the explicit facts."""
-    predicates = reasoner.predicates()
-    return {
-        name: Changed(
-            update.removed.get(name, nothing(predicates[name].arity)),
-            update.added.get(name, nothing(predicates[name].arity)),
-        )
-        for name in {**update.removed, **update.added}
-    }

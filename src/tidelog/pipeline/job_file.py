@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tidelog.equality import registry as treatments
+from tidelog.equality.answers import EXPAND, SHOWN
 from tidelog.errors import ProgramError, suggest
 from tidelog.errors import Source as Text
 from tidelog.io.formats import ALIASES, EXTENSIONS, RDF, canonical_format, format_of
@@ -190,7 +192,12 @@ def _engine(table: Table | None) -> Engine:
         table.count("max-facts", 1),
         table.text("master"),
         table.mapping("conf"),
+        table.choice("equality", tuple(treatments.TREATMENTS), treatments.DEFAULT),
+        table.choice("equal", SHOWN, EXPAND),
+        table.flag("unique-names") is True,
     )
+    if engine.equality != treatments.DEFAULT:
+        table.refuse(("equal",), f'makes sense with equality = "{treatments.DEFAULT}" only')
     table.close()
     return engine
 

@@ -117,6 +117,7 @@ class Manifest:
     inputs: Mapping[str, Input] = field(default_factory=dict)
     batch: Batch | None = None
     engine: str = "columnar"
+    treatment: str | None = None  # of equality, where the program has that: how it is treated and shown
 
     @property
     def added(self) -> int:

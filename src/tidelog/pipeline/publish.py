@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.logic.program import Predicate, Program
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.row_sets import without
+from tidelog.pipeline.holding import FACTS, STATED, Holding
 from tidelog.pipeline.manifest import Batch, Feed, Input, Manifest, Parts, Table
 from tidelog.pipeline.programs import described
 from tidelog.pipeline.store import Reached, Store
 from tidelog.pipeline.tables import (
     Changed,
+    Changes,
     TableReader,
     TableWriter,
     count_rows,
@@ -24,8 +25,6 @@ from tidelog.pipeline.tables import (
     types_in,
 )
 from tidelog.relation import column_names
-
-Changes = Mapping[str, Changed]
 
 
 @dataclass(frozen=True)
@@ -36,19 +35,20 @@ class Origin:
     job: str  # a hash of what the job's program means
     inputs: Mapping[str, Input]
     batch: Batch | None = None
+    treatment: str | None = None  # of equality
 
 
 class Publication:
-    """A version that is being written, of facts that an engine holds. Mutates the disk."""
+    """A version that is being written, of facts that a reasoner holds. Mutates the disk."""
 
-    def __init__(self, store: Store, number: int, program: Program, engine: ColumnarEngine) -> None:
+    def __init__(self, store: Store, number: int, program: Program, holding: Holding) -> None:
         self._store = store
         self._number = number
         self._program = program
-        self._engine = engine
+        self._holding = holding
         self._previous = store.current()
-        self._writer = TableWriter(store.path, store.folder(number), engine)
-        self._derived = program.derived
+        self._writer = TableWriter(store.path, store.folder(number), holding.engine)
+        self._apart = holding.stated_apart(program)
         self._elsewhere: dict[tuple[str, str], Parts] = {}  # files that executors have written
 
     def publish(self, changes: Changes, stated: Changes, origin: Origin, reached: Reached) -> Manifest:
@@ -84,7 +84,8 @@ class Publication:
             feed,
             origin.inputs,
             origin.batch,
-            self._engine.name,
+            self._holding.engine.name,
+            origin.treatment,
         )
         self._store.publish(manifest, reached)
         return manifest
@@ -96,27 +97,28 @@ class Publication:
         name, columns = predicate.name, column_names(predicate)
         facts = before.facts if before else ()
         told: Feed | None = None
-        size = self._engine.size(name)
         if before is None or (changed.count and not before.rows):
-            facts = self._base("facts", predicate)
-            told = Feed(size, 0, facts) if size else None
+            facts = self._base(FACTS, predicate)
+            told = Feed(count_rows(facts), 0, facts) if facts else None
         elif changed.count:
             parts = self._writer.changed(name, changed, columns, facts, "changes")
             told = Feed(changed.added.count, changed.removed.count, parts)
-            facts = self._grown("facts", predicate, facts, parts)
-        explicit = self._explicit(predicate, before, stated) if name in self._derived else None
-        table = Table(predicate.written, columns, types_in(facts) or (), size, facts, explicit)
+            facts = self._grown(FACTS, predicate, facts, parts)
+        explicit = self._explicit(predicate, before, stated) if name in self._apart else None
+        table = Table(
+            predicate.written, columns, types_in(facts) or (), count_rows(facts), facts, explicit
+        )
         return table, told
 
     def _explicit(self, predicate: Predicate, before: Table | None, stated: Changed | None) -> Parts:
         """The files of the explicit facts of a derived predicate."""
         name, columns = predicate.name, column_names(predicate)
         if before is None:
-            return self._base("stated", predicate)
+            return self._base(STATED, predicate)
         if stated is None or not stated.count:
             return before.explicit
-        parts = self._writer.changed(name, stated, columns, before.explicit, "stated")
-        return self._grown("stated", predicate, before.explicit, parts)
+        parts = self._writer.changed(name, stated, columns, before.explicit, STATED)
+        return self._grown(STATED, predicate, before.explicit, parts)
 
     def _grown(self, kind: str, predicate: Predicate, before: Parts, more: Parts) -> Parts:
         """The files of a table that has changed; written anew if that is better, from all its rows."""
@@ -132,8 +134,7 @@ class Publication:
         name = predicate.name
         if (kind, name) in self._elsewhere:
             return self._elsewhere[kind, name]
-        rows = self._engine.rows(name) if kind == "facts" else self._engine.explicit(name)
-        return self._writer.base(kind, name, Rows(*rows), column_names(predicate))
+        return self._writer.base(kind, name, self._holding.rows(kind, name), column_names(predicate))
 
     def _before(self, predicate: Predicate) -> Table | None:
         """The table that a predicate had; with other columns it is another predicate."""
@@ -144,9 +145,9 @@ class Publication:
 
     def _write_elsewhere(self, changes: Changes, stated: Changes) -> None:
         """Let executors write what lies there and is written anew, all of it by one job."""
-        engine: Any = self._engine
-        if not _is_on_spark(engine):
+        if not self._holding.is_on_spark:
             return
+        engine: Any = self._holding.engine
         from tidelog.pipeline.spark_tables import wanted_tables, write_tables
 
         wanted = wanted_tables(engine, self._anew(changes, stated))
@@ -159,14 +160,9 @@ class Publication:
         for name, predicate in self._program.predicates.items():
             before = self._before(predicate)
             if before is None or _is_anew(before.facts, changes.get(name)):
-                yield "facts", predicate
-            if name in self._derived and (before is None or _is_anew(before.explicit, stated.get(name))):
-                yield "stated", predicate
-
-
-def _is_on_spark(engine: Any) -> bool:
-    """Whether facts may lie on Spark."""
-    return bool(engine.name == "spark" and engine.has_session)
+                yield FACTS, predicate
+            if name in self._apart and (before is None or _is_anew(before.explicit, stated.get(name))):
+                yield STATED, predicate
 
 
 def _is_anew(parts: Parts, changed: Changed | None) -> bool:
@@ -177,43 +173,45 @@ def _is_anew(parts: Parts, changed: Changed | None) -> bool:
 
 
 def differences(
-    store: Store, before: Manifest | None, program: Program, engine: ColumnarEngine
+    store: Store, before: Manifest | None, program: Program, holding: Holding
 ) -> tuple[Changes, Changes]:
-    """What an engine's facts, and its explicit facts, differ in from a published version."""
+    """What a reasoner's facts, and its explicit facts, differ in from a published version."""
     if before is None:
         return {}, {}
-    reader = TableReader(store.path, engine)
+    reader = TableReader(store.path, holding.engine)
+    apart = holding.stated_apart(program)
     known = {
         name: table
         for name, table in before.tables.items()
         if name not in program.predicates or program.predicates[name].arity == len(table.columns)
     }
-    changes, stated = _differences_elsewhere(store, known, program, engine)
+    changes, stated = _differences_elsewhere(store, known, apart, holding)
     for name, table in known.items():
         arity = len(table.columns)
         is_known = name in program.predicates
         if name not in changes:
-            now = Rows(*engine.rows(name)) if is_known else no_change(arity).added
+            now = holding.rows(FACTS, name) if is_known else no_change(arity).added
             changes[name] = _difference(reader.rows(table.facts, arity), now)
-        if is_known and name in program.derived and name not in stated:
+        if is_known and name in apart and name not in stated:
             explicit = reader.rows(table.explicit, arity)
-            stated[name] = _difference(explicit, Rows(*engine.explicit(name)))
+            stated[name] = _difference(explicit, holding.rows(STATED, name))
     return changes, stated
 
 
 def _differences_elsewhere(
-    store: Store, tables: Mapping[str, Table], program: Program, engine: Any
+    store: Store, tables: Mapping[str, Table], apart: Collection[str], holding: Holding
 ) -> tuple[dict[str, Changed], dict[str, Changed]]:
     """The same of facts that lie on Spark."""
-    if not _is_on_spark(engine):
+    if not holding.is_on_spark:
         return {}, {}
+    engine: Any = holding.engine
     from tidelog.pipeline.spark_tables import differences_of
 
     placed = [(name, table) for name, table in tables.items() if engine.is_placed(name)]
-    derived = [(name, table) for name, table in placed if name in program.derived]
+    derived = [(name, table) for name, table in placed if name in apart]
     return (
-        differences_of(engine, store.path, placed, "facts"),
-        differences_of(engine, store.path, derived, "stated"),
+        differences_of(engine, store.path, placed, FACTS),
+        differences_of(engine, store.path, derived, STATED),
     )
 
 

@@ -9,7 +9,6 @@ from typing import Any
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import without
 from tidelog.pipeline.manifest import Manifest, Table
 from tidelog.pipeline.programs import hash_of, read_rules
 from tidelog.pipeline.store import Store
@@ -42,6 +41,7 @@ def restore(reasoner: Reasoner, store: Store, manifest: Manifest) -> None:
     reader = TableReader(store.path, reasoner.engine)
     explicit: dict[str, Rows] = {}
     derived: dict[str, Rows] = {}
+    is_listed = reasoner.listing() is not None
     elsewhere = _restore_elsewhere(reasoner.engine, store, manifest)
     for name, table in manifest.tables.items():
         if name in elsewhere:
@@ -52,8 +52,8 @@ def restore(reasoner: Reasoner, store: Store, manifest: Manifest) -> None:
         reasoner.engine.define(name, arity)
         if stated.count:
             explicit[name] = stated
-        if facts.count > stated.count:
-            derived[name] = without(facts, stated) if stated.count else facts
+        if is_listed or facts.count > stated.count:
+            derived[name] = facts
     reasoner.restore(explicit, derived)
 
 

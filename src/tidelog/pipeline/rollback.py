@@ -43,6 +43,7 @@ def roll_back(
             target.inputs,
             current.batch,  # what a stream has brought it does not bring again
             target.engine,
+            target.treatment,
         )
         store.publish(manifest, reached)
         return manifest

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tidelog.equality import registry as treatments
+from tidelog.equality.answers import EXPAND
 from tidelog.errors import Span
+from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.logic.values import ColumnType
 
@@ -100,6 +103,16 @@ class Engine:
     max_facts: int | None = None
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
+    equality: str = treatments.DEFAULT
+    equal: str = EXPAND
+    unique_names: bool = False
+
+    def treatment_in(self, program: Program) -> str | None:
+        """What is published depends on this, where a program has equality: how that is treated and shown."""
+        if not has_equality(program.predicates):
+            return None
+        shown = f", {self.equal}" if self.equality == treatments.DEFAULT else ""
+        return f"{self.equality}{shown}{', unique names' if self.unique_names else ''}"
 
     @property
     def reads_on_spark(self) -> bool:

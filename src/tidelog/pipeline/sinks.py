@@ -21,12 +21,12 @@ from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Program
 from tidelog.pipeline import codes
 from tidelog.pipeline.durable import write_text
+from tidelog.pipeline.holding import Holding
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.settings import CHANGES, Settings, Sink
 from tidelog.pipeline.source_files import find_named
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.version import Version
-from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation
 
 WRITTEN = ".sinks"  # the version whose sinks are written
@@ -72,8 +72,8 @@ class Sinks:
         except (FileNotFoundError, ValueError):
             return 0
 
-    def write(self, manifest: Manifest, reasoner: Reasoner | None) -> None:
-        """The sinks hold a version; `reasoner` has its facts, if it is there."""
+    def write(self, manifest: Manifest, holding: Holding | None) -> None:
+        """The sinks hold a version; `holding` has its facts, if it is there."""
         if not self._settings.sinks:
             return
         version = Version(self._store, manifest)
@@ -81,24 +81,24 @@ class Sinks:
             if sink.what == CHANGES:
                 self._write_changes(sink, version)
             else:
-                self._write_facts(sink, version, reasoner)
+                self._write_facts(sink, version, holding)
         write_text(self._store.path / WRITTEN, f"{manifest.version}\n")
 
-    def _write_facts(self, sink: Sink, version: Version, reasoner: Reasoner | None) -> None:
+    def _write_facts(self, sink: Sink, version: Version, holding: Holding | None) -> None:
         """Let a sink hold the facts of a version; those that lie on Spark go from there to tables."""
         name = find_named(sink.predicate, version.program, sink.span).name
-        if reasoner is None or name not in reasoner.predicates():
+        if holding is None or not holding.has(name):
             self._write(sink, version[name])
-        elif sink.kind != "file" and reasoner.engine.name == "spark" and reasoner.engine.is_placed(name):
+        elif sink.kind != "file" and holding.engine.name == "spark" and holding.engine.is_placed(name):
             from tidelog.engine.spark.store import moved
             from tidelog.pipeline.spark_sinks import write_frame
 
             table = version.manifest.tables[name]
-            frame = reasoner.engine.frame(name, table.columns, table.types, sink.terms)
+            frame = holding.engine.frame(name, table.columns, table.types, sink.terms)
             assert self._session is not None
             write_frame(moved(frame, self._session()), sink, "overwrite")
         else:
-            self._write(sink, reasoner[name])
+            self._write(sink, holding.relation(name))
 
     def _write(self, sink: Sink, relation: Relation) -> None:
         table = _table(sink, relation.sorted())

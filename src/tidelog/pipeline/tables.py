@@ -6,7 +6,7 @@ changes of several versions can be put together without looking at the base.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +56,9 @@ class Changed:
     def inverse(self) -> Changed:
         """The change that undoes this one."""
         return Changed(self.added, self.removed)
+
+
+Changes = Mapping[str, Changed]  # by predicate
 
 
 def nothing(arity: int) -> Rows:

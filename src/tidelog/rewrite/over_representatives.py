@@ -63,6 +63,11 @@ def stored(predicate: str) -> str:
     return predicate if predicate == BOTTOM else predicate + MARK
 
 
+def is_between(relation: str) -> bool:
+    """Whether a relation was made of a rule, or of a predicate's many columns, and holds no stored facts."""
+    return MARK in relation and not relation.endswith(MARK)
+
+
 def over_representatives(program: Program, constants: Constants) -> Program:
     """The program whose rules derive the stored relations from the predicates' explicit facts and `ALIAS`."""
     whole = program

@@ -1,0 +1,264 @@
+"""Equality by rewriting in jobs: whatever changes, what is published is what the axioms give from scratch."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidelog as tl
+from tests.pipeline.conftest import Write
+from tidelog.errors import DataError, Inconsistent
+from tidelog.pipeline import Engine, Job, Sink, Source, Step, Version, difference, read
+from tidelog.pipeline.job_file import parse_settings
+from tidelog.pipeline.rollback import roll_back
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # disks take their time for what is forced to them
+NAMES = st.sampled_from("abcdef")
+PAIRS = st.frozensets(st.tuples(NAMES, NAMES), max_size=6)
+NUMBERS = st.frozensets(st.tuples(NAMES, st.sampled_from(["1", "2", "3"])), max_size=6)
+RULES = (
+    "?x = ?y :- passport(?x, ?n), passport(?y, ?n) .",
+    "?x = ?y :- same(?x, ?y) .",
+    "friend(?x, ?y) :- knows(?x, ?y) .",
+    "friend(?x, ?z) :- friend(?x, ?y), knows(?y, ?z) .",
+    "alone(?x) :- knows(_, ?x), ~knows(?x, _) .",
+    "many(?x, #count(?y)) :- friend(?x, ?y) .",
+    "other(?x, ?y) :- knows(?x, ?y), ?x != ?y .",
+    'named(?x, ?s) :- knows(?x, _), ?s = STR(?x) .',
+    "knows(?y, ?x) :- knows(?x, ?y), passport(?x, 1) .",
+)
+ALWAYS = """\
+@declare knows(from: any, to: any) . @declare same(one: any, other: any) . @declare passport(of: any, number: any) .
+?x = ?y :- same(?x, ?y), same(?y, ?x) .
+knows(a, f) .
+"""
+SOURCES = tuple(Source(name, f"{name}.csv", header=False) for name in ("knows", "same", "passport"))
+STATES = st.tuples(PAIRS, PAIRS, NUMBERS, st.frozensets(st.sampled_from(RULES)), st.booleans())
+Facts = dict[str, set[tuple[str, ...]]]
+
+
+def program(rules: frozenset[str]) -> tl.Program:
+    return tl.parse(ALWAYS + "\n".join(rule for rule in RULES if rule in rules))
+
+
+def written(folder: Path, *tables: frozenset[tuple[str, str]]) -> None:
+    for source, rows in zip(SOURCES, tables, strict=True):
+        (folder / source.paths[0]).write_text("".join(f"{x},{y}\n" for x, y in sorted(rows)))
+
+
+def expected(folder: Path, rules: frozenset[str], shown: str) -> Facts:
+    """All facts by axioms, as `shown` says; of equality each member and the smallest one."""
+    reasoner = tl.Reasoner(program(rules), equality="axiomatise", threads=1)
+    reasoner.read(*(folder / source.paths[0] for source in SOURCES), header=False)
+    found = {name: set(reasoner[name].to_texts("exact").rows()) for name in reasoner.predicates()}
+    smallest = {x: min(other for one, other in found["="] if one == x) for x, _ in found["="]}
+    classes = set(smallest.items())
+    if shown == "representative":
+        found = {
+            name: {tuple(smallest.get(value, value) for value in row) for row in rows}
+            for name, rows in found.items()
+        }
+    return present({**found, "=": classes})
+
+
+def present(facts: Facts) -> Facts:
+    return {name: rows for name, rows in facts.items() if rows}
+
+
+def facts(version: Version) -> Facts:
+    return {name: set(version[name].to_texts("exact").rows()) for name in version}
+
+
+@settings(max_examples=max(12, settings().max_examples // 2))
+@given(st.lists(STATES, min_size=2, max_size=4), st.sampled_from(["expand", "representative"]))
+def test_maintaining_publishes_what_axioms_give(states: list[tuple[object, ...]], shown: str) -> None:
+    check(states, shown)
+
+
+@pytest.mark.slow
+@given(st.lists(STATES, min_size=3, max_size=9), st.sampled_from(["expand", "representative"]))
+def test_the_same_for_longer_histories(states: list[tuple[object, ...]], shown: str) -> None:
+    check(states, shown)
+
+
+def check(states: list[tuple[object, ...]], shown: str) -> None:
+    """Run a job on each state, warm or cold, and compare every version with what follows from scratch."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidelog.pipeline.tables.MOST_CHANGES", 3)
+        folder = Path(name)
+        job: Job | None = None
+        held: dict[int, Facts] = {}
+        for *tables, rules, is_warm in states:
+            written(folder, *tables)  # type: ignore[arg-type]
+            if job is None or not is_warm:
+                engine = Engine(equal=shown, threads=1)
+                job = Job(program(rules), publish="out", sources=SOURCES, folder=folder, engine=engine)  # type: ignore[arg-type]
+            else:
+                job.settings = replace(job.settings, program=program(rules))  # type: ignore[arg-type]
+            version = job.run().version
+            found = facts(Version(job.store, version))
+            assert present(found) == expected(folder, rules, shown)  # type: ignore[arg-type]
+            held[version.version] = found
+        assert job is not None
+        for number in job.store.numbers()[1:]:
+            check_changes(Version(job.store, job.store.manifest(number)), held[number - 1], held[number])
+        delta = difference(job.store, 1, max(held))
+        for predicate in held[1]:
+            before, after = held[1][predicate], held[max(held)].get(predicate, set())
+            assert set(delta[predicate].added.to_texts("exact").rows()) == after - before
+            assert set(delta[predicate].removed.to_texts("exact").rows()) == before - after
+
+
+def check_changes(version: Version, before: Facts, after: Facts) -> None:
+    """The changes of a version are the difference from the one before."""
+    for name in version:
+        changes = version.changes(name)
+        assert set(changes.added.to_texts("exact").rows()) == after[name] - before.get(name, set())
+        assert set(changes.removed.to_texts("exact").rows()) == before.get(name, set()) - after[name]
+
+
+# ---- one job
+
+PASSPORTS = """\
+@declare passport(of: any, number: int) . @declare knows(from: any, to: any) .
+?x = ?y :- passport(?x, ?n), passport(?y, ?n) .
+met(?x, ?y) :- knows(?x, ?y) .
+"""
+JOB = """\
+program = "rules.rls"
+publish = "published"
+[[source]]
+predicate = "passport"
+path = "passport.csv"
+[[source]]
+predicate = "knows"
+path = "knows.csv"
+[[sink]]
+predicate = "met"
+path = "met.csv"
+[[sink]]
+predicate = "="
+path = "same.csv"
+"""
+
+
+@pytest.fixture
+def passports(write: Write) -> Path:
+    write("rules.rls", PASSPORTS)
+    write("passport.csv", "ann,7\nanna,7\nbob,8\n")
+    write("knows.csv", "bob,anna\n")
+    return write("job.toml", JOB)
+
+
+def met() -> set[tuple[object, ...]]:
+    return set(read("published")["met"])
+
+
+@pytest.mark.parametrize("is_warm", [True, False], ids=["warm", "cold"])
+def test_classes_come_and_go(passports: Path, is_warm: bool) -> None:
+    job = Job.load(passports)
+    job.run()
+    assert met() == {("bob", "ann"), ("bob", "anna")}
+    assert set(read("published")["="]) == {("ann", "ann"), ("anna", "ann"), ("bob", "bob")}
+    assert set(read("published").explicit("knows")) == {("bob", "anna")}
+    Path("passport.csv").write_text("ann,7\nanna,9\nbob,9\n")
+    steps: list[Step] = []
+    later = job if is_warm else Job.load(passports)
+    later.listeners.append(steps.append)
+    assert later.run().version.reason == "incremental"
+    assert "derived" not in [step.name for step in steps]
+    assert met() == {(x, y) for x in ("anna", "bob") for y in ("anna", "bob")}
+    changes = read("published").changes("met")
+    assert set(changes.removed) == {("bob", "ann")} and len(changes.added) == 3
+    assert Path("met.csv").read_text().splitlines()[1:] == ["anna,anna", "anna,bob", "bob,anna", "bob,bob"]
+    assert Path("same.csv").read_text().splitlines()[1:] == ["ann,ann", "anna,anna", "bob,anna"]
+    assert later.run(full=True).version.feed == {}
+    roll_back(later.store)
+    roll_back(later.store, 1)
+    assert met() == {("bob", "ann"), ("bob", "anna")}
+    assert Job.load(passports).apply("- knows(bob, anna) .").version.tables["met"].rows == 0
+
+
+def test_a_class_has_a_row_for_each_member(write: Write) -> None:
+    write("rules.rls", PASSPORTS)
+    members = 3000
+    write("passport.csv", "".join(f"m{number},7\n" for number in range(members)))
+    write("knows.csv", "bob,m1\n")
+    run = Job.load(write("job.toml", JOB)).run()
+    assert run.version.tables["="].rows == run.version.tables["met"].rows == members
+    write("passport.csv", "".join(f"m{number},7\n" for number in range(members + 1)))
+    later = Job.load("job.toml").run()
+    assert {name: feed.added for name, feed in later.version.feed.items()} == {
+        name: 1 for name in ("passport", "=", "knows", "met")
+    }
+
+
+def test_representatives_only(passports: Path, write: Write) -> None:
+    write("job.toml", JOB + '[engine]\nequal = "representative"\n')
+    Job.load(passports).run()
+    assert met() == {("bob", "ann")}
+    Path("knows.csv").write_text("bob,anna\nann,bob\n")
+    Job.load(passports).run()
+    assert met() == {("bob", "ann"), ("ann", "bob")}
+    Path("passport.csv").write_text("ann,7\nanna,7\nbob,8\naaron,7\n")
+    Job.load(passports).run()
+    assert met() == {("bob", "aaron"), ("aaron", "bob")}
+    assert set(read("published").changes("met").removed) == {("bob", "ann"), ("ann", "bob")}
+
+
+def test_another_treatment_is_told_and_derives_anew(passports: Path, write: Write) -> None:
+    Job.load(passports).run()
+    write("job.toml", JOB + '[engine]\nequality = "axiomatise"\n')
+    job = Job.load(passports)
+    with pytest.raises(DataError, match="E807.*treatment of equality") as caught:
+        job.apply("+ knows(ann, bob) .")
+    assert "run the job first" in str(caught.value)
+    steps: list[Step] = []
+    job.listeners.append(steps.append)
+    run = job.run()
+    assert run.version.reason == "full" and "met" not in run.version.feed
+    [told] = [step.detail for step in steps if step.name == "everything anew"]
+    assert told == "equality was rewrite, expand in version 1, and is axiomatise"
+    assert len(read("published")["="]) == 5
+    Path("passport.csv").write_text("ann,7\nanna,9\nbob,9\n")  # explicit facts are not those that axioms add
+    Job.load(passports).run()
+    Path("knows.csv").write_text("")
+    assert Job.load(passports).run().version.tables["met"].rows == 0
+
+
+def test_equality_that_comes_later_derives_anew(passports: Path, write: Write) -> None:
+    write("rules.rls", PASSPORTS.replace("?x = ?y :-", "twin(?x, ?y) :-"))
+    settings = Job.load(passports).settings
+    job = Job.of(replace(settings, sinks=()))
+    job.run()
+    write("rules.rls", PASSPORTS)
+    assert job.run().version.reason == "full" and met() == {("bob", "ann"), ("bob", "anna")}
+    write("rules.rls", PASSPORTS.replace("?x = ?y :-", "twin(?x, ?y) :-"))
+    assert job.run().version.reason == "full" and met() == {("bob", "anna")}
+
+
+def test_settings_of_equality(passports: Path, write: Write) -> None:
+    write("job.toml", JOB + "[engine]\nunique-names = true\n")
+    with pytest.raises(Inconsistent, match="E605"):
+        Job.load(passports).run()
+    write("job.toml", JOB + '[engine]\nequality = "off"\n')
+    with pytest.raises(tl.errors.ProgramError, match="E606"):
+        Job.load(passports).run()
+    with pytest.raises(DataError) as caught:
+        parse_settings(JOB + '[engine]\nequality = "rewirte"\nequal = "some"\n', passports.parent)
+    assert [fault.code for fault in caught.value.diagnostics] == ["E803", "E803"]
+
+
+def test_sinks_of_changes_name_members(passports: Path) -> None:
+    sink = Sink("met", "changes", "csv", "changes")
+    job = Job.of(replace(Job.load(passports).settings, sinks=(sink,)))
+    job.run()
+    job.apply("+ passport(ane, 7) .")
+    assert Path("changes/2.csv").read_text().splitlines()[1:] == ["2,+,bob,ane"]
