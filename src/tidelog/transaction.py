@@ -91,6 +91,11 @@ class Change:
         self._faulty: list[Diagnostic] = []  # what is not there to be taken away
         self._delta: Delta | None = None
 
+    @property
+    def engine(self) -> Any:
+        """The engine whose facts it changes, for whoever compares others with them there."""
+        return self._engine
+
     # ---- facts
 
     def insert(self, predicate: str, data: object) -> None:

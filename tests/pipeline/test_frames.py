@@ -194,3 +194,41 @@ def test_a_run_that_fails_on_frames(pair: Pair, write: Write) -> None:
     write("edge.csv", "from,towards\na,b\n")
     with pytest.raises(DataError, match="E807"):
         there.run()
+
+
+EQUALITY = """
+@declare passport(of: any, number: int) . @declare knows(from: any, to: any) .
+?x = ?y :- passport(?x, ?n), passport(?y, ?n) .
+met(?x, ?y) :- knows(?x, ?y) .
+met(?x, ?z) :- met(?x, ?y), knows(?y, ?z) .
+lone(?x) :- passport(?x, _), ~met(?x, _) .
+"""
+PASSPORTS = "".join(f"{name},{number}\n" for number, name in enumerate("abcdefgh")) + "aa,0\ncc,2\n"
+
+
+@pytest.mark.parametrize("shown", ["expand", pytest.param("representative", marks=pytest.mark.slow)])
+def test_equality_over_frames(spark: Any, write: Write, shown: str) -> None:
+    write("passport.csv", PASSPORTS)
+    write("knows.csv", "b,a\ncc,d\nd,e\ne,aa\n")
+    sources = [Source(name, f"{name}.csv", header=False) for name in ("passport", "knows")]
+    # Classes may come to the driver, all facts may not.
+    conf = {**ON_FRAMES.conf, "tidelog.residentFacts": "6"}
+
+    def job(name: str, engine: Engine, sinks: Any = ()) -> Job:
+        return Job(
+            tl.parse(EQUALITY), publish=name, sources=sources, engine=engine, session=spark, sinks=sinks
+        )
+
+    here = job("here", Engine(equal=shown))
+    engine = Engine("spark", conf=conf, equal=shown)
+    there = job("there", engine, [Sink("met", format="table", table="met_members")])
+    assert_same(here.run().version, there.run().version)
+    assert {"met \u2248", "passport"} <= placed(there)
+    write("passport.csv", PASSPORTS.replace("aa,0", "aa,2") + "i,3\n")
+    assert_same(here.run().version, there.run().version)
+    rows = {tuple(row) for row in spark.table("met_members").collect()}
+    assert rows == set(here.reasoner()["met"])
+    write("knows.csv", "b,a\ncc,d\nd,e\n")
+    cold = job("there", engine)
+    assert_same(here.run().version, cold.run().version)
+    assert cold.run(full=True).version.feed == {}

@@ -112,3 +112,32 @@ def test_changes_that_are_killed_again_and_again(job: Job) -> None:
         assert job.store.number == 1 and job.store.numbers() == (1,)
     assert job.apply('+ edge("d", "e") .').version.version == 2
     assert ("a", "e") in set(read("published")["reach"])
+
+
+EQUALITY = """\
+@declare passport(of: any, number: int) . @declare knows(from: any, to: any) .
+?x = ?y :- passport(?x, ?n), passport(?y, ?n) .
+reach(?x, ?y) :- knows(?x, ?y) .
+knows(bob, anna) . knows(anna, carl) .
+"""
+PASSPORTS = "ann,7\nanna,7\nbob,8\n", "ann,7\nanna,9\nbob,9\nanne,7\n"
+
+
+@pytest.mark.parametrize("step", marked(STEPS))
+def test_a_run_under_equality_that_is_killed(write: Write, step: str) -> None:
+    write("rules.rls", EQUALITY)
+    source = '[[source]]\npredicate = "passport"\npath = "passport.csv"\n'
+    write("job.toml", f'program = "rules.rls"\npublish = "published"\n{source}{SINKS}')
+    clean = Job.load("job.toml")
+    clean = Job("rules.rls", publish="clean", sources=clean.settings.sources)
+    for rows in PASSPORTS:
+        write("passport.csv", rows)
+        clean.run()
+    write("passport.csv", PASSPORTS[0])
+    Job.load("job.toml").run()
+    write("passport.csv", PASSPORTS[1])
+    kill(step, "run")
+    Job.load("job.toml").run()
+    assert versions("published") == versions("clean")
+    rows = Path("out/reach.csv").read_text().splitlines()[1:]
+    assert {tuple(row.split(",")) for row in rows} == set(read("published")["reach"])

@@ -236,3 +236,20 @@ def test_a_stream_that_is_killed_around_the_pointer(streaming: Job) -> None:
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_stream_that_is_killed_at_every_step(streaming: Job, step: str, count: int) -> None:
     check_kills([(step, count)])
+
+
+def test_batches_that_make_constants_equal(streaming: Job, write: Write) -> None:
+    rules = Path("reach.rls").read_text().replace("string", "any")
+    write("reach.rls", rules + "?x = ?y :- edge(?x, ?y), edge(?y, ?x) .\n")
+    streaming.run()
+    deliver("1.csv", "op,from,to\n+,b,a\n", 1)
+    deliver("2.csv", "op,from,to\n-,b,a\n+,d,c\n", 2)
+    first, second = take_all(streaming)
+    assert first.feed["reach"].added and first.tables["="].rows == 2
+    version = read("published")
+    assert set(version["="]) == {("c", "c"), ("d", "c")}
+    expected = tl.Reasoner(tl.load("reach.rls"), equality="axiomatise")
+    expected.insert("edge", [("a", "b"), ("b", "c"), ("c", "d"), ("d", "c")])
+    for name in expected:
+        assert name == "=" or set(version[name]) == set(expected[name]), name
+    assert second.feed["reach"].removed

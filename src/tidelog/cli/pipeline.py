@@ -15,7 +15,14 @@ from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.settings import Settings
 
-TOLD = ("Spark UI", "everything anew", "read", "restored", "derived", "maintained")  # steps that are told while they are done
+TOLD = (
+    "Spark UI",
+    "everything anew",
+    "read",
+    "restored",
+    "derived",
+    "maintained",
+)  # steps that are told while they are done
 
 
 def pipeline(options: Namespace) -> int:

@@ -63,6 +63,12 @@ class Listing:
             return range(1)
         return range(arity if self.shown == EXPAND else 0)
 
+    def smallest_members(self) -> Rows:
+        """The representatives of classes that are not their smallest members, with these."""
+        owners = np.fromiter(self.classes.members, np.int32)
+        smallest = self._smallest(owners, self.classes.members)
+        return taken(Rows((owners, smallest), len(owners)), owners != smallest)
+
     def _smallest(self, representatives: Ids, members: Mapping[int, Ids]) -> Ids:
         """The smallest member of each representative's class."""
         decode = self.engine.dictionary.decode
@@ -78,12 +84,18 @@ def stored_of(listed: Mapping[str, Rows]) -> tuple[Rows, dict[str, Rows]]:
 
     A class is represented by its smallest member, so that stored facts are those of such constants only.
     """
-    classes = Classes()
-    equal = listed.get(EQUAL)
-    if equal is not None:
-        classes.assign(equal.columns[0], equal.columns[1])
-    aliases = Rows((), 0) if equal is None else taken(equal, equal.columns[0] != equal.columns[1])
+    aliases, classes = aliases_of(listed.get(EQUAL)), Classes()
+    if aliases.count:
+        classes.assign(*aliases.columns)
     return aliases, {stored(name): _standing(rows, classes) for name, rows in listed.items()}
+
+
+def aliases_of(equal: Rows | None) -> Rows:
+    """The members that do not stand for themselves, with their representatives, as `=` is listed."""
+    if equal is None:
+        return Rows((), 0)
+    member, representative = equal.columns
+    return taken(equal, member != representative)
 
 
 def _standing(rows: Rows, classes: Classes) -> Rows:

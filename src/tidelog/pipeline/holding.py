@@ -8,18 +8,18 @@ one; the table of `=` has the classes.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any
 
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.maintenance.maintainer import Rows
-from tidelog.pipeline.tables import Changed, Changes, nothing
+from tidelog.pipeline.tables import FACTS, STATED, Changed, Changes, nothing
 from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation, column_names
 from tidelog.transaction import Change
 
-FACTS: Final = "facts"  # all of them
-STATED: Final = "stated"  # those that are explicit
+if TYPE_CHECKING:
+    from tidelog.pipeline.elsewhere import Elsewhere
 
 
 class Holding:
@@ -61,12 +61,14 @@ class Holding:
         """What a transaction changed in the explicit facts."""
         return _changes(change.stated.removed, change.stated.added, self._reasoner.predicates())
 
-    # ---- on Spark
-
     @cached_property
-    def is_on_spark(self) -> bool:
-        """Whether facts may lie on Spark."""
-        return bool(self.engine.name == "spark" and self.engine.has_session)
+    def elsewhere(self) -> Elsewhere | None:
+        """The facts that lie on Spark, if some may."""
+        if self.engine.name != "spark" or not self.engine.has_session:
+            return None
+        from tidelog.pipeline.elsewhere import Elsewhere
+
+        return Elsewhere(self.engine, self._listing)
 
 
 def _changes(removed: Any, added: Any, known: Any) -> Changes:

@@ -102,11 +102,8 @@ class Intake:
         for predicate, batches in self.read(number, before, full, self.items):
             reasoner.load(predicate, batches)
 
-    def replace(
-        self, reasoner: Reasoner, change: Change, number: int, before: Manifest, predicates: Sequence[str]
-    ) -> None:
+    def replace(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
         """Let the explicit facts of predicates become, in a transaction, what their inputs give."""
-        del reasoner
         for name in predicates:
             change.replace_batches(name, self.rows(number, before, self.of([name])))
 

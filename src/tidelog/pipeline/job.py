@@ -327,7 +327,7 @@ class Job:
             if has_new_rules:
                 change.become(program)
                 edited += [name for name in before.tables if name not in program.predicates]
-            intake.replace(reasoner, change, number, before, list(dict.fromkeys(edited)))
+            intake.replace(change, number, before, list(dict.fromkeys(edited)))
             intake.check_rejects()
         changes, stated = self._changes(reasoner, change)
         if not changes and not has_new_rules and not intake.differs(before.inputs):
@@ -449,4 +449,3 @@ class Job:
         is_warm = self._warm is not None and self._warm[0] == version.version
         sinks.write(version, Holding(self._warm[1]) if self._warm and is_warm else None)
         self.reached("sinks written", ", ".join(sink.shown for sink in self.settings.sinks))
-

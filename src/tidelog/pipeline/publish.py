@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from tidelog.logic.program import Predicate, Program
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.row_sets import without
-from tidelog.pipeline.holding import FACTS, STATED, Holding
+from tidelog.pipeline.holding import Holding
 from tidelog.pipeline.manifest import Batch, Feed, Input, Manifest, Parts, Table
 from tidelog.pipeline.programs import described
 from tidelog.pipeline.store import Reached, Store
 from tidelog.pipeline.tables import (
+    FACTS,
+    STATED,
     Changed,
     Changes,
     TableReader,
@@ -105,9 +106,7 @@ class Publication:
             told = Feed(changed.added.count, changed.removed.count, parts)
             facts = self._grown(FACTS, predicate, facts, parts)
         explicit = self._explicit(predicate, before, stated) if name in self._apart else None
-        table = Table(
-            predicate.written, columns, types_in(facts) or (), count_rows(facts), facts, explicit
-        )
+        table = Table(predicate.written, columns, types_in(facts) or (), count_rows(facts), facts, explicit)
         return table, told
 
     def _explicit(self, predicate: Predicate, before: Table | None, stated: Changed | None) -> Parts:
@@ -145,14 +144,14 @@ class Publication:
 
     def _write_elsewhere(self, changes: Changes, stated: Changes) -> None:
         """Let executors write what lies there and is written anew, all of it by one job."""
-        if not self._holding.is_on_spark:
+        elsewhere = self._holding.elsewhere
+        if elsewhere is None:
             return
-        engine: Any = self._holding.engine
         from tidelog.pipeline.spark_tables import wanted_tables, write_tables
 
-        wanted = wanted_tables(engine, self._anew(changes, stated))
+        wanted = wanted_tables(elsewhere, self._anew(changes, stated))
         if wanted:
-            parts = write_tables(engine, self._store.path, self._store.folder(self._number), wanted)
+            parts = write_tables(elsewhere.engine, self._store.path, self._store.folder(self._number), wanted)
             self._elsewhere = {(each.kind, each.name): some for each, some in zip(wanted, parts, strict=True)}
 
     def _anew(self, changes: Changes, stated: Changes) -> Iterator[tuple[str, Predicate]]:
@@ -202,16 +201,18 @@ def _differences_elsewhere(
     store: Store, tables: Mapping[str, Table], apart: Collection[str], holding: Holding
 ) -> tuple[dict[str, Changed], dict[str, Changed]]:
     """The same of facts that lie on Spark."""
-    if not holding.is_on_spark:
+    elsewhere = holding.elsewhere
+    if elsewhere is None:
         return {}, {}
-    engine: Any = holding.engine
     from tidelog.pipeline.spark_tables import differences_of
 
-    placed = [(name, table) for name, table in tables.items() if engine.is_placed(name)]
-    derived = [(name, table) for name, table in placed if name in apart]
+    facts = [(name, table) for name, table in tables.items() if elsewhere.has(FACTS, name)]
+    stated = [
+        (name, table) for name, table in tables.items() if name in apart and elsewhere.has(STATED, name)
+    ]
     return (
-        differences_of(engine, store.path, placed, FACTS),
-        differences_of(engine, store.path, derived, STATED),
+        differences_of(elsewhere, store.path, facts, FACTS),
+        differences_of(elsewhere, store.path, stated, STATED),
     )
 
 

@@ -42,7 +42,7 @@ def restore(reasoner: Reasoner, store: Store, manifest: Manifest) -> None:
     explicit: dict[str, Rows] = {}
     derived: dict[str, Rows] = {}
     is_listed = reasoner.listing() is not None
-    elsewhere = _restore_elsewhere(reasoner.engine, store, manifest)
+    elsewhere = _restore_elsewhere(reasoner.engine, store, manifest, is_listed)
     for name, table in manifest.tables.items():
         if name in elsewhere:
             continue
@@ -57,10 +57,10 @@ def restore(reasoner: Reasoner, store: Store, manifest: Manifest) -> None:
     reasoner.restore(explicit, derived)
 
 
-def _restore_elsewhere(engine: Any, store: Store, manifest: Manifest) -> Collection[str]:
+def _restore_elsewhere(engine: Any, store: Store, manifest: Manifest, is_listed: bool) -> Collection[str]:
     """Let tables that are too large for the driver lie on Spark: their names."""
     if engine.name != "spark":
         return ()
     from tidelog.pipeline.spark_tables import restore_tables
 
-    return restore_tables(engine, store.path, manifest.tables)
+    return restore_tables(engine, store.path, manifest.tables, is_listed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -26,8 +26,12 @@ from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.settings import CHANGES, Settings, Sink
 from tidelog.pipeline.source_files import find_named
 from tidelog.pipeline.store import Store
+from tidelog.pipeline.tables import FACTS
 from tidelog.pipeline.version import Version
 from tidelog.relation import Relation
+
+if TYPE_CHECKING:
+    from tidelog.pipeline.elsewhere import Elsewhere
 
 WRITTEN = ".sinks"  # the version whose sinks are written
 
@@ -89,16 +93,22 @@ class Sinks:
         name = find_named(sink.predicate, version.program, sink.span).name
         if holding is None or not holding.has(name):
             self._write(sink, version[name])
-        elif sink.kind != "file" and holding.engine.name == "spark" and holding.engine.is_placed(name):
-            from tidelog.engine.spark.store import moved
-            from tidelog.pipeline.spark_sinks import write_frame
-
-            table = version.manifest.tables[name]
-            frame = holding.engine.frame(name, table.columns, table.types, sink.terms)
-            assert self._session is not None
-            write_frame(moved(frame, self._session()), sink, "overwrite")
-        else:
+        elif sink.kind == "file" or not self._write_elsewhere(sink, version, holding.elsewhere, name):
             self._write(sink, holding.relation(name))
+
+    def _write_elsewhere(self, sink: Sink, version: Version, elsewhere: Elsewhere | None, name: str) -> bool:
+        """Whether executors have written the facts of a predicate, which lie there."""
+        if elsewhere is None or not elsewhere.has(FACTS, name):
+            return False
+        frame = elsewhere.frame(name, version.manifest.tables[name], sink.terms)
+        if frame is None:
+            return False
+        from tidelog.engine.spark.store import moved
+        from tidelog.pipeline.spark_sinks import write_frame
+
+        assert self._session is not None
+        write_frame(moved(frame, self._session()), sink, "overwrite")
+        return True
 
     def _write(self, sink: Sink, relation: Relation) -> None:
         table = _table(sink, relation.sorted())

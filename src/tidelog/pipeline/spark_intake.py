@@ -47,17 +47,15 @@ class SparkIntake(Intake):
 
             reasoner.load_arrivals(arrive)
 
-    def replace(
-        self, reasoner: Reasoner, change: Change, number: int, before: Manifest, predicates: Sequence[str]
-    ) -> None:
+    def replace(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
         """Let the explicit facts of predicates become, in a transaction, what their inputs give.
 
         Where all facts come to the driver to be maintained, so do these.
         """
-        engine: SparkEngine = reasoner.engine
+        engine: SparkEngine = change.engine
         here, there = _apart(self.of(predicates))
         if engine.is_resident or not there:
-            super().replace(reasoner, change, number, before, predicates)
+            super().replace(change, number, before, predicates)
             return
         stated: dict[str, list[Rows]] = {}
         for predicate, batches in self.read(number, before, False, here):

@@ -30,16 +30,19 @@ from tidelog.engine.spark.frames import Source
 from tidelog.engine.spark.store import columns_of, difference
 from tidelog.engine.spark.tagging import TAG, numbered
 from tidelog.engine.spark.terms import TERM, Hashing, Identities, numbers
+from tidelog.equality.listing import aliases_of
 from tidelog.io.columns import Batch, Column
 from tidelog.io.formats import file_name
-from tidelog.logic.program import Predicate
+from tidelog.logic.program import EQUAL, Predicate
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import Rows
 from tidelog.pipeline.durable import sync_file, sync_folder
+from tidelog.pipeline.elsewhere import Elsewhere, standing
 from tidelog.pipeline.manifest import BASE, Part, Parts, Table
 from tidelog.pipeline.stored import to_table, types_of
-from tidelog.pipeline.tables import Changed, TableReader, count_rows, read_part
+from tidelog.pipeline.tables import FACTS, Changed, TableReader, count_rows, read_part
 from tidelog.relation import column_names
+from tidelog.rewrite.over_representatives import stored as stored_name
 
 SUFFIX = ".parquet"
 WRITTEN = "tag int, path string, rows long, types string"
@@ -64,14 +67,14 @@ class Wanted:
         return file_name(f"{self.name}.{BASE}", "parquet").removesuffix(SUFFIX)
 
 
-def wanted_tables(engine: SparkEngine, tables: Iterable[tuple[str, Predicate]]) -> list[Wanted]:
+def wanted_tables(elsewhere: Elsewhere, tables: Iterable[tuple[str, Predicate]]) -> list[Wanted]:
     """Those of tables, of facts or of explicit ones, that lie on Spark and have rows."""
     wanted = []
     for kind, predicate in tables:
         name = predicate.name
-        if engine.is_placed(name):
-            found = engine.source(name) if kind == "facts" else engine.stated(name)
-            if found is not None and found.rows:
+        if elsewhere.has(kind, name):
+            found = elsewhere.source(kind, name)
+            if found.rows:
                 columns = column_names(predicate)
                 wanted.append(Wanted(kind, name, columns, predicate.arity, found.frame))
     return wanted
@@ -252,15 +255,23 @@ class StoredTables:
         return Source(frame, count_rows(parts))
 
 
-def restore_tables(engine: SparkEngine, path: Path, tables: Mapping[str, Table]) -> Collection[str]:
-    """Let the large tables of a version lie on Spark, if not all can come to the driver; those that do."""
+def restore_tables(
+    engine: SparkEngine, path: Path, tables: Mapping[str, Table], is_listed: bool
+) -> Collection[str]:
+    """Let the large tables of a version lie on Spark, if not all can come to the driver; those that do.
+
+    Where facts are listed that are kept over representatives, the classes come to the driver.
+    """
     rows = {name: table.rows for name, table in tables.items()}
     if sum(rows.values()) <= engine.settings.resident_facts:
         return ()
     home = small_enough(engine, rows)
     names = [name for name in tables if rows[name] and name not in home]
+    if is_listed:
+        names = [name for name in names if name != EQUAL]
     if not names:
         return ()
+    aliases = _aliases(engine, path, tables) if is_listed else None
     found = [tables[name] for name in names]
     parts = [(table.facts, len(table.columns)) for table in found]
     parts += [(table.stated or (), len(table.columns)) for table in found]
@@ -269,26 +280,46 @@ def restore_tables(engine: SparkEngine, path: Path, tables: Mapping[str, Table])
         engine.define(name, len(table.columns))
         facts = stored[place]
         stated = facts if table.stated is None else stored[len(names) + place] if table.stated else None
-        engine.keep(name, facts.frame, table.rows, stated)
+        if aliases is None:
+            engine.keep(name, facts.frame, table.rows, stated)
+        else:
+            _keep_over_representatives(engine, name, facts, stated, aliases)
     stored.hold()
     return names
 
 
+def _aliases(engine: SparkEngine, path: Path, tables: Mapping[str, Table]) -> Rows:
+    """The members of classes that do not stand for themselves, with those that do."""
+    classes = tables.get(EQUAL)
+    return aliases_of(None if classes is None else TableReader(path, engine).rows(classes.facts, 2))
+
+
+def _keep_over_representatives(
+    engine: SparkEngine, name: str, facts: Source, stated: Source | None, aliases: Rows
+) -> None:
+    """Let the explicit facts of a predicate lie on Spark, and all facts over representatives."""
+    arity = engine.arity(name)
+    if stated is not None:
+        engine.keep(name, stated.frame, int(stated.rows), stated)
+    found = standing(engine, facts.frame, arity, aliases)
+    engine.define(stored_name(name), arity)
+    engine.keep(stored_name(name), found.frame, int(found.rows), None)
+
+
 def differences_of(
-    engine: SparkEngine, path: Path, tables: Sequence[tuple[str, Table]], of: str
+    elsewhere: Elsewhere, path: Path, tables: Sequence[tuple[str, Table]], of: str
 ) -> dict[str, Changed]:
     """What the facts on Spark, or those that are explicit, differ in from published tables."""
     if not tables:
         return {}
-    parts = [table.facts if of == "facts" else table.explicit for _, table in tables]
+    engine = elsewhere.engine
+    parts = [table.facts if of == FACTS else table.explicit for _, table in tables]
     stored = StoredTables(
         engine, path, [(some, len(table.columns)) for some, (_, table) in zip(parts, tables, strict=True)]
     )
     pairs = []
     for place, (name, table) in enumerate(tables):
-        arity = len(table.columns)
-        now = engine.source(name) if of == "facts" else engine.stated(name)
-        pairs.append((stored[place], now or Source(engine.store.empty(arity), 0), arity))
+        pairs.append((stored[place], elsewhere.source(of, name), len(table.columns)))
     found = differences(engine, pairs, "what differs from the last version")
     stored.let_go()
     return {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,8 @@ from tidelog.pipeline.durable import sync_file, sync_folder
 from tidelog.pipeline.manifest import ADDED, BASE, REMOVED, Part, Parts
 from tidelog.pipeline.stored import from_table, kinds_fit, to_table, types_of
 
+FACTS: Final = "facts"  # all of them
+STATED: Final = "stated"  # those that are explicit
 MOST_CHANGES = 32  # files of changes, from which they are put together
 MANY_CHANGED = 4096  # changed rows, from which a base may be written anew
 MANY_ROWS = 1 << 16  # of a file that several threads read
