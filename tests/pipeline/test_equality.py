@@ -245,6 +245,19 @@ def test_equality_that_comes_later_derives_anew(passports: Path, write: Write) -
     assert job.run().version.reason == "full" and met() == {("bob", "anna")}
 
 
+@pytest.mark.parametrize("is_warm", [True, False], ids=["warm", "cold"])
+def test_a_rule_of_equality_that_a_transaction_brings(passports: Path, write: Write, is_warm: bool) -> None:
+    write("rules.rls", "@declare knows(from: any, to: any) . met(?x, ?y) :- knows(?x, ?y) . passport(z, 1) .")
+    job = Job.of(replace(Job.load(passports).settings, sinks=()))
+    job.run()
+    job.apply("+ ?x = ?y :- passport(?x, ?n), passport(?y, ?n) .")
+    assert met() == {("bob", "ann"), ("bob", "anna")}
+    assert set(read("published").changes("met").added) == {("bob", "ann")}
+    Path("knows.csv").write_text("ann,bob\n")
+    later = job if is_warm else Job.of(job.settings)
+    assert later.run().version.reason == "incremental" and met() == {("ann", "bob"), ("anna", "bob")}
+
+
 def test_settings_of_equality(passports: Path, write: Write) -> None:
     write("job.toml", JOB + "[engine]\nunique-names = true\n")
     with pytest.raises(Inconsistent, match="E605"):

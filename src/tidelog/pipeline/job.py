@@ -149,8 +149,9 @@ class Job:
                 self._check_columns(before, program)
             intake = self._intake(program)
             then = None if full or before is None else program_of(before, program)
-            if before is not None and then is not None and self._is_treated_otherwise(before, program):
-                then = None
+            if before is not None and then is not None:
+                is_same = hash_of(program) == before.job
+                then = None if self._is_treated_otherwise(before, then if is_same else program) else then
             if before is None or then is None:
                 manifest = self._derive(program, intake, full)
                 return Run(manifest, True, perf_counter() - start)
@@ -191,7 +192,7 @@ class Job:
                 fill(change)
             changes, stated = self._changes(reasoner, change)
             told = before.batch if batch is None else batch(change)
-            origin = Origin(reason, before.job, before.inputs, told, before.treatment)
+            origin = Origin(reason, before.job, before.inputs, told)
             manifest = self._publish(number, reasoner, reasoner.program, changes, stated, origin)
         return manifest, change.delta
 
@@ -210,11 +211,10 @@ class Job:
         if self._warm is None or self._warm[0] != before.version:
             program = self.program()
             then = program_of(before, program)
-            treatment = self.settings.engine.treatment_in(program)
-            if then is None or hash_of(program) != before.job or treatment != before.treatment:
-                what = "the program" if treatment == before.treatment else "the treatment of equality"
-                message = f"{what} has changed since the last version was published"
-                raise DataError(Diagnostic(codes.DRIFT, message, help="run the job first"))
+            if then is None or hash_of(program) != before.job:
+                raise _has_changed("the program")
+            if self.settings.engine.treatment_in(then) != before.treatment:
+                raise _has_changed("the treatment of equality")
             self._warm = before.version, self._restored(before, then)
         return self._warm[1]
 
@@ -305,8 +305,7 @@ class Job:
         tally = reasoner.statistics
         self.reached("derived", f"{tally.derived:,} facts from {tally.loaded:,}")
         changes, stated = differences(self.store, before, program, Holding(reasoner))
-        treatment = self.settings.engine.treatment_in(program)
-        origin = Origin("full", hash_of(program), intake.inputs, before.batch if before else None, treatment)
+        origin = Origin("full", hash_of(program), intake.inputs, before.batch if before else None)
         return self._publish(number, reasoner, program, changes, stated, origin)
 
     # ---- what has changed
@@ -333,8 +332,7 @@ class Job:
         if not changes and not has_new_rules and not intake.differs(before.inputs):
             shutil.rmtree(self.store.folder(number))
             return None
-        treatment = self.settings.engine.treatment_in(program)
-        origin = Origin("incremental", hash_of(program), intake.inputs, before.batch, treatment)
+        origin = Origin("incremental", hash_of(program), intake.inputs, before.batch)
         after = replace(program, facts=(), imports=()) if has_new_rules else reasoner.program
         return self._publish(number, reasoner, after, changes, stated, origin), change.delta
 
@@ -368,7 +366,8 @@ class Job:
     ) -> Manifest:
         """Publish a version, write its sinks, and tell the subscribers."""
         publication = Publication(self.store, number, program, Holding(reasoner))
-        manifest = publication.publish(changes, stated, origin, self.reached)
+        told = replace(origin, treatment=self.settings.engine.treatment_in(program))
+        manifest = publication.publish(changes, stated, told, self.reached)
         self._warm = number, reasoner
         self._write_sinks(manifest)
         self.announce(manifest)
@@ -449,3 +448,8 @@ class Job:
         is_warm = self._warm is not None and self._warm[0] == version.version
         sinks.write(version, Holding(self._warm[1]) if self._warm and is_warm else None)
         self.reached("sinks written", ", ".join(sink.shown for sink in self.settings.sinks))
+
+
+def _has_changed(what: str) -> DataError:
+    message = f"{what} has changed since the last version was published"
+    return DataError(Diagnostic(codes.DRIFT, message, help="run the job first"))
