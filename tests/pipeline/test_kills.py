@@ -130,8 +130,8 @@ def test_a_run_under_equality_that_is_killed(write: Write, step: str) -> None:
     write("job.toml", f'program = "rules.rls"\npublish = "published"\n{source}{SINKS}')
     clean = Job.load("job.toml")
     clean = Job("rules.rls", publish="clean", sources=clean.settings.sources)
-    for rows in PASSPORTS:
-        write("passport.csv", rows)
+    for text in PASSPORTS:
+        write("passport.csv", text)
         clean.run()
     write("passport.csv", PASSPORTS[0])
     Job.load("job.toml").run()
