@@ -23,9 +23,10 @@ from tidelog.engine.columnar.interpreter import run_plan
 from tidelog.engine.columnar.steps import PythonStep
 from tidelog.engine.columnar.table import Table
 from tidelog.engine.protocol import NOTHING, Outcome
+from tidelog.logic.builtins import lookup
 from tidelog.logic.evaluate import evaluate, holds
-from tidelog.logic.program import Comparison, Condition, Variable
-from tidelog.logic.values import Value
+from tidelog.logic.program import Apply, Comparison, Condition, Expression, Variable
+from tidelog.logic.values import Kind, Value
 from tidelog.plan.algebra import Part
 
 BATCH = 4096
@@ -36,6 +37,7 @@ EMITTED_ROWS = (
 )  # rows that two threads hold back for each owner; longer turns wait less for each other
 BLOCK = 256  # rows that a thread writes next to each other
 MOST_THREADS = 16
+KINDS = max(Kind) + 1
 
 Words = npt.NDArray[np.int64]
 
@@ -222,7 +224,10 @@ def _scanned_constants(words: Words) -> list[tuple[int, int]]:
 
 
 class PythonFunction:
-    """An expression step in Python: each distinct combination of arguments is computed once."""
+    """An expression step in Python: each distinct combination of arguments is computed once.
+
+    A test of what kind a value is needs no value: ids have kinds.
+    """
 
     def __init__(self, step: PythonStep, dictionary: Dictionary) -> None:
         self.dictionary = dictionary
@@ -230,12 +235,16 @@ class PythonFunction:
         self.variables = [variable for variable, _ in step.slots]
         self.expression = step.expression
         self.known: dict[tuple[int, ...], int] = {}
+        self.by_kind = _results_by_kind(step.expression)
 
     def fill(self, workspace: Workspace, level: int, rows: int, width: int) -> None:
         """Write the result of every row that asks for it."""
         asking = np.flatnonzero(workspace.result[:rows] == layout.ASK_PYTHON)
-        columns = [workspace.column(level, place, width)[asking].tolist() for place in self.places]
-        keys = list(zip(*columns, strict=True)) if columns else [()] * len(asking)
+        columns = [workspace.column(level, place, width)[asking] for place in self.places]
+        if self.by_kind is not None:
+            workspace.result[asking] = self.by_kind[self.dictionary.kind[columns[0]]]
+            return
+        keys = list(zip(*(column.tolist() for column in columns), strict=True)) or [()] * len(asking)
         workspace.result[asking] = [self._compute(key) for key in keys]
 
     def _compute(self, key: tuple[int, ...]) -> int:
@@ -251,6 +260,16 @@ class PythonFunction:
             return layout.NO_VALUE if truth is None else int(truth)
         value = evaluate(self.expression, binding)
         return layout.NO_VALUE if value is None else self.dictionary.encode(value)
+
+
+def _results_by_kind(expression: Expression | Comparison | Condition) -> npt.NDArray[np.int32] | None:
+    """Whether a test holds of a value of each kind, if it asks for nothing else."""
+    match expression:
+        case Condition(Apply(name, (Variable(),)), negated):
+            function = lookup(name)
+            if function is not None and function.kinds is not None:
+                return np.array([(kind in function.kinds) != negated for kind in range(KINDS)], np.int32)
+    return None
 
 
 class ParallelRun:

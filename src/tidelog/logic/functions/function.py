@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ParamSpec
 
 from tidelog.logic.terms import exact
-from tidelog.logic.values import Value
+from tidelog.logic.values import Kind, Value
 
 Result = Value | None  # None is no value: the literal that asks for it fails
 Parameters = ParamSpec("Parameters")
@@ -35,6 +35,7 @@ class Function:
 
     `boolean` functions may stand as a literal. A `lazy` function is given None for an argument without a
     value; any other has no value itself then. `maximum` is None if there is no largest number of arguments.
+    A test of what its argument is has the `kinds` of which it is true, so that engines need not call it.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Function:
     maximum: int | None
     boolean: bool = False
     lazy: bool = False
+    kinds: frozenset[Kind] | None = None
 
     def accepts(self, count: int) -> bool:
         """Whether the function can be called with this many arguments."""
@@ -80,6 +82,7 @@ def function(
     aliases: Sequence[str] = (),
     boolean: bool = False,
     lazy: bool = False,
+    kinds: frozenset[Kind] | None = None,
 ) -> Callable[[Callable[Parameters, Result]], Callable[Parameters, Result]]:
     """A decorator that registers what it decorates; the number of arguments is that of the definition."""
     canonical = name or signature.partition("(")[0]
@@ -87,7 +90,7 @@ def function(
     def register(implementation: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         minimum, maximum = _arity(implementation)
         REGISTRY[canonical] = Function(
-            canonical, signature, summary, implementation, minimum, maximum, boolean, lazy
+            canonical, signature, summary, implementation, minimum, maximum, boolean, lazy, kinds
         )
         ALIASES.update(dict.fromkeys(aliases, canonical))
         return implementation

@@ -7,7 +7,6 @@ is cast by how XSD writes the type. Names and IRIs are cast to nothing but text.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from decimal import Decimal
 
 from tidelog.logic import terms, values
@@ -21,23 +20,30 @@ _NOT_LITERALS = frozenset({Kind.IRI, Kind.BLANK})
 # ---- tests
 
 
-def _define_test(name: str, article: str, holds: Callable[[Value], bool], *aliases: str) -> None:
+def _define_test(name: str, article: str, kinds: frozenset[Kind], *aliases: str) -> None:
     def implementation(value: Value) -> Result:
-        return values.boolean(holds(value))
+        return values.boolean(value.kind in kinds)
 
     summary = f"Whether the value is {article}."
-    function(f"{name}(value)", summary, aliases=aliases, boolean=True)(implementation)
+    function(f"{name}(value)", summary, aliases=aliases, boolean=True, kinds=kinds)(implementation)
 
 
-_define_test("ISIRI", "a name or an IRI", lambda value: value.kind is Kind.IRI, "ISURI")
-_define_test("ISBLANK", "a blank node", lambda value: value.kind is Kind.BLANK, "ISNULL")
-_define_test("ISLITERAL", "neither an IRI nor a blank node", lambda value: value.kind not in _NOT_LITERALS)
-_define_test("ISSTRING", "a string without a language", lambda value: value.kind is Kind.STRING)
-_define_test("ISNUMERIC", "a number", lambda value: value.kind in NUMBERS)
-_define_test("ISINTEGER", "an integer", values.is_integer)
-_define_test("ISDOUBLE", "a double", lambda value: value.kind is Kind.DOUBLE)
-_define_test("ISFLOAT", "a float of 32 bits, which none is here", lambda value: False)
-_define_test("ISBOOLEAN", "a Boolean", lambda value: value.kind is Kind.BOOLEAN)
+_define_test("ISIRI", "a name or an IRI", frozenset({Kind.IRI}), "ISURI")
+_define_test("ISBLANK", "a blank node", frozenset({Kind.BLANK}), "ISNULL")
+_define_test("ISLITERAL", "neither an IRI nor a blank node", frozenset(Kind) - _NOT_LITERALS)
+_define_test("ISSTRING", "a string without a language", frozenset({Kind.STRING}))
+_define_test("ISNUMERIC", "a number", frozenset(NUMBERS))
+
+
+@function("ISINTEGER(value)", "Whether the value is an integer.", boolean=True)
+def is_integer(value: Value) -> Result:
+    """Whether the value is an integer, of whatever size."""
+    return values.boolean(values.is_integer(value))
+
+
+_define_test("ISDOUBLE", "a double", frozenset({Kind.DOUBLE}))
+_define_test("ISFLOAT", "a float of 32 bits, which none is here", frozenset())
+_define_test("ISBOOLEAN", "a Boolean", frozenset({Kind.BOOLEAN}))
 
 
 # ---- text, language, datatype
