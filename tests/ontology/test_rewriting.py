@@ -14,6 +14,7 @@ from tests.ontology.test_rule_sets import AXIOMS, CLASSES, FACTS, THINGS
 from tests.ontology.turtle import HEAD, facts, triples
 from tidelog.__main__ import main
 from tidelog.errors import Inconsistent
+from tidelog.ontology.rewriting import BESIDE_LITERAL, REPLACED
 
 MERGING = (
     "ex:p a owl:FunctionalProperty .",
@@ -24,9 +25,7 @@ MERGING = (
     "{a} owl:oneOf ( ex:x ex:y ) .",
     "ex:p a owl:SymmetricProperty .",
 )
-# A class that were also restricted to another property would have a literal there, and be no thing any more.
-VALUED = "ex:V owl:hasValue 1 ; owl:onProperty ex:d . {a} rdfs:subClassOf ex:V ."
-TEMPLATES = (*(axiom for axiom in AXIOMS if "hasValue" not in axiom), VALUED, *MERGING)
+TEMPLATES = (*AXIOMS, *MERGING)
 TREATMENTS = ("rewrite", "axiomatise")
 DECLARED = "ex:d a owl:DatatypeProperty . ex:p a owl:ObjectProperty . "
 SAME = (
@@ -35,6 +34,13 @@ SAME = (
     "{x} ex:q {y} .",
     "ex:p owl:sameAs ex:q .",
     "{a} owl:sameAs {b} .",
+    "{x} ex:p 1 .",
+    "{x} ex:p 1.0 , 'one' .",
+    "{x} owl:sameAs 1 .",
+    "{x} owl:sameAs 1.0 .",
+    "{x} owl:sameAs 'one'@en .",
+    "{x} owl:differentFrom 1 .",
+    "ex:q owl:sameAs 1 .",
 )
 
 
@@ -123,6 +129,11 @@ def test_what_is_the_same_is_interchangeable_until_it_is_not(equality: str) -> N
         "ex:ada ex:mother ex:a , ex:b . [] a owl:AllDifferent ; owl:members ( ex:c ex:b ex:a ) .",
         "ex:ada ex:tall 1 , 2 .",
         "ex:a owl:sameAs ex:b ; ex:tall 1 . ex:b ex:tall 1.5 .",
+        "ex:ada ex:mother 1 , 2 .",
+        "ex:ada ex:mother ex:a , 1 . ex:a owl:sameAs 2 .",
+        "ex:a owl:sameAs 'one' , 'one'@en .",
+        "ex:a owl:sameAs 1 , ex:b . ex:b owl:sameAs 1e0 .",
+        "ex:a owl:sameAs 1.0 ; owl:differentFrom 1 .",
     ],
 )
 def test_what_must_differ_is_inconsistent(equality: str, text: str) -> None:
@@ -131,14 +142,29 @@ def test_what_must_differ_is_inconsistent(equality: str, text: str) -> None:
     assert found(reasoner) == set()
 
 
-def test_one_number_written_in_two_ways_is_one_value(equality: str) -> None:
+@pytest.mark.parametrize("property_", ["ex:tall", "ex:mother", "owl:sameAs"])
+def test_one_number_written_in_two_ways_is_one_value(equality: str, property_: str) -> None:
     reasoner = begun(MOTHERS, equality)
-    assert outcome(reasoner, "+ triple(ex:ada, ex:tall, 1) .\n+ triple(ex:ada, ex:tall, 1.0) .")
+    numbers = ("1", "1.0", '"01"^^xsd:byte')
+    assert outcome(reasoner, "\n".join(f"+ triple(ex:ada, {property_}, {each}) ." for each in numbers))
 
 
-def test_the_rows_that_replace_are_not_there() -> None:
-    names = {rule.name for rule in ontology_of(MOTHERS, "rewrite").rules}
-    assert {"eq-rep-s", "eq-rep-p", "eq-sym"}.isdisjoint(names)
+def test_a_thing_may_be_the_same_as_a_literal_until_it_is_not(equality: str) -> None:
+    reasoner = begun(MOTHERS, equality)
+    said = facts("ex:ada ex:mother ex:a , ex:b . ex:b ex:knows ex:c . ex:c ex:knows ex:a .")
+    literal = "triple(ex:ada, ex:mother, 1) ."
+    reasoner.apply(HEAD + "\n".join(f"+ {line}" for line in [*said.splitlines(), literal]))
+    follows = ["ex:a owl:sameAs 1", "1 owl:sameAs ex:b", "1 ex:knows ex:c", "ex:c ex:knows 1"]
+    assert set().union(*map(triples, follows)) <= found(reasoner)
+    reasoner.apply(HEAD + f"- {literal}")
+    assert not any("1" in row for row in found(reasoner))
+    assert triples("ex:a owl:sameAs ex:b ; ex:knows ex:c .") <= found(reasoner)
+
+
+def test_the_rows_replace_nothing_but_literals() -> None:
+    rows = [rule for rule in ontology_of(MOTHERS, "rewrite").rules if rule.name in REPLACED - {"eq-trans"}]
+    assert {rule.name for rule in rows} == {"eq-sym", "eq-rep-s", "eq-rep-p", "eq-rep-o"}
+    assert {rule.positive[0].predicate for rule in rows} == {BESIDE_LITERAL}
     off = ontology_of(MOTHERS, "off")
     reasoner = tl.Reasoner(tl.parse(off.text()), threads=1)
     reasoner.add(HEAD + facts("ex:ada ex:mother ex:anna , ex:annabella . ex:anna ex:knows ex:byron ."))
