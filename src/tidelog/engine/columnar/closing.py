@@ -17,6 +17,7 @@ from tidelog.engine.columnar import closure_kernels, layout
 from tidelog.engine.columnar.change_runner import RowSet
 from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
 from tidelog.engine.columnar.external_pairs import NO_PAIRS, Pairs
+from tidelog.engine.columnar.looking_up import GIVEN, LookUps
 from tidelog.engine.columnar.maintain import MaintainedEngine
 from tidelog.engine.events import Listener
 from tidelog.engine.fixpoint import materialise
@@ -68,6 +69,7 @@ class ClosingEngine(MaintainedEngine):
         self.has_incomplete = False  # tables were put in whose sets are not made yet
         self._closed: dict[str, Closed] = {}
         self._transaction = Transaction()
+        self._look_ups = LookUps()
 
     @property
     def closing(self) -> ClosingEngine:
@@ -108,6 +110,19 @@ class ClosingEngine(MaintainedEngine):
 
     def answer(self, rule: Rule) -> tuple[tuple[Ids, ...], int]:
         """The heads of a rule's instances, in columns of ids, and how many they are."""
+        joined = self._look_ups.joined(rule, self)
+        if joined is None:
+            return self._heads(rule)
+        self.define(GIVEN, len(joined.constants))
+        try:
+            self.add(GIVEN, tuple(np.array([self.identity(each)], np.int32) for each in joined.constants), 1)
+            self.begin([GIVEN])
+            return self._heads(joined.rule)
+        finally:
+            self.drop(GIVEN)
+
+    def _heads(self, rule: Rule) -> tuple[tuple[Ids, ...], int]:
+        """The heads of a rule's instances, by its best plan."""
         self.define(ANSWER, len(rule.head.terms))
         try:
             self.prepare(full_plan(rule, -1, self, ANSWER))()
