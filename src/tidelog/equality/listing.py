@@ -73,9 +73,9 @@ class Listing:
         """The smallest member of each representative's class."""
         decode = self.engine.dictionary.decode
         found, places = np.unique(representatives, return_inverse=True)
-        for place, each in enumerate(found.tolist()):
-            if each in members:
-                found[place] = min(members[each].tolist(), key=lambda one: order_key(decode(one)))
+        owners = np.fromiter(members, np.int32, len(members))
+        for place in np.flatnonzero(np.isin(found, owners)).tolist():
+            found[place] = min(members[int(found[place])].tolist(), key=lambda one: order_key(decode(one)))
         return found[places]
 
 
