@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 import tidelog as tl
-from tests.equality.laboratory import run
+from tests.equality.laboratory import Laboratory, held, reference, run
 from tests.equality.scripts import Script, scripts
 from tidelog.errors import Inconsistent, ProgramError
 from tidelog.logic.program import Atom
@@ -37,6 +37,32 @@ def test_every_maintainer_keeps_stored_facts(maintainer: str, script: Script) ->
 @given(script=scripts(rules_change=True, is_plain=True))
 def test_equality_comes_later(script: Script) -> None:
     run(script, equality="rewrite")
+
+
+@pytest.mark.parametrize("maintainer", ["dred", "backward-forward"])
+@pytest.mark.parametrize("marking", ["literal", "linked"])
+@fewer
+@given(script=scripts())
+def test_streams_with_marks(maintainer: str, marking: str, script: Script) -> None:
+    laboratory = Laboratory(script, equality="rewrite", maintainer=maintainer, marking=marking)
+    laboratory.reasoner._maintainer.decides = False  # type: ignore[attr-defined]  # marks, even where they do not pay
+    assert_stream(laboratory, script)
+
+
+def assert_stream(laboratory: Laboratory, script: Script) -> None:
+    """The facts are as from scratch after each transaction, of which the next one is seen ahead."""
+    changes = [change for change in script.changes if change.text]
+    states = [script.facts]
+    for change in changes:
+        states.append(tuple(fact for fact in states[-1] if fact not in change.removed) + change.added)
+    expected = [reference(script.rules, state) for state in states]
+    reached = 1
+    try:
+        for reached, _ in enumerate(laboratory.reasoner.stream([change.text for change in changes]), 2):
+            assert held(laboratory.reasoner) == expected[reached - 1]
+        assert reached == len(states)
+    except Inconsistent:
+        assert expected[reached] is None or expected[0] is None
 
 
 # ---- by hand

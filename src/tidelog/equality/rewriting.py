@@ -110,7 +110,6 @@ class Rewriting(Axiomatised):
         """The program over representatives, the same object as long as program and representatives are."""
         if not has_equality(program.predicates):
             return program
-        self._check_surroundings()
         constants = self._constants(program)
         for known in self._programs:
             if known.said is program and known.constants == constants:
@@ -118,11 +117,6 @@ class Rewriting(Axiomatised):
         meant = self._sharing(over_representatives(program, constants))
         self._programs = [*self._programs[-7:], Known(program, constants, meant)]
         return meant
-
-    def _check_surroundings(self) -> None:
-        """Nothing, if rewriting works with the marking; else raises ProgramError."""
-        if getattr(self._inner, "marking", "none") != "none":
-            raise not_over_representatives("marking")
 
     def _sharing(self, meant: Program) -> Program:
         """What a program means, with the very rules of an earlier one if they are the same."""
