@@ -158,13 +158,14 @@ class Rewriting(Axiomatised):
         return answers.facts(self._engine, self.classes, predicate, shown)
 
     def frame(self, program: Program, predicate: Predicate, form: str, shown: str) -> Any:
-        """All facts of a predicate in the engine's own form, with every member of each class."""
+        """All facts of a predicate in the engine's own form, with every member or the smallest one."""
         if not has_equality(program.predicates):
             return super().frame(program, predicate, form, shown)
-        if shown != answers.EXPAND:
-            raise not_over_representatives("a frame of representatives")
-        name, names = stored(predicate.name), column_names(predicate)
-        return self._engine.frame(name, names, predicate.types, form, ALIAS)
+        name, names, types = stored(predicate.name), column_names(predicate), predicate.types
+        if shown == answers.EXPAND:
+            return self._engine.frame(name, names, types, form, ALIAS)
+        listing = Listing(self._engine, self._classes_at_home(), shown)
+        return self._engine.frame(name, names, types, form, renamed=listing.smallest_members().columns)
 
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
         """How answers are looked up, if not in the predicates' own relations."""
@@ -179,13 +180,17 @@ class Rewriting(Axiomatised):
         """How facts are listed: the classes as they are now, all of them in this process."""
         if not has_equality(program.predicates):
             return None
-        if isinstance(self.classes, ClassesElsewhere):
-            self.classes = self.classes.at_home()
-        return Listing(self._engine, self.classes, shown)
+        return Listing(self._engine, self._classes_at_home(), shown)
 
     def relation(self, predicate: str) -> str:
         """The relation that holds all facts of a predicate, over representatives."""
         return stored(predicate)
+
+    def _classes_at_home(self) -> Classes:
+        """The classes, all of them in this process."""
+        if isinstance(self.classes, ClassesElsewhere):
+            self.classes = self.classes.at_home()
+        return self.classes
 
     def known_classes(self) -> Classes:
         """The classes of equal constants, as they are now."""
@@ -311,8 +316,7 @@ class Rewriting(Axiomatised):
 
         Representatives may have changed since the programs were made, if this is to undo another update.
         """
-        if isinstance(self.classes, ClassesElsewhere):
-            self.classes = self.classes.at_home()
+        self._classes_at_home()
         said, said_before = self._said(after), self._said(before)
         before = self.meaning(said_before)
         gone, come = _differing(before, self.meaning(said))

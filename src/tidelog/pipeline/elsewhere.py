@@ -47,8 +47,8 @@ class Elsewhere:
         facts = engine.source(stored(name))
         if self.listing.shown == EXPAND:
             return Source(engine.with_members(facts.frame, arity, ALIAS), UNBOUNDED)
-        pairs = _lifted(engine, self.listing.smallest_members())
-        return Source(_renamed(facts.frame, arity, pairs), facts.rows)
+        pairs = self.listing.smallest_members().columns
+        return Source(engine.with_renamed(facts.frame, arity, pairs), facts.rows)
 
     def frame(self, name: str, table: Table, form: str) -> DataFrame | None:
         """All facts of a predicate as a frame of texts; None if that is left to the driver."""
@@ -57,15 +57,6 @@ class Elsewhere:
         if self.listing.shown != EXPAND:
             return None
         return self.engine.frame(stored(name), table.columns, table.types, form, ALIAS)
-
-
-def _renamed(frame: DataFrame, arity: int, pairs: DataFrame) -> DataFrame:
-    """The rows with constants replaced that are the first of a pair, by the other one."""
-    for place in range(arity):
-        column = sql.col(f"c{place}")
-        joined = frame.join(pairs, column == sql.col(ONE), "left")
-        frame = joined.withColumn(f"c{place}", sql.coalesce(sql.col(OTHER), column)).drop(ONE, OTHER)
-    return frame
 
 
 def standing(engine: SparkEngine, frame: DataFrame, arity: int, aliases: Rows) -> Source:

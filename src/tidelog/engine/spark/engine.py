@@ -113,14 +113,18 @@ class SparkEngine(EqualityOnSpark):
         types: Sequence[ColumnType],
         form: str = "exact",
         alias: str | None = None,
+        renamed: Sequence[Ids] | None = None,
     ) -> DataFrame:
         """The facts of a relation as a frame of texts; plain ones of a column with a type are typed.
 
-        With a relation of aliases the facts are those of all members of classes.
+        With a relation of aliases the facts are those of all members of classes; with pairs, constants that
+        are the first of one are replaced by the other.
         """
         found = self.source(relation, Part.ALL).frame
         if alias is not None:
             found = self.with_members(found, len(names), alias)
+        if renamed is not None:
+            found = self.with_renamed(found, len(names), renamed)
         columns = [f"c{place}" for place in range(len(names))]
         found = self.with_texts(found, columns, [f"t{place}" for place in range(len(names))])
         places = [f"`{name}` string" for name in names]

@@ -93,6 +93,15 @@ class EqualityOnSpark(MaintainedOnSpark):
             frame = frame.unionAll(joined.select(*others))
         return frame
 
+    def with_renamed(self, frame: DataFrame, arity: int, pairs: Sequence[Ids]) -> DataFrame:
+        """The rows of a frame with each constant that is the first of a pair replaced by the other one."""
+        renamed = self.store.lifted(pairs, len(pairs[0])).toDF("one", "other")
+        for place in range(arity):
+            column = sql.col(f"c{place}")
+            joined = frame.join(renamed, column == sql.col("one"), "left")
+            frame = joined.withColumn(f"c{place}", sql.coalesce("other", column)).drop("one", "other")
+        return frame
+
 
 def _pairs(frame: DataFrame) -> DataFrame:
     return edges_of(frame, sql.col("c0"), sql.col("c1"))
