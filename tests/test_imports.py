@@ -73,4 +73,4 @@ def test_every_file_with_kernels_names_the_cache() -> None:
         for path in folder.rglob("*.py")
         if re.search(r"^@(kernel|inlined)$", path.read_text(), re.MULTILINE)
     }
-    assert with_kernels <= {*compiled.KERNEL_FILES, *compiled.TEMPORAL_FILES}
+    assert with_kernels <= {*compiled.KERNEL_FILES, *compiled.TEMPORAL_FILES, *compiled.EQUALITY_FILES}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tidelog.engine.events import Tally
 from tidelog.logic.program import Program
-from tidelog.maintenance.maintainer import LateRows, Maintainer, NetChange, Rows, Update
+from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
+from tidelog.maintenance.net_rows import total
 from tidelog.query.demands import Demands, Step
 from tidelog.runtime import Runtime
 
@@ -97,12 +98,6 @@ class Committing:
         """Take a step back that was carried out but must not be. Nothing stops this."""
         with self._runtime.no_limits().guarding():
             self.maintainer.apply(step.update.inverse, step.after, step.before)
-
-
-def total(rows: Mapping[str, Rows]) -> int:
-    """How many rows there are, of all predicates; of those that are found late, how many stand for them."""
-    known = rows.kept if isinstance(rows, LateRows) else rows
-    return sum(some.count for some in known.values())
 
 
 def _count(tally: Tally, loaded: int, derived: int, update: Update, net: NetChange) -> None:

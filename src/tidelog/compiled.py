@@ -68,11 +68,15 @@ KERNEL_FILES = (
     "engine/columnar/round_kernels.py",
     "engine/spark/hash_kernels.py",
 )
-# Kernels that call none of those above, and are called by none: a folder of their own spares both.
+# Kernels that call none of those above, and are called by none: folders of their own spare both.
 TEMPORAL_FILES = (
     "compiled.py",
     "temporal/list_kernels.py",
     "temporal/row_kernels.py",
+)
+EQUALITY_FILES = (
+    "compiled.py",
+    "equality/class_kernels.py",
 )
 
 
@@ -85,12 +89,12 @@ def _cache_folder(files: tuple[str, ...]) -> Path:
 
 
 CACHE_FOLDER = _cache_folder(KERNEL_FILES)
-TEMPORAL_FOLDER = _cache_folder(TEMPORAL_FILES)
+FOLDERS = {"temporal": _cache_folder(TEMPORAL_FILES), "equality": _cache_folder(EQUALITY_FILES)}
 LOCATOR = "tidelog.compiled.KernelLocator"
 
 
 def _folder_of(group: str) -> Path:
-    return TEMPORAL_FOLDER if group == "temporal" else CACHE_FOLDER
+    return FOLDERS.get(group, CACHE_FOLDER)
 
 
 def is_warm(group: str) -> bool:
@@ -113,8 +117,7 @@ class KernelLocator:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._line = function.__code__.co_firstlineno
-        is_temporal = function.__module__.startswith("tidelog.temporal.")
-        self._folder = TEMPORAL_FOLDER if is_temporal else CACHE_FOLDER
+        self._folder = _folder_of(function.__module__.removeprefix("tidelog.").partition(".")[0])
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], _file: str) -> KernelLocator:

@@ -13,7 +13,6 @@ from time import perf_counter
 from typing import Any
 
 from tidelog.changes import find_predicate
-from tidelog.committing import total
 from tidelog.engine.events import FactsLoaded, Tally
 from tidelog.equality.axiomatised import Axiomatised
 from tidelog.equality.listing import Listing
@@ -28,6 +27,7 @@ from tidelog.io.tables import read
 from tidelog.logic.program import Predicate, Program, Rule
 from tidelog.logic.resolve import extend
 from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.net_rows import total
 from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
 from tidelog.syntax.parser import parse

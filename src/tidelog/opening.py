@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any
 
 from tidelog.changes import Delta
-from tidelog.committing import total
 from tidelog.engine.columnar.state import capture, refill, reinstate
 from tidelog.engine.events import Notice
 from tidelog.errors import DataError, Diagnostic, Inconsistent
@@ -21,6 +20,7 @@ from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program, Query, Variable
 from tidelog.maintenance.closures import Closures
 from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.net_rows import total
 from tidelog.query.demands import Asked
 from tidelog.query.keeping import Keeping
 from tidelog.reasoner import Reasoner

@@ -16,6 +16,7 @@ from tidelog.engine.events import FactsRemoved, Listener, Notice
 from tidelog.engine.registry import EngineSettings
 from tidelog.equality import registry as treatments
 from tidelog.equality.answers import EXPAND
+from tidelog.equality.representatives import compile_kernels as compile_classes
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError
 from tidelog.io.faults import Faults, OnError
 from tidelog.loading import Loading
@@ -482,6 +483,7 @@ class Reasoner(Loading):
 def prepare() -> None:
     """Load the compiled kernels now, or compile them, rather than when they are first used."""
     warm.compile_all()
+    compile_classes()
 
 
 def _described(asked: Asked) -> Predicate:

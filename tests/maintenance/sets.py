@@ -6,6 +6,7 @@ are dictionaries, and a transaction begins with a copy of them all.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -89,6 +90,11 @@ class Set:
     def relations(self) -> Collection[str]:
         """The relations that have facts in it."""
         return {relation for relation, _ in self.members}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many facts there are of each relation."""
+        return Counter(relation for relation, _ in self.members)
 
 
 @dataclass

@@ -139,6 +139,10 @@ class Facts(Protocol):
     def relations(self) -> Collection[str]:
         """The relations that have facts in it."""
 
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many facts there are of each relation."""
+
 
 class Family(Enum):
     """The plans that rank counting runs, by what they find; `plan.changes.Changes` makes them."""
@@ -157,8 +161,10 @@ class LoopSection:
 
     predicates: tuple[str, ...]
     plans: Mapping[Family, Sequence[Any]]
-    # Maintains it in place of plans, given what went and came; called if facts of these predicates change.
+    # Maintains it in place of plans, given what went and came of what it reads; called if facts of predicates
+    # change from which it is reached.
     by_hand: Callable[[Any, Any], None] | None = None
+    read: frozenset[str] = frozenset()
     reached_from: frozenset[str] = frozenset()
 
 

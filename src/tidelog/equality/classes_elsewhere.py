@@ -64,7 +64,7 @@ class ClassesElsewhere(Classes):
         found = np.concatenate((representatives, members))
         self._make_known(found, int(np.max(found)))
         self.assign(members, owners)
-        self.journal = []  # nothing has moved
+        self.begin()  # nothing has moved
 
     def _make_known(self, ids: Ids, greatest: int) -> None:
         if greatest >= len(self._is_known):
@@ -92,5 +92,5 @@ class ClassesElsewhere(Classes):
         (members, representatives), _ = self._engine.resident_rows(ALIAS)
         classes = Classes()
         classes.assign(members, representatives)
-        classes.journal = []
+        classes.begin()
         return classes

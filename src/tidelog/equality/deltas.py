@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tidelog.equality.representatives import Classes, Ids, expanded
+from tidelog.equality.representatives import Classes, Grouped, Grouping, Ids, expanded
 from tidelog.logic.program import BOTTOM, Atom, Predicate, Rule, Variable
 from tidelog.maintenance.maintainer import LateRows, NetChange, Rows
+from tidelog.maintenance.net_rows import counts_of
 from tidelog.maintenance.row_sets import distinct, joined, without
 from tidelog.rewrite.over_representatives import MARK, stored
 
@@ -17,7 +19,7 @@ CHANGED = "= changed"
 ANSWER = "?- changed"
 
 # The facts of a predicate in parts, over representatives, as they are listed with these members of classes.
-Listed = Callable[[str, Iterable[Rows | None], Mapping[int, Ids]], Rows | None]
+Listed = Callable[[str, Iterable[Rows | None], Grouping], Rows | None]
 
 
 class Late:
@@ -38,13 +40,14 @@ class Late:
     def change(self, net: NetChange) -> NetChange:
         """The net change, to be found late; `net` is what was changed among representatives."""
         return NetChange(
-            LateRows(_stored_only(net.added), lambda: self.find().added),
-            LateRows(_stored_only(net.removed), lambda: self.find().removed),
+            LateRows(net.added, _stored_facts(net.added), lambda: self.find().added),
+            LateRows(net.removed, _stored_facts(net.removed), lambda: self.find().removed),
         )
 
 
-def _stored_only(rows: Mapping[str, Rows]) -> dict[str, Rows]:
-    return {name: some for name, some in rows.items() if name.endswith(MARK)}
+def _stored_facts(rows: Mapping[str, Rows]) -> int:
+    """How many facts over representatives there are among rows."""
+    return sum(count for name, count in counts_of(rows) if name.endswith(MARK))
 
 
 def composed(nets: Sequence[NetChange]) -> NetChange:
@@ -100,7 +103,6 @@ def expanded_change(
     removed: dict[str, Rows] = {}
     former = classes.former
     changed = _changed(classes, former)
-    before = {**classes.members, **former} if former else classes.members
     for predicate in predicates.values():
         name = stored(predicate.name)
         came, went = net.added.get(name), net.removed.get(name)
@@ -108,8 +110,8 @@ def expanded_change(
             new, old = came, went
         else:
             staying = _minus(_mentioning(engine, name, predicate.arity, changed), came)
-            new = listed(predicate.name, [came, staying], classes.members)
-            old = listed(predicate.name, [went, staying], before)
+            new = listed(predicate.name, [came, staying], classes.grouped)
+            old = listed(predicate.name, [went, staying], partial(_before, classes, former))
         if former and new is not None and old is not None:
             new, old = without(new, old), without(old, new)
         _put(added, predicate.name, [new])
@@ -145,10 +147,20 @@ def _mentioning(engine: Any, relation: str, arity: int, constants: Ids) -> Rows 
     return distinct(parts)
 
 
-def _expanded(_: str, parts: Iterable[Rows | None], members: Mapping[int, Ids]) -> Rows | None:
+def _before(classes: Classes, former: Mapping[int, Ids], representatives: Ids) -> Grouped:
+    """The members that classes had before."""
+    members, sizes = classes.grouped(representatives)
+    if former:
+        parts = np.split(members, np.cumsum(sizes)[:-1])
+        known = [former.get(each, part) for each, part in zip(representatives.tolist(), parts, strict=True)]
+        members, sizes = np.concatenate(known), np.array([len(part) for part in known], np.int32)
+    return members, sizes
+
+
+def _expanded(_: str, parts: Iterable[Rows | None], grouped: Grouping) -> Rows | None:
     """The rows with every constant replaced by all members of its class."""
     rows = together(parts)
-    return None if rows is None else expanded(rows, members, range(len(rows.columns)))
+    return None if rows is None else expanded(rows, grouped, range(len(rows.columns)))
 
 
 def together(parts: Iterable[Rows | None]) -> Rows | None:

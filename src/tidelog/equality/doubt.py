@@ -19,13 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.equality.representatives import Classes, Ids
+from tidelog.equality.representatives import NONE, Classes, Ids
 from tidelog.equality.scratch import Scratch
+from tidelog.equality.together import Together
 from tidelog.logic.program import EQUAL, Atom, Constant, Program, Rule, Variable
 from tidelog.logic.strata import strata
 from tidelog.maintenance.maintainer import Check, Rows, Update
 from tidelog.maintenance.row_sets import distinct
-from tidelog.query.driving import Prepared, run_once
+from tidelog.query.driving import run_once
 from tidelog.rewrite.over_representatives import ALIAS, MARK, stored
 
 DOUBTFUL = "doubted"
@@ -43,13 +44,9 @@ class Doubts:
         atoms = [atom for rule in self._bearing for atom in (rule.head, *stored_atoms(rule))]
         self._arities = {atom.predicate: len(atom.terms) for atom in atoms}
         self._scratch = Scratch("to doubt", engine, {IN_DOUBT: 1, **self._arities})
-        self._own = {self._scratch.relation(DOUBTFUL, name) for name in self._scratch.arities}
+        own = {self._scratch.relation(DOUBTFUL, name) for name in self._scratch.arities}
         self._rules = (*self._passing(), *self._of_classes())
-        self._prepared = [Prepared(rule, self._own, engine) for rule in self._rules]
-        self._readers: dict[str, list[Prepared]] = {relation: [] for relation in self._own}
-        for prepared in self._prepared:
-            for relation in {atom.predicate for atom in prepared.rule.positive} & self._own:
-                self._readers[relation].append(prepared)
+        self._together = Together(self._rules, own, engine) if self._scratch.is_here else None
 
     def classes(self, update: Update, classes: Classes) -> Ids:
         """The representatives of the classes that an update puts in doubt; it is not carried out yet."""
@@ -59,15 +56,12 @@ class Doubts:
             if rule in self._bearing
         )
         seeds = self._seeds(update.removed, classes)
+        if not seeds and not lost:
+            return NONE
         try:
             for name, rows in seeds.items():
                 self._engine.add(self._scratch.relation(DOUBTFUL, name), rows.columns, rows.count)
-            if self._scratch.is_here:
-                self._close(lost)
-            else:
-                rules = (*self._rules, *lost)
-                numbers = {id(rule): place for place, rule in enumerate(rules)}
-                self._engine.derive(strata(rules), numbers, _nobody, self._check, False)
+            self._close(lost)
             (found,), _ = self._engine.rows(self._scratch.relation(DOUBTFUL, IN_DOUBT))
             return np.sort(found)
         finally:
@@ -77,16 +71,16 @@ class Doubts:
         """Forget what is kept from one update to the next."""
         self._scratch.drop()
 
-    def _close(self, lost: Iterable[Rule]) -> None:
+    def _close(self, lost: tuple[Rule, ...]) -> None:
         """Let everything be doubtful that follows, and what rules derive that are lost."""
+        if self._together is None:
+            rules = (*self._rules, *lost)
+            numbers = {id(rule): place for place, rule in enumerate(rules)}
+            self._engine.derive(strata(rules), numbers, _nobody, self._check, False)
+            return
         for rule in lost:
             run_once(rule, self._engine)
-        for prepared in self._prepared:
-            prepared.look_over()
-        while fresh := [relation for relation in self._own if self._engine.advance([relation])]:
-            for relation in fresh:
-                for prepared in self._readers[relation]:
-                    prepared.run((relation,), self._check)
+        self._together.close(self._check)
 
     def _seeds(self, removed: Mapping[str, Rows], classes: Classes) -> dict[str, Rows]:
         """The stored facts that explicit facts to be removed stand for."""

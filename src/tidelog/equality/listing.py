@@ -15,7 +15,7 @@ import numpy as np
 
 from tidelog.equality.answers import EXPAND
 from tidelog.equality.deltas import expanded_change, together
-from tidelog.equality.representatives import Classes, Ids, expanded
+from tidelog.equality.representatives import Classes, Grouping, Ids, expanded
 from tidelog.logic.program import EQUAL, Predicate
 from tidelog.logic.values import order_key
 from tidelog.maintenance.maintainer import LateRows, NetChange, Rows
@@ -34,7 +34,7 @@ class Listing:
     def rows(self, predicate: str) -> Rows:
         """All facts of a predicate."""
         found = Rows(*self.engine.rows(stored(predicate)))
-        return self._listed(predicate, [found], self.classes.members) or found
+        return self._listed(predicate, [found], self.classes.grouped) or found
 
     def changes(self, net: NetChange, predicates: Mapping[str, Predicate]) -> NetChange:
         """What the last transaction changed in these lists; `net` is its net change, to be found late."""
@@ -43,19 +43,17 @@ class Listing:
         kept = NetChange(net.added.kept, net.removed.kept)
         return expanded_change(self.engine, self.classes, kept, predicates, self._listed)
 
-    def _listed(
-        self, predicate: str, parts: Iterable[Rows | None], members: Mapping[int, Ids]
-    ) -> Rows | None:
+    def _listed(self, predicate: str, parts: Iterable[Rows | None], grouped: Grouping) -> Rows | None:
         """Facts of a predicate, given over representatives of classes with these members."""
         rows = together(parts)
         if rows is None:
             return None
         whole = self._whole(predicate, len(rows.columns))
         columns = (
-            column if place in whole else self._smallest(column, members)
+            column if place in whole else self._smallest(column, grouped)
             for place, column in enumerate(rows.columns)
         )
-        return expanded(Rows(tuple(columns), rows.count), members, whole)
+        return expanded(Rows(tuple(columns), rows.count), grouped, whole)
 
     def _whole(self, predicate: str, arity: int) -> range:
         """The columns that name every member; the others name the smallest one."""
@@ -65,17 +63,19 @@ class Listing:
 
     def smallest_members(self) -> Rows:
         """The representatives of classes that are not their smallest members, with these."""
-        owners = np.fromiter(self.classes.members, np.int32)
-        smallest = self._smallest(owners, self.classes.members)
+        owners = self.classes.standing
+        smallest = self._smallest(owners, self.classes.grouped)
         return taken(Rows((owners, smallest), len(owners)), owners != smallest)
 
-    def _smallest(self, representatives: Ids, members: Mapping[int, Ids]) -> Ids:
+    def _smallest(self, representatives: Ids, grouped: Grouping) -> Ids:
         """The smallest member of each representative's class."""
         decode = self.engine.dictionary.decode
         found, places = np.unique(representatives, return_inverse=True)
-        owners = np.fromiter(members, np.int32, len(members))
-        for place in np.flatnonzero(np.isin(found, owners)).tolist():
-            found[place] = min(members[int(found[place])].tolist(), key=lambda one: order_key(decode(one)))
+        members, sizes = grouped(found)
+        ends = np.cumsum(sizes)
+        for place in np.flatnonzero(sizes > 1).tolist():
+            some = members[ends[place] - sizes[place] : ends[place]].tolist()
+            found[place] = min(some, key=lambda one: order_key(decode(one)))
         return found[places]
 
 

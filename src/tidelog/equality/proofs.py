@@ -11,13 +11,14 @@ Invariant: the constants of each part are equal by explicit facts that stay, and
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
+from itertools import chain, count
 from typing import Any
 
 import numpy as np
 
-from tidelog.equality.representatives import Classes, Ids, components
+from tidelog.equality.representatives import NONE, Classes, Ids
 from tidelog.equality.scratch import GIVEN, Scratch, Sought
+from tidelog.equality.together import Together
 from tidelog.equality.unmerged import Pairs, neighbours
 from tidelog.logic.program import EQUAL, Atom, Literal, Negation, Program, Rule, Term, Variable
 from tidelog.maintenance.maintainer import Check, Rows
@@ -34,6 +35,7 @@ class Proofs:
 
     def __init__(self, program: Program, engine: Any, check: Check) -> None:
         self._check = check
+        self._numbers = count()
         rules = [STATED, *(rule for rule in program.rules if rule.head.predicate == EQUAL)]
         atoms = chain.from_iterable(rule.positive for rule in rules)
         self._scratch = Scratch(
@@ -41,6 +43,9 @@ class Proofs:
         )
         found = (self._looking(rule) for rule in rules)
         self._steps = [step for step in found if step is not None]
+        given = [self._scratch.relation(GIVEN, MEMBERS)]
+        here = [sought.rule for sought, _ in self._steps] if self._scratch.is_here else []
+        self._together = Together(here, given, engine) if here else None
 
     def parts(self, doubted: Ids, removed: Mapping[str, Rows], classes: Classes) -> tuple[Ids, Ids]:
         """The members of classes in doubt, and the representatives that they have in what is left of them.
@@ -48,15 +53,16 @@ class Proofs:
         `removed` are the explicit facts that go, which have not gone yet.
         """
         members = np.sort(classes.members_of(doubted))
+        gone = {name: removed[name] for name in removed if name in self._scratch.arities}
         try:
             self._scratch.give(GIVEN, MEMBERS, Rows((members,), len(members)))
-            self._scratch.add(
-                GONE, {name: removed[name] for name in removed if name in self._scratch.arities}
-            )
+            self._scratch.add(GONE, gone)
+            if self._together is not None:
+                self._together.run()
             found = [self._pairs(sought, is_group, classes, doubted) for sought, is_group in self._steps]
+            return members, classes.parts(members, *_joined(found))
         finally:
             self._scratch.empty()
-        return members, _representatives(members, found, classes)
 
     def drop(self) -> None:
         """Forget what is kept from one update to the next."""
@@ -77,32 +83,32 @@ class Proofs:
         members = self._scratch.atom(GIVEN, Atom(MEMBERS, (constant,)))
         atoms = (literal for literal in body if isinstance(literal, Atom))
         staying = (Negation(self._scratch.atom(GONE, atom)) for atom in atoms)
-        return Sought(row, (members, *body, *staying), self._scratch)
+        apart = f" {next(self._numbers)}"
+        return Sought(row, (members, *body, *staying), self._scratch, apart)
 
     def _pairs(self, sought: Sought, is_group: bool, classes: Classes, doubted: Ids) -> Pairs:
         """The pairs that are equal; keys may be equal by classes that are not in doubt."""
-        rows = sought.rows(self._check)
+        rows = sought.found() if self._together is not None else sought.rows(self._check)
         if not is_group:
             left, right = rows.columns
             return left, right
+        if rows.count < 2:
+            return NONE, NONE
         keys = (_without_doubt(column, classes, doubted) for column in rows.columns[:-1])
         return neighbours(Rows((*keys, rows.columns[-1]), rows.count))
 
 
 def _without_doubt(column: Ids, classes: Classes, doubted: Ids) -> Ids:
-    """Constants by their representatives, unless their class is in doubt."""
+    """Constants by their representatives, unless their class is in doubt; these are in order."""
     own = classes.representatives(column)
-    return np.where(np.isin(own, doubted), column, own)
+    places = np.minimum(np.searchsorted(doubted, own), len(doubted) - 1)
+    return np.where(doubted[places] == own, column, own)
 
 
-def _representatives(members: Ids, found: Sequence[Pairs], classes: Classes) -> Ids:
-    """The representative of the part that each member belongs to: the one it had, if that is in it."""
-    left = np.concatenate([np.zeros(0, np.int32), *(pair[0] for pair in found)])
-    right = np.concatenate([np.zeros(0, np.int32), *(pair[1] for pair in found)])
-    known = np.isin(left, members) & np.isin(right, members)
-    places = (np.searchsorted(members, side[known]) for side in (left, right))
-    labels = components(len(members), *places)
-    standing = np.arange(len(members))  # the place of the representative of the part with this label
-    is_own = classes.representatives(members) == members
-    standing[labels[is_own]] = np.flatnonzero(is_own)
-    return members[standing[labels]]
+def _joined(found: Sequence[Pairs]) -> Pairs:
+    """All pairs."""
+    some = [pairs for pairs in found if len(pairs[0])]
+    if len(some) == 1:
+        return some[0]
+    left, right = (np.concatenate((NONE, *(pairs[side] for pairs in some))) for side in (0, 1))
+    return left, right

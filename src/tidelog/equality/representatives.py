@@ -3,23 +3,26 @@
 The representative is the one that stood for most constants before, so that few facts must be written anew
 when classes merge; whoever shows classes shows the smallest member instead (`smallest`).
 
-Invariant: `of[member]` is the representative of each constant, and stands for itself; `members` holds the
-classes of two and more, by their representatives, and `size[representative]` is right for all.
+Invariant: `of[member]` is the representative of each constant, and stands for itself; `following` leads from
+each member to the next of its class, around a ring; `size` is that of a representative's class, else 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.equality import class_kernels as kernels
 from tidelog.maintenance.maintainer import Rows
 
 Ids = npt.NDArray[np.int32]
 Places = npt.NDArray[np.int64]
+Grouped = tuple[Ids, Ids]  # members of classes, one class after the other, and how many each has
+Grouping = Callable[[Ids], Grouped]  # the members of the classes of different representatives
 NONE: Ids = np.zeros(0, np.int32)
 
 
@@ -60,12 +63,14 @@ class Classes:
 
     of: Ids = field(default_factory=lambda: NONE)
     size: Ids = field(default_factory=lambda: NONE)  # of the class of each representative
-    members: dict[int, Ids] = field(default_factory=dict)
-    journal: list[Moved] = field(default_factory=list)  # what has moved since it was last emptied
+    following: Ids = field(default_factory=lambda: NONE)
+    count: int = 0  # of constants that do not stand for themselves
+    journal: list[Moved] = field(default_factory=list)  # what has moved since it was begun
+    grown: list[Moved] = field(default_factory=list)  # the part of it by which classes were merged
     are_elsewhere: ClassVar[bool] = False  # what is here is a part
 
     def __bool__(self) -> bool:
-        return bool(self.members)
+        return self.count > 0
 
     def representatives(self, ids: Ids) -> Ids:
         """The representative of each constant."""
@@ -74,8 +79,7 @@ class Classes:
 
     def class_of(self, representative: int) -> Ids:
         """The members of a class."""
-        found = self.members.get(representative)
-        return np.array([representative], np.int32) if found is None else found
+        return self.grouped(np.array([representative], np.int32))[0]
 
     def sizes(self, representatives: Ids) -> Ids:
         """How many members each class has."""
@@ -88,9 +92,14 @@ class Classes:
 
     def members_of(self, representatives: Ids) -> Ids:
         """The members of all these classes, those of each class together, and each once."""
-        alone = representatives[self.sizes(representatives) == 1]
-        parts = (self.members[each] for each in self.several(representatives).tolist())
-        return np.concatenate((each_once(alone), *parts))
+        return self.grouped(each_once(representatives))[0]
+
+    def grouped(self, representatives: Ids) -> Grouped:
+        """The members of different classes, one class after the other, and how many each has."""
+        sizes = self.sizes(representatives)
+        members = np.empty(int(sizes.sum()), np.int32)
+        kernels.walk(self.size, self.following, representatives, members)
+        return members, sizes
 
     def _reach(self, ids: Ids) -> None:
         """Let all constants have a representative."""
@@ -98,9 +107,14 @@ class Classes:
         if needed > known:
             more = np.arange(known, max(needed, 2 * known), dtype=np.int32)
             self.of = np.concatenate((self.of, more))
+            self.following = np.concatenate((self.following, more))
             self.size = np.concatenate((self.size, np.ones(len(more), np.int32)))
 
     # ---- changes
+
+    def begin(self) -> None:
+        """Begin a new journal."""
+        self.journal, self.grown = [], []
 
     def merge(self, left: Ids, right: Ids) -> Moved:
         """Let the classes of each pair be one."""
@@ -113,7 +127,9 @@ class Classes:
         winners[labels[best][first]] = nodes[best][first]
         taking = winners[labels]
         moving = self.members_of(nodes[taking != nodes])
-        return self.assign(moving, taking[np.searchsorted(nodes, self.of[moving])])
+        moved = self.assign(moving, taking[np.searchsorted(nodes, self.of[moving])])
+        self.grown.append(moved)
+        return moved
 
     def assign(self, ids: Ids, representatives: Ids) -> Moved:
         """Let constants have these representatives, which then stand for themselves."""
@@ -122,30 +138,30 @@ class Classes:
         changed = before != representatives
         moved = Moved(ids[changed], before[changed], representatives[changed])
         if moved:
-            touched = each_once(np.concatenate((moved.before, moved.after)))
-            standing = touched[self.of[touched] == touched]
-            all_ids = each_once(np.concatenate((self.members_of(standing), moved.ids)))
-            self.of[moved.ids] = moved.after
-            self._regroup(all_ids, touched)
+            self.count += int(kernels.reassign(self.of, self.size, self.following, moved.ids, moved.after))
             self.journal.append(moved)
         return moved
 
-    def _regroup(self, ids: Ids, touched: Ids) -> None:
-        """Find the members of the touched classes among the constants."""
-        for each in touched[self.size[touched] > 1].tolist():
-            self.members.pop(each, None)
-        self.size[ids] = 1
-        parts = divided(ids, self.of[ids])
-        self.members |= {owner: part for owner, part in parts if len(part) > 1}
-        owners, counts = np.unique(self.of[ids], return_counts=True)
-        self.size[owners] = counts
+    def parts(self, members: Ids, left: Ids, right: Ids) -> Ids:
+        """The representatives of members, in order, of which nothing is equal but these pairs.
+
+        Each part keeps the one that its members have, if that is in it.
+        """
+        standing = np.empty(len(members), np.int32)
+        kernels.parts(self.of, members, left, right, standing)
+        return standing
 
     # ---- views
 
     @property
-    def count(self) -> int:
-        """How many constants do not stand for themselves."""
-        return sum(len(each) - 1 for each in self.members.values())
+    def standing(self) -> Ids:
+        """The representatives of classes of two and more."""
+        return np.flatnonzero(self.size > 1).astype(np.int32)
+
+    @property
+    def aliased(self) -> Ids:
+        """The constants that do not stand for themselves."""
+        return np.flatnonzero(self.of != np.arange(len(self.of))).astype(np.int32)
 
     @property
     def former(self) -> dict[int, Ids]:
@@ -162,9 +178,9 @@ class Classes:
 
     def expand(self, rows: Rows, columns: Iterable[int] | None = None) -> Rows:
         """The rows with every constant of some columns replaced by all members of its class."""
-        if not self.members:
+        if not self:
             return rows
-        return expanded(rows, self.members, range(len(rows.columns)) if columns is None else columns)
+        return expanded(rows, self.grouped, range(len(rows.columns)) if columns is None else columns)
 
     def normalise(self, rows: Rows) -> Rows:
         """The rows with every constant replaced by its representative; they may repeat."""
@@ -174,7 +190,7 @@ class Classes:
         """The smallest member of each constant's class, in the order of `key`."""
         owners, places = np.unique(self.representatives(ids), return_inverse=True)
         for place in np.flatnonzero(self.size[owners] > 1).tolist():
-            owners[place] = min(self.members[int(owners[place])].tolist(), key=key)  # type: ignore[arg-type]
+            owners[place] = min(self.class_of(int(owners[place])).tolist(), key=key)  # type: ignore[arg-type]
         return owners[places]
 
 
@@ -197,21 +213,18 @@ def divided(ids: Ids, owners: Ids) -> Iterator[tuple[int, Ids]]:
     return zip(owners[by_owner][starts].tolist(), parts, strict=True)
 
 
-def expanded(rows: Rows, members: Mapping[int, Ids], columns: Iterable[int]) -> Rows:
+def expanded(rows: Rows, grouped: Grouping, columns: Iterable[int]) -> Rows:
     """The rows with constants of some columns replaced by all members of their classes."""
     for place in columns:
-        column = rows.columns[place]
-        found, inverse = np.unique(column, return_inverse=True)
-        classes = [members.get(each) for each in found.tolist()]
-        if all(each is None for each in classes):
+        found, inverse = np.unique(rows.columns[place], return_inverse=True)
+        members, sizes = grouped(found)
+        if len(members) == len(found):
             continue
-        parts = [found[at : at + 1] if each is None else each for at, each in enumerate(classes)]
-        sizes = np.array([len(part) for part in parts], np.int64)
         starts = np.cumsum(sizes) - sizes
         counts = sizes[inverse]
         places = np.repeat(np.arange(rows.count), counts)
         within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
-        made = np.concatenate(parts)[np.repeat(starts[inverse], counts) + within]
+        made = members[np.repeat(starts[inverse], counts) + within]
         others = [each[places] for each in rows.columns]
         others[place] = made
         rows = Rows(tuple(others), len(places))
@@ -225,13 +238,12 @@ def components(count: int, left: Places, right: Places) -> Places:
     [0, 1, 2, 1, 1]
     """
     labels = np.arange(count)
-    while True:
-        low = np.minimum(labels[left], labels[right])
-        hooked = labels.copy()
-        np.minimum.at(hooked, labels[left], low)
-        np.minimum.at(hooked, labels[right], low)
-        while not np.array_equal(jumped := hooked[hooked], hooked):
-            hooked = jumped
-        if np.array_equal(hooked, labels):
-            return labels
-        labels = hooked
+    kernels.components(labels, left, right)
+    return labels
+
+
+def compile_kernels() -> None:
+    """All kernels over classes are compiled, or loaded."""
+    classes, ids = Classes(), np.arange(2, dtype=np.int32)
+    classes.merge(ids[:1], ids[1:])
+    classes.assign(ids, classes.parts(classes.class_of(0), ids[:0], ids[:0]))

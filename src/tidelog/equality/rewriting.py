@@ -23,7 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.engine.events import MaintainerChosen
+from tidelog import compiled
+from tidelog.engine.events import MaintainerChosen, Notice
 from tidelog.equality import answers, faults
 from tidelog.equality.axiomatised import Axiomatised, Derive
 from tidelog.equality.backward_forward import BackwardForward, Relevant
@@ -32,7 +33,7 @@ from tidelog.equality.deltas import Late, composed, since
 from tidelog.equality.doubt import Doubts, bearing_on_equality
 from tidelog.equality.listing import Listing, stored_of
 from tidelog.equality.proofs import Proofs
-from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved, each_once
+from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved, compile_kernels, each_once
 from tidelog.equality.scratch import Latest
 from tidelog.equality.unmerged import Pairs, Unmerged, all_unmerged
 from tidelog.errors import Diagnostic
@@ -51,6 +52,7 @@ from tidelog.rewrite.over_representatives import (
     stored,
 )
 
+KERNELS = "equality"  # the group of compiled kernels
 BACKWARD_FORWARD = "backward-forward"  # the maintainer with which classes are divided by B/F≈
 BY_SEARCH = MaintainerChosen("backward-forward with rewriting", "to find what is no longer equal")
 BY_DOUBT = MaintainerChosen("split-and-merge", "to find what is no longer equal")
@@ -142,6 +144,8 @@ class Rewriting(Axiomatised):
     def _renamed(self, constants: Iterable[Value], classes: Classes) -> dict[Value, Value]:
         """The representatives of constants that do not stand for themselves."""
         values = list(dict.fromkeys(constants))
+        if not values:
+            return {}
         ids = self._engine.dictionary.encode_values(values)
         own = classes.representatives(ids)
         decode = self._engine.dictionary.decode
@@ -201,19 +205,27 @@ class Rewriting(Axiomatised):
         if not has_equality(program.predicates):
             return None
         classes, dictionary = self.classes, self._engine.dictionary
-        self._conflicts = self._conflicting()
-        if self._conflicts:
-            members = dictionary.decode_all(classes.class_of(self._conflicts[0]).tolist())
+        found = self._conflicting()
+        # If the transaction is taken back, those from before are there again.
+        self._conflicts = [*found, *self._conflicts] if found else []
+        if found:
+            members = dictionary.decode_all(classes.class_of(found[0]).tolist())
             return faults.conflict(members, program, self._engine)
         is_open = bool(self._engine.size(BOTTOM))
         return faults.not_different(program, self._engine, classes) if is_open else None
 
     def _conflicting(self) -> list[int]:
-        """The classes that have members which must not be equal, of those that have changed."""
+        """The classes that have members which must not be equal, of those that have changed.
+
+        Where there was no such class, one that was only divided cannot be one.
+        """
         classes = self.classes
         if classes.are_elsewhere:
             return list(self._engine.conflicting_classes(ALIAS, self.unique_names).tolist())
-        touched = [*(moved.ids for moved in classes.journal), np.array(self._conflicts, np.int32)]
+        touched = [moved.ids for moved in (classes.journal if self._conflicts else classes.grown)]
+        if not touched and not self._conflicts:
+            return []
+        touched.append(np.array(self._conflicts, np.int32))
         some = each_once(classes.representatives(np.concatenate(touched)))
         return faults.conflicting(classes, some, self._engine.dictionary.kind, self.unique_names)
 
@@ -229,6 +241,10 @@ class Rewriting(Axiomatised):
         if not has_equality(program.predicates):
             derive(False)
             return
+        if not compiled.is_warm(KERNELS):
+            self._runtime.tell(Notice("compiling kernels for equality: about 5 s, this once"))
+            compile_kernels()
+            compiled.mark_warm(KERNELS)
         self._restate()
         derive(False, self._bearing(program))
         is_done = self._is_merged_elsewhere(program, derive)
@@ -258,7 +274,7 @@ class Rewriting(Axiomatised):
         if ALIAS in self._engine.relations() and self._engine.size(ALIAS):
             (members, representatives), _ = self._engine.rows(ALIAS)
             self.classes.assign(members, representatives)
-            self._conflicts = list(self.classes.members)  # each is looked at, once
+            self._conflicts = self.classes.standing.tolist()  # each is looked at, once
 
     def restored(
         self, program: Program, explicit: Mapping[str, Rows], facts: Mapping[str, Rows]
@@ -304,8 +320,8 @@ class Rewriting(Axiomatised):
         engine = self._engine
         engine.drop(ALIAS)
         engine.define(ALIAS, 2)
-        if self.classes.members:
-            ids = np.concatenate(list(self.classes.members.values()))
+        if self.classes:
+            ids = self.classes.aliased
             rows = Moved(ids, ids, self.classes.of[ids]).added
             engine.add(ALIAS, rows.columns, rows.count)
 
@@ -345,13 +361,13 @@ class Rewriting(Axiomatised):
     def take_back(self, update: Update, before: Program, after: Program) -> None:
         """Undo an update to the first program with equality: everything is as it was without classes."""
         meant = self.meaning(self._said(before))
-        ids = self.classes.members_of(np.array(list(self.classes.members), np.int32))
+        ids = self.classes.members_of(self.classes.standing)
         self._carry_out(update, self.classes.assign(ids, ids), meant, after, Work())
 
     def _transact(self, said: Program, act: Callable[[Work], None]) -> NetChange:
         """What a transaction changes among members, after which the program is the one that is said."""
         self._settle()
-        self.classes.journal = []
+        self.classes.begin()
         self.rounds = 0
         work = Work()
         try:
@@ -395,7 +411,7 @@ class Rewriting(Axiomatised):
 
     def _divided(self, update: Update, before: Program, said: tuple[Program, Program]) -> Moved:
         """Let classes be divided that an update may divide: by B/F≈, or by doubt and what is explicit."""
-        if not self.classes.members or not (update.removed or update.rules_removed):
+        if not self.classes or not (update.removed or update.rules_removed):
             return NOTHING
         if self._inner.name == BACKWARD_FORWARD:
             self._runtime.tell(BY_SEARCH)

@@ -236,13 +236,11 @@ class Saturation:
 
     def _parts(self, owners: Ids) -> Counts:
         """In how many classes of γ the members of each class are."""
-        members = [self._former.members.get(owner) for owner in owners.tolist()]
         counts = np.ones(len(owners), np.int64)
-        several = [(place, each) for place, each in enumerate(members) if each is not None]
-        if several:
-            places = np.repeat([place for place, _ in several], [len(each) for _, each in several])
-            standing = self.classes.representatives(np.concatenate([each for _, each in several]))
-            pairs = np.unique((places.astype(np.int64) << 32) | standing)
+        members, sizes = self._former.grouped(owners)
+        if len(members) > len(owners):
+            places = np.repeat(np.arange(len(owners)), sizes)
+            pairs = np.unique((places << 32) | self.classes.representatives(members))
             found, number = np.unique(pairs >> 32, return_counts=True)
             counts[found] = number
         return counts

@@ -37,6 +37,7 @@ class Scratch:
         self.is_here = engine.name == "columnar"  # else facts may lie elsewhere, and plans there
         self._made: dict[tuple[str, str], str] = {}
         self._widths: dict[str, int] = {}
+        self._group: Any = None  # all relations that were made, as the engine knows them
 
     def relation(self, kind: str, name: str) -> str:
         """The relation that holds the facts of a kind."""
@@ -47,6 +48,7 @@ class Scratch:
         """Let there be a relation, of so many columns, for facts of a kind."""
         made = self._made[kind, name] = f"{name} {kind} {self.purpose}"
         self._widths[made] = arity
+        self._group = None
         self.engine.define(made, arity, DENSE_BYTES)
         return made
 
@@ -81,6 +83,10 @@ class Scratch:
 
     def empty(self) -> None:
         """Forget all facts."""
+        if self.is_here:
+            self._group = self._group or self.engine.group(self._widths)
+            self.engine.clear_group(self._group)
+            return
         for relation in self._widths:
             if self.engine.size(relation):
                 self._clear(relation)
@@ -98,28 +104,33 @@ class Scratch:
         """Forget all relations."""
         for relation in self._widths:
             self.engine.drop(relation)
-        self._made, self._widths = {}, {}
+        self._made, self._widths, self._group = {}, {}, None
 
 
 class Sought:
-    """The rows of terms for which a body holds, found from the given facts that its first atom reads."""
+    """The rows of terms for which a body holds, found from the given facts that its first atom reads.
 
-    def __init__(self, terms: Sequence[Term], body: Iterable[Literal], scratch: Scratch) -> None:
+    `apart` names the relation that rows are found in, where others are looked for at the same time.
+    """
+
+    def __init__(
+        self, terms: Sequence[Term], body: Iterable[Literal], scratch: Scratch, apart: str = ""
+    ) -> None:
         self._scratch = scratch
-        self._answers = scratch.define("answers", f"= {len(terms)}", len(terms))
+        self._answers = scratch.define(f"answers{apart}", f"= {len(terms)}", len(terms))
         literals = tuple(body)
         ordered = order(literals, [term for term in terms if isinstance(term, Variable)]).body
         given = literals[0]
         assert isinstance(given, Atom)
-        self._rule = Rule(Atom(self._answers, tuple(terms)), ordered)
-        self._prepared = Prepared(self._rule, (given.predicate,), scratch.engine)
+        self.rule = Rule(Atom(self._answers, tuple(terms)), ordered)
+        self._prepared = Prepared(self.rule, (given.predicate,), scratch.engine)
         self._given = given.predicate
 
     def rows(self, check: Callable[[], None]) -> Rows:
         """The rows, each once."""
         engine = self._scratch.engine
         if not self._scratch.is_here:
-            return Rows(*engine.answer(self._rule))
+            return Rows(*engine.answer(self.rule))
         self._prepared.look_over()
         if not self._prepared.run((self._given,), check):
             return Rows(*engine.rows(self._answers))
@@ -127,6 +138,10 @@ class Sought:
         rows = Rows(tuple(column.copy() for column in columns), count)
         engine.clear(self._answers)
         return rows
+
+    def found(self) -> Rows:
+        """The rows that its rule has found; they are good until the scratch relations are emptied."""
+        return Rows(*self._scratch.engine.rows(self._answers))
 
 
 class Droppable(Protocol):

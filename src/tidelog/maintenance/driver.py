@@ -40,6 +40,7 @@ from tidelog.logic.strata import cycles, strata
 from tidelog.maintenance import aggregates, closures
 from tidelog.maintenance.closures import Closures, Names, Rules
 from tidelog.maintenance.maintainer import Check, NetChange, Rows, Update
+from tidelog.maintenance.net_rows import NetRows
 from tidelog.maintenance.prepared import Library, Step
 from tidelog.maintenance.schedule import Revision, Schedule
 from tidelog.maintenance.task import Algorithm, Section, Task
@@ -130,10 +131,9 @@ class Driver:
         if self._closures.modules(after.rules).keys() - closed:
             self._rules = None  # before the next update, see whether there is more to close
 
-    def _rows(self, facts: Facts) -> dict[str, Rows]:
+    def _rows(self, facts: Facts) -> NetRows:
         """The facts of the program's own predicates."""
-        found = self.engine.ids(facts).items()
-        return {name: Rows(columns, count) for name, (columns, count) in found if not is_auxiliary(name)}
+        return NetRows(facts.counts, self.engine.ids(facts))
 
     def forget(self) -> None:
         """Make plans and auxiliary relations anew: relations were exchanged behind the driver's back."""
@@ -330,11 +330,12 @@ class Driver:
     def _loop_section(self, section: Section, schedule: Schedule) -> LoopSection:
         """A stratum as the compiled loop sees it."""
         if not section.is_counted:
-            read = {name for name, readers in schedule.readers.items() if section.number in readers}
+            read = (name for name, readers in schedule.readers.items() if section.number in readers)
             return LoopSection(
                 section.predicates,
                 {},
-                lambda went, came: self._maintain_touched(section, read, went, came),
+                lambda went, came: self._maintain_touched(section, went, came),
+                frozenset(read),
                 schedule.reaching(section),
             )
         plans = {
@@ -343,10 +344,10 @@ class Driver:
         }
         return LoopSection(section.predicates, plans)
 
-    def _maintain_touched(self, section: Section, read: set[str], went: Facts, came: Facts) -> None:
+    def _maintain_touched(self, section: Section, went: Facts, came: Facts) -> None:
         """Maintain a stratum without the algorithm, if something that it reads or states has changed."""
         removed, added = (self._union(facts, section) for facts in self._stated)
-        if not read.isdisjoint((*went.relations, *came.relations)) or len(removed) or len(added):
+        if went.relations or came.relations or removed.relations or added.relations:
             section.shelf.renew()
             _maintain_by_hand(self._task(section, removed, added, went, came))
 

@@ -74,10 +74,16 @@ class NetChange:
 
 
 class LateRows(Mapping[str, Rows]):
-    """Rows by relation that are found when somebody looks at them; `kept` are those that stand for them."""
+    """Rows by relation that are found when somebody looks at them.
 
-    def __init__(self, kept: Mapping[str, Rows], find: Callable[[], Mapping[str, Rows]]) -> None:
+    `kept` has those that stand for them, and may have others beside; `total` is how many stand for them.
+    """
+
+    def __init__(
+        self, kept: Mapping[str, Rows], total: int, find: Callable[[], Mapping[str, Rows]]
+    ) -> None:
         self.kept = kept
+        self.total = total
         self._find = find
 
     def __getitem__(self, name: str) -> Rows:

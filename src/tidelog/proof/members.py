@@ -135,7 +135,7 @@ class Members:
             choices *= [len(self._classes.class_of(each)) for each in ids.tolist()]
         if choices.sum() > MOST_CHOICES:
             raise too_many(int(choices.sum()))
-        made = expanded(rows, self._classes.members, range(len(rows.columns)))
+        made = expanded(rows, self._classes.grouped, range(len(rows.columns)))
         return dict(zip(columns, made.columns, strict=True)), made.count
 
     # ---- tests and computations

@@ -22,7 +22,7 @@ from tidelog.engine.columnar.layout import (
     ROWS,
     SLOT_LIMIT,
 )
-from tidelog.engine.columnar.table_kernels import find_row
+from tidelog.engine.columnar.table_kernels import LOWER, find_row
 
 
 @kernel
@@ -80,3 +80,30 @@ def gather(T: Any, tables: Any, counts: Any, rows: Any, ids: Any) -> None:
                 ids[first + index] = held[rows[done + index]]
             first += count
         done += count
+
+
+@kernel
+def group_rows(codes: Any, counts: Any, tables: Any, starts: Any, rows: Any) -> Any:
+    """Write the rows of facts table by table, the tables, and where each one's rows start; how many tables.
+
+    `counts` has a zero for each table there is, and has them again in the end.
+    """
+    found = 0
+    for code in codes:
+        table = code >> 32
+        if counts[table] == 0:
+            tables[found] = table
+            found += 1
+        counts[table] += 1
+    start = np.int64(0)
+    for group in range(found):
+        count = counts[tables[group]]
+        starts[group] = counts[tables[group]] = start
+        start += count
+    starts[found] = start
+    for code in codes:
+        rows[counts[code >> 32]] = code & LOWER
+        counts[code >> 32] += 1
+    for group in range(found):
+        counts[tables[group]] = 0
+    return found

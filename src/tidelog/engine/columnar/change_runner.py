@@ -51,12 +51,16 @@ JOURNAL_PLACES = np.array([place for place, _ in JOURNAL])
 
 
 class RowSet:
-    """A set of facts: row numbers by relation."""
+    """A set of facts: row numbers by relation.
 
-    __slots__ = ("rows",)
+    `groups`, where they are known, are the same for kernels: tables, where the rows of each start, and rows.
+    """
 
-    def __init__(self, rows: Mapping[str, Rows]) -> None:
+    __slots__ = ("groups", "rows")
+
+    def __init__(self, rows: Mapping[str, Rows], groups: tuple[Rows, Rows, Rows] | None = None) -> None:
         self.rows = rows
+        self.groups = groups
 
     def __len__(self) -> int:
         return sum(map(len, self.rows.values()))
@@ -73,6 +77,11 @@ class RowSet:
     def relations(self) -> Collection[str]:
         """The relations that have facts in it."""
         return self.rows.keys()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many facts there are of each relation."""
+        return {relation: len(rows) for relation, rows in self.rows.items()}
 
 
 EMPTY = RowSet({})

@@ -10,11 +10,13 @@ import numpy.typing as npt
 
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.evaluate import ColumnarEngine, Ids
+from tidelog.engine.columnar.round_kernels import clear_tables
 from tidelog.engine.columnar.round_runner import RoundRunner
 from tidelog.engine.columnar.table import Log
 from tidelog.engine.protocol import Runnable
 
 Rows = tuple[tuple[Ids, ...], int]  # columns, and how many rows
+CENSUS = np.array([layout.ROWS, layout.DEAD])
 NOTHING_CAME: tuple[Rows, Rows] = ((), 0), ((), 0)
 
 
@@ -88,11 +90,36 @@ class FollowedEngine(ColumnarEngine):
         words[numbers, layout.CURRENT_END] = rows
         return [group.names[place] for place in moved[rows > current].tolist()]
 
+    def census(self, group: Group) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+        """How many facts each of a group's relations has, and whether some of its rows are none."""
+        rows, dead = self.descriptors[group.numbers[:, np.newaxis], CENSUS].T
+        return rows - dead, dead > 0
+
     def run_together(self, prepared: Sequence[Runnable]) -> list[int]:
         """Run what is ready to run, in turn; how many new facts each has found."""
+        return self._running.run(prepared)
+
+    def close_group(self, group: Group, prepared: Sequence[Runnable]) -> bool:
+        """Run what is ready to run, round after round, until nothing is new of the group's relations.
+
+        All their facts are found so, which are not NEW yet. Whether it can, else nothing is done.
+        """
+        return self._running.run_to_end(prepared, group.numbers)
+
+    def clear_group(self, group: Group) -> None:
+        """Forget all facts of a group's relations, which serve as scratch paper."""
+        filled = group.numbers[self.descriptors[group.numbers, layout.ROWS] > 0]
+        clear_tables(self.descriptors, filled)
+        for number in filled.tolist():
+            for index in self._indexes_of.get(number, ()):
+                index.rebuild(len(self.dictionary))
+
+    @property
+    def _running(self) -> RoundRunner:
+        """What runs plans together."""
         if self._round_runner is None:
             self._round_runner = RoundRunner(self)
-        return self._round_runner.run(prepared)
+        return self._round_runner
 
     def reveal(self, relation: str) -> None:
         """Let facts that came be NEW too, together with those that are."""

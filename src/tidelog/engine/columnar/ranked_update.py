@@ -97,6 +97,9 @@ class RankedUpdate:
             for predicate in section.predicates:
                 self.section_of[self.store.table_number(predicate)] = number
         self.went_counts, self.came_counts = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
+        self._read = [
+            [self.store.table_number(relation) for relation in section.read] for section in self.sections
+        ]
 
     # ---- one update
 
@@ -134,7 +137,7 @@ class RankedUpdate:
         if section.by_hand is None or section.reached_from.isdisjoint(stated):
             return False
         self._reach(number, removed, added)
-        section.by_hand(self._changed(0), self._changed(1))
+        section.by_hand(*(self._changed(which, self._read[number - 1]) for which in (0, 1)))
         self.store.workspaces[0].state[layout.Z_PHASE] = rank_loop.SETTLE
         return True
 
@@ -199,10 +202,15 @@ class RankedUpdate:
         capacity = len(self.lists[0])
         workspace.state[PUBLISHED] = (workspace.batch, self.width, BUDGET, *self._addresses, capacity)
 
-    def _changed(self, which: int) -> RowSet:
-        """What went (0) or came (1) so far."""
+    def _changed(self, which: int, tables: Sequence[int]) -> RowSet:
+        """What went (0) or came (1) so far of some tables."""
         count = int(self.store.workspaces[0].state[(layout.Z_WENT_COUNT, layout.Z_CAME_COUNT)[which]])
-        return self.store.row_set(self.lists[which][:count])
+        codes = self.lists[which][:count]
+        numbers = codes >> 32
+        is_read = np.zeros(count, np.bool_)
+        for table in tables:
+            is_read |= numbers == table
+        return self.store.row_set(codes[is_read])
 
     # ---- what the loop asks for
 

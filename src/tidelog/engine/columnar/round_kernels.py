@@ -1,4 +1,4 @@
-"""A round in one call: plan after plan, each over what is new of the table that drives it.
+"""A round in one call: plan after plan, each over what is new of the table that drives it; or all rounds.
 
 Called from Python, a plan over a row or two costs ten times what it does. Mutates what it is given.
 """
@@ -9,14 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import kernel
+from tidelog.compiled import int32_at, int64_at, kernel
 from tidelog.engine.columnar.interpreter import run_plan
 from tidelog.engine.columnar.layout import (
+    ARITY,
+    CAPACITY,
+    COLUMNS,
     CURRENT_END,
+    DEAD,
+    DENSE,
     DONE,
     GROW_INDEX,
     INSERT,
     OLD_END,
+    ROWS,
+    SIDE,
+    SLOT_COUNT,
+    SLOTS,
     X_DONE,
     X_TABLE,
     Z_COUNT,
@@ -85,3 +94,58 @@ def begin_plan(width: Any, first: Any, count: Any, Z: Any) -> None:
     Z[Z_MATCHES] = 0
     Z[Z_NEW] = 0
     Z[Z_NO_VALUE] = 0
+
+
+@kernel
+def run_rounds(
+    T: Any, X: Any, D: Any, words: Any, entries: Any, indexes: Any, tables: Any, news: Any, Z: Any
+) -> Any:
+    """End a round of the tables and run the next one, until nothing is new; DONE, or what Python must do.
+
+    To begin with, Z_NUMBER is the number of entries: the first round is over. To go on, call it again.
+    """
+    while True:
+        wish = run_round(T, X, D, words, entries, indexes, news, Z)
+        if wish != DONE:
+            return wish
+        if not end_round(T, tables):
+            return DONE
+        Z[Z_NUMBER] = 0
+
+
+@kernel
+def end_round(T: Any, tables: Any) -> Any:
+    """Let what came to the tables be what is new of them; whether something is."""
+    is_new = False
+    for table in tables:
+        T[table, OLD_END] = T[table, CURRENT_END]
+        T[table, CURRENT_END] = T[table, ROWS]
+        is_new |= T[table, OLD_END] < T[table, CURRENT_END]
+    return is_new
+
+
+@kernel
+def clear_tables(T: Any, tables: Any) -> None:
+    """Forget all rows of the tables; what indexes there are of them must be made anew."""
+    for table in tables:
+        if T[table, DENSE] == 1:
+            clear_dense(T, table)
+        elif T[table, ROWS] > 0:
+            slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
+            for place in range(T[table, SLOT_COUNT]):
+                slots[place] = 0
+        for word in (ROWS, OLD_END, CURRENT_END, DEAD):
+            T[table, word] = 0
+
+
+@kernel
+def clear_dense(T: Any, table: Any) -> None:
+    """Let a direct set hold no row; most of it may never have been touched."""
+    slots = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])
+    capacity = T[table, CAPACITY]
+    for row in range(T[table, ROWS]):
+        position = np.int64(0)
+        for column in range(T[table, ARITY]):
+            held = int32_at(T[table, COLUMNS + column], capacity)
+            position = position * T[table, SIDE] + held[row]
+        slots[position] = 0

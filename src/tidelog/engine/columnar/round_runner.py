@@ -1,4 +1,7 @@
-"""Running many small plans at once: a round of rules is one call of a kernel. Mutates the engine's tables."""
+"""Running many small plans at once: a round of rules, or all rounds, is one call of a kernel.
+
+Mutates the engine's tables.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.engine.columnar import layout, memory
-from tidelog.engine.columnar.round_kernels import E_TABLE, run_round
+from tidelog.engine.columnar.round_kernels import E_TABLE, run_round, run_rounds
 from tidelog.engine.columnar.runner import BUDGET, PARALLEL_FROM, Runner, Store
 from tidelog.engine.protocol import Runnable
 from tidelog.plan.algebra import Part
@@ -42,13 +45,24 @@ class RoundRunner:
 
     def run(self, prepared: Sequence[Runnable]) -> list[int]:
         """Run what is ready to run, in turn; how many new facts each has found."""
-        key = tuple(prepared)
-        if key not in self._batches:
-            self._batches[key] = self._batch(key)
-        batch = self._batches[key]
+        batch = self._known(tuple(prepared))
         if batch is None or self._is_worth_threads(batch):
             return [ready().new for ready in prepared]
         return self._run(cast("Sequence[Runner]", prepared), batch)
+
+    def run_to_end(self, prepared: Sequence[Runnable], tables: Words) -> bool:
+        """Run rounds until nothing is new of the tables; whether it can, else nothing is done."""
+        batch = self._known(tuple(prepared))
+        if batch is None:
+            return False
+        self._run(cast("Sequence[Runner]", prepared), batch, tables)
+        return True
+
+    def _known(self, key: tuple[Runnable, ...]) -> Batch | None:
+        """What the kernel must know of plans; None if it cannot run one of them."""
+        if key not in self._batches:
+            self._batches[key] = self._batch(key)
+        return self._batches[key]
 
     def _forget(self) -> None:
         """Let nothing be kept of any plan: some are no longer there."""
@@ -61,7 +75,7 @@ class RoundRunner:
         return self._store.threads > 1 and bool(new.max() >= PARALLEL_FROM)
 
     def _batch(self, prepared: Sequence[Runnable]) -> Batch | None:
-        """What the kernel must know of plans; None if it cannot run one of them."""
+        """The same, found out."""
         if len(self._batches) >= MOST_BATCHES or self._used > MOST_WORDS:
             self._forget()
         workspace = self._store.workspaces[0]
@@ -91,17 +105,23 @@ class RoundRunner:
         self._places[runner] = begin
         return begin
 
-    def _run(self, runners: Sequence[Runner], batch: Batch) -> list[int]:
+    def _run(self, runners: Sequence[Runner], batch: Batch, tables: Words | None = None) -> list[int]:
+        """Run plans once, or if there are tables, until nothing is new of these."""
         store = self._store
         workspace = store.workspaces[0]
         state = workspace.state
         news = np.zeros(len(runners), np.int64)
-        state[layout.Z_NUMBER] = state[layout.Z_RUNNING] = 0
+        state[layout.Z_NUMBER] = 0 if tables is None else len(runners)
+        state[layout.Z_RUNNING] = 0
         state[layout.Z_BATCH] = workspace.batch
         state[layout.Z_BUDGET] = BUDGET
         while True:
             known = store.descriptors, store.indexes, store.dictionary.words
-            wish = run_round(*known, self._words, batch.entries, batch.indexes, news, state)
+            plans = self._words, batch.entries, batch.indexes
+            if tables is None:
+                wish = run_round(*known, *plans, news, state)
+            else:
+                wish = run_rounds(*known, *plans, tables, news, state)
             if wish == layout.DONE:
                 found: list[int] = news.tolist()
                 return found

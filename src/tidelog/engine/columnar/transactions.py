@@ -56,6 +56,35 @@ class Batch:
         return (rows[first:end] for first, end in pairwise((0, *self.ends)))
 
 
+class Gathered(Mapping[str, Columns]):
+    """Ids of facts by relation: column after column, relation after relation, in one array."""
+
+    def __init__(self, tables: Sequence[Table], counts: Rows, ids: Ids) -> None:
+        self._tables = tables
+        self._counts = counts
+        self._ids = ids
+        self._known: dict[str, Columns] | None = None
+
+    def _columns(self) -> dict[str, Columns]:
+        """The columns of all relations."""
+        if self._known is None:
+            self._known, end = {}, 0
+            for table, count in zip(self._tables, self._counts.tolist(), strict=True):
+                first, end = end, end + table.arity * count
+                places = range(first, end, count)
+                self._known[table.name] = tuple(self._ids[place : place + count] for place in places), count
+        return self._known
+
+    def __getitem__(self, relation: str) -> Columns:
+        return self._columns()[relation]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns())
+
+    def __len__(self) -> int:
+        return len(self._tables)
+
+
 class TransactionEngine(FollowedEngine):
     """All facts in this process; they change in transactions, which can be taken back."""
 
@@ -63,6 +92,7 @@ class TransactionEngine(FollowedEngine):
         super().__init__(threads, relations)
         self.lists = Lists(self.workspaces[0])
         self._is_rebased = False
+        self._row_counts = NONE  # a zero for each table
         self._settled = 0  # how much of the journal is of strata that have been settled
 
     # ---- transactions
@@ -98,9 +128,10 @@ class TransactionEngine(FollowedEngine):
 
     def tidy(self, relations: Iterable[str]) -> None:
         """Let go of dead rows where they are the greater part; sets of facts are no longer valid."""
-        for relation in relations:
-            table = self.table(relation)
-            if table.dead > COMPACT_FROM and 2 * table.dead > len(table):
+        numbers = np.array([self._numbers[relation] for relation in relations], np.int64)
+        for place in np.flatnonzero(self.descriptors[numbers, layout.DEAD] > COMPACT_FROM).tolist():
+            table = self.tables[numbers[place]]
+            if 2 * table.dead > len(table):
                 self.compact(table)
 
     def roll_back(self) -> None:
@@ -123,17 +154,16 @@ class TransactionEngine(FollowedEngine):
         """The facts with these codes."""
         if not len(codes):
             return EMPTY
-        numbers = codes >> 32
-        first = int(numbers[0])
-        if (numbers == first).all():
-            return RowSet({self.tables[first].name: codes & ROW})
-        tables = set(numbers.tolist())
-        if len(tables) <= FEW:
-            return RowSet({self.tables[table].name: codes[numbers == table] & ROW for table in tables})
-        order = np.argsort(numbers, kind="stable")
-        numbers, rows = numbers[order], codes[order] & ROW
-        places = [0, *(np.flatnonzero(np.diff(numbers)) + 1).tolist(), len(rows)]
-        return RowSet({self.tables[numbers[first]].name: rows[first:end] for first, end in pairwise(places)})
+        if len(self._row_counts) < len(self.descriptors):
+            self._row_counts = np.zeros(len(self.descriptors), np.int64)
+        most = min(len(codes), len(self.tables))
+        tables, starts = np.empty(most, np.int64), np.empty(most + 1, np.int64)
+        rows = np.empty(len(codes), np.int64)
+        found = int(batch_kernels.group_rows(codes, self._row_counts, tables, starts, rows))
+        tables, starts = tables[:found], starts[: found + 1]
+        parts = zip(tables.tolist(), pairwise(starts.tolist()), strict=True)
+        named = {self.tables[table].name: rows[first:end] for table, (first, end) in parts}
+        return RowSet(named, (tables, starts, rows))
 
     # ---- sets of facts
 
@@ -188,31 +218,24 @@ class TransactionEngine(FollowedEngine):
         rows = np.flatnonzero(table.flags[: len(table)] & layout.ALIVE)
         return RowSet({relation: rows}) if len(rows) else EMPTY
 
-    def ids(self, facts: Any) -> dict[str, tuple[tuple[Ids, ...], int]]:
+    def ids(self, facts: Any) -> Mapping[str, Columns]:
         """The columns of ids of the facts, and how many they are, by relation."""
-        if len(facts.rows) <= FEW:
+        if facts.groups is None or len(facts.rows) <= FEW:
             return {
                 relation: (tuple(column[rows] for column in self.table(relation).columns), len(rows))
                 for relation, rows in facts.rows.items()
             }
-        return self._all_ids(facts)
+        return self.gathered(facts)
 
-    def _all_ids(self, facts: RowSet) -> dict[str, tuple[tuple[Ids, ...], int]]:
-        """The same for many relations."""
-        tables = [self.table(relation) for relation in facts.rows]
-        rows = list(facts.rows.values())
-        counts = [len(some) for some in rows]
-        ids = np.empty(
-            sum(table.arity * count for table, count in zip(tables, counts, strict=True)), np.int32
-        )
-        numbers = np.array([table.number for table in tables], np.int64)
-        batch_kernels.gather(self.descriptors, numbers, np.array(counts, np.int64), np.concatenate(rows), ids)
-        found, end = {}, 0
-        for table, count in zip(tables, counts, strict=True):
-            first, end = end, end + table.arity * count
-            places = (first + column * count for column in range(table.arity))
-            found[table.name] = tuple(ids[place : place + count] for place in places), count
-        return found
+    def gathered(self, facts: RowSet) -> Gathered:
+        """The same for facts in groups, whose columns are cut out when somebody looks."""
+        assert facts.groups is not None
+        tables, starts, rows = facts.groups
+        counts = starts[1:] - starts[:-1]
+        sizes = self.descriptors[tables, layout.ARITY] * counts
+        ids = np.empty(int(sizes.sum()), np.int32)
+        batch_kernels.gather(self.descriptors, tables, counts, rows, ids)
+        return Gathered([self.tables[table] for table in tables.tolist()], counts, ids)
 
     def select(self, facts: Any, where: Where) -> RowSet:
         """Those whose flags are as wanted."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from tidelog import compiled
 from tidelog.engine.columnar import runner
+from tidelog.engine.columnar.change_runner import codes_of
 from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.columnar.maintain import MaintainedEngine
@@ -75,7 +76,9 @@ def compile_kernels() -> None:
         numbers = {id(rule): place for place, rule in enumerate(program.rules)}
         materialise(strata(program.rules), numbers, engine, Tally(), lambda: None)
         rule = program.rules[0]
-        RoundRunner(engine).run([engine.prepare(delta_plan(rule, 0, ("pair",), 0, engine))])
+        ready = [engine.prepare(delta_plan(rule, 0, ("pair",), 0, engine))]
+        RoundRunner(engine).run(ready)
+        RoundRunner(engine).run_to_end(ready, np.array([engine.table("pair").number]))
         lines = b"".join(b"%d\ttext\n" % number for number in range(LINES))
         for column in text_views(lines, survey(lines), "\t", 2, (0, 1)) or ():
             engine.dictionary.encode_texts(Kind.STRING, column)
@@ -93,7 +96,7 @@ def compile_changes() -> None:
         facts = engine.facts("pair", (pair[:1], pair[1:]), 1, create=True)
         engine.mark(facts, set=Flag.EXPLICIT | Flag.ALIVE)
         engine.standing_of(engine.ids(facts))
-        engine._all_ids(facts)
+        engine.gathered(engine.row_set(codes_of(facts, engine)))
         engine.count(engine.select(facts, Where(Flag.ALIVE, Flag.ALIVE)), 1)
         engine.raise_ranks(engine.select_supported(facts) | engine.select_unfounded(facts))
         engine.settle(["pair"])
