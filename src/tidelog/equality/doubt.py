@@ -59,8 +59,7 @@ class Doubts:
         if not seeds and not lost:
             return NONE
         try:
-            for name, rows in seeds.items():
-                self._engine.add(self._scratch.relation(DOUBTFUL, name), rows.columns, rows.count)
+            self._scratch.fill({self._scratch.relation(DOUBTFUL, name): rows for name, rows in seeds.items()})
             self._close(lost)
             (found,), _ = self._engine.rows(self._scratch.relation(DOUBTFUL, IN_DOUBT))
             return np.sort(found)

@@ -34,6 +34,7 @@ class Proofs:
     """What explicit facts make equal at one step, by the rules of a program as it is said."""
 
     def __init__(self, program: Program, engine: Any, check: Check) -> None:
+        self._engine = engine
         self._check = check
         self._numbers = count()
         rules = [STATED, *(rule for rule in program.rules if rule.head.predicate == EQUAL)]
@@ -53,12 +54,19 @@ class Proofs:
         `removed` are the explicit facts that go, which have not gone yet.
         """
         members = np.sort(classes.members_of(doubted))
-        gone = {name: removed[name] for name in removed if name in self._scratch.arities}
+        given = self._scratch.relation(GIVEN, MEMBERS)
+        gone = {
+            self._scratch.relation(GONE, name): removed[name]
+            for name in removed
+            if name in self._scratch.arities
+        }
         try:
-            self._scratch.give(GIVEN, MEMBERS, Rows((members,), len(members)))
-            self._scratch.add(GONE, gone)
+            self._scratch.fill({given: Rows((members,), len(members)), **gone})
+            self._engine.show(gone)
             if self._together is not None:
                 self._together.run()
+            else:
+                self._engine.advance([given])
             found = [self._pairs(sought, is_group, classes, doubted) for sought, is_group in self._steps]
             return members, classes.parts(members, *_joined(found))
         finally:

@@ -81,6 +81,14 @@ class Scratch:
         self.engine.add(relation, rows.columns, rows.count)
         self.engine.advance([relation])
 
+    def fill(self, facts: Mapping[str, Rows]) -> None:
+        """Let relations that are empty have facts, none of which is NEW yet."""
+        if self.is_here:
+            self.engine.fill({relation: (rows.columns, rows.count) for relation, rows in facts.items()})
+            return
+        for relation, rows in facts.items():
+            self.engine.add(relation, rows.columns, rows.count)
+
     def empty(self) -> None:
         """Forget all facts."""
         if self.is_here:

@@ -34,11 +34,12 @@ class Together:
         self._generation = -1
 
     def run(self) -> None:
-        """Find what follows from what is new, once."""
+        """Find what follows from what has come to one's own relations, at one step."""
+        self._engine.advance_group(self._own)
         self._engine.run_together(self._ready())
 
     def close(self, check: Check) -> None:
-        """Find all that follows from what is in one's own relations, none of it NEW yet."""
+        """Find all that follows from what has come to one's own relations."""
         if self._engine.close_group(self._own, self._ready()):
             return
         while fresh := self._engine.advance_group(self._own):

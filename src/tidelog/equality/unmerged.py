@@ -9,6 +9,7 @@ import numpy as np
 
 from tidelog.equality.representatives import Ids
 from tidelog.equality.scratch import GIVEN, Scratch, Sought
+from tidelog.equality.together import Together
 from tidelog.logic.program import EQUAL, Atom, Program, Variable
 from tidelog.maintenance.maintainer import Check, Rows
 from tidelog.maintenance.row_sets import codes_of, distinct
@@ -28,21 +29,21 @@ class Unmerged:
     """Representatives that facts which came make equal, by the rules of a program over representatives."""
 
     def __init__(self, program: Program, engine: Any, check: Check) -> None:
+        self._engine = engine
         self._check = check
         self._groups = groups_of(program)
         keys = {name: program.predicates[name].arity - 1 for name in self._groups}
         self._scratch = Scratch("to merge", engine, keys)
         self._whole = {name: self._sought(name, arity) for name, arity in keys.items()}
+        rules = [sought.rule for sought in self._whole.values()] if self._scratch.is_here else []
+        given = [self._scratch.relation(GIVEN, name) for name in keys]
+        self._together = Together(rules, given, engine) if rules else None
 
     def pairs(self, came: Mapping[str, Rows]) -> Pairs | None:
         """Pairs of different representatives that are equal, None if there are none."""
         found = [came[stored(EQUAL)].columns] if stored(EQUAL) in came else []
         touched = [name for name in self._groups if name in came]
-        try:
-            groups = [neighbours(self._whole_groups(name, came[name])) for name in touched]
-        finally:
-            if touched:
-                self._scratch.empty()
+        groups = self._neighbours({name: came[name] for name in touched}) if touched else []
         return _different([*((left, right) for left, right in found), *groups])
 
     def drop(self) -> None:
@@ -53,12 +54,24 @@ class Unmerged:
         """The groups that have given keys, with all their constants."""
         keys = tuple(Variable(f"k{place}") for place in range(arity))
         row = (*keys, Variable("x"))
-        return Sought(row, (self._scratch.atom(GIVEN, Atom(name, keys)), Atom(name, row)), self._scratch)
+        given = self._scratch.atom(GIVEN, Atom(name, keys))
+        return Sought(row, (given, Atom(name, row)), self._scratch, f" of {name}")
 
-    def _whole_groups(self, name: str, came: Rows) -> Rows:
-        """The groups that have new constants, with those that they had: of these, all are merged."""
-        self._scratch.give(GIVEN, name, distinct([Rows(came.columns[:-1], came.count)]))
-        return self._whole[name].rows(self._check)
+    def _neighbours(self, came: Mapping[str, Rows]) -> list[Pairs]:
+        """Pairs by which the groups with new constants hang together, with those that they had."""
+        keys = {
+            self._scratch.relation(GIVEN, name): distinct([Rows(rows.columns[:-1], rows.count)])
+            for name, rows in came.items()
+        }
+        try:
+            self._scratch.fill(keys)
+            if self._together is not None:
+                self._together.run()
+                return [neighbours(self._whole[name].found()) for name in came]
+            self._engine.advance(keys)
+            return [neighbours(self._whole[name].rows(self._check)) for name in came]
+        finally:
+            self._scratch.empty()
 
 
 def _different(parts: Sequence[Pairs]) -> Pairs | None:

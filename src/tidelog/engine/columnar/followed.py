@@ -16,7 +16,6 @@ from tidelog.engine.columnar.table import Log
 from tidelog.engine.protocol import Runnable
 
 Rows = tuple[tuple[Ids, ...], int]  # columns, and how many rows
-CENSUS = np.array([layout.ROWS, layout.DEAD])
 NOTHING_CAME: tuple[Rows, Rows] = ((), 0), ((), 0)
 
 
@@ -92,8 +91,8 @@ class FollowedEngine(ColumnarEngine):
 
     def census(self, group: Group) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """How many facts each of a group's relations has, and whether some of its rows are none."""
-        rows, dead = self.descriptors[group.numbers[:, np.newaxis], CENSUS].T
-        return rows - dead, dead > 0
+        dead = self.descriptors[group.numbers, layout.DEAD]
+        return self.descriptors[group.numbers, layout.ROWS] - dead, dead > 0
 
     def run_together(self, prepared: Sequence[Runnable]) -> list[int]:
         """Run what is ready to run, in turn; how many new facts each has found."""
@@ -111,6 +110,7 @@ class FollowedEngine(ColumnarEngine):
         filled = group.numbers[self.descriptors[group.numbers, layout.ROWS] > 0]
         clear_tables(self.descriptors, filled)
         for number in filled.tolist():
+            self.tables[number].rounds = []
             for index in self._indexes_of.get(number, ()):
                 index.rebuild(len(self.dictionary))
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.engine.columnar import layout, memory, rank_loop
-from tidelog.engine.columnar.change_runner import COUNTED, ChangeRunner, RowSet, Store, codes_of
+from tidelog.engine.columnar.change_runner import COUNTED, EMPTY, ChangeRunner, RowSet, Store, codes_of
 from tidelog.engine.columnar.runner import BATCH, BUDGET, Workspace
 from tidelog.engine.maintaining import Family, LoopOutcome, LoopSection
 
@@ -204,13 +204,16 @@ class RankedUpdate:
 
     def _changed(self, which: int, tables: Sequence[int]) -> RowSet:
         """What went (0) or came (1) so far of some tables."""
-        count = int(self.store.workspaces[0].state[(layout.Z_WENT_COUNT, layout.Z_CAME_COUNT)[which]])
+        counts = (self.went_counts, self.came_counts)[which]
+        touched = [table for table in tables if counts[table]]
+        if not touched:
+            return EMPTY
+        count = int(self.store.workspaces[0].state[NET[which]])
         codes = self.lists[which][:count]
         numbers = codes >> 32
-        is_read = np.zeros(count, np.bool_)
-        for table in tables:
-            is_read |= numbers == table
-        return self.store.row_set(codes[is_read])
+        return RowSet(
+            {self.store.tables[table].name: codes[numbers == table] & rank_loop.LOWER for table in touched}
+        )
 
     # ---- what the loop asks for
 

@@ -29,6 +29,7 @@ Columns = tuple[Sequence[Ids], int]  # of the rows of one relation, and how many
 ROW = 0xFFFFFFFF  # of a code, the part that is the row's number
 FEW = 4  # relations that are better looked at one by one
 NONE = np.zeros(0, np.int64)
+FACT = layout.EXPLICIT | layout.TRUE
 COMPACT_FROM = 4096  # dead rows that are worth letting go of
 
 
@@ -197,6 +198,13 @@ class TransactionEngine(FollowedEngine):
         if not create and (found < 0).any():
             parts = {relation: rows[rows >= 0] for relation, rows in parts.items()}
         return {relation: RowSet({relation: rows}) for relation, rows in parts.items() if len(rows)}
+
+    def fill(self, given: Mapping[str, Columns]) -> None:
+        """Let empty relations that serve as scratch paper have these rows; none of them is NEW yet."""
+        for relation in self.all_facts(given, create=True):
+            table = self.table(relation)
+            table.flags[: len(table)] = FACT
+            table.words[layout.DEAD] = 0
 
     def standing_of(self, given: Mapping[str, Columns]) -> npt.NDArray[np.uint8]:
         """The flags ALIVE and EXPLICIT of all rows, one relation after the other; 0 of what is no fact."""
