@@ -25,7 +25,6 @@ from tidelog.equality.together import Together
 from tidelog.logic.program import EQUAL, Atom, Constant, Program, Rule, Variable
 from tidelog.logic.strata import strata
 from tidelog.maintenance.maintainer import Check, Rows, Update
-from tidelog.maintenance.row_sets import distinct
 from tidelog.query.driving import run_once
 from tidelog.rewrite.over_representatives import ALIAS, MARK, stored
 
@@ -82,9 +81,9 @@ class Doubts:
         self._together.close(self._check)
 
     def _seeds(self, removed: Mapping[str, Rows], classes: Classes) -> dict[str, Rows]:
-        """The stored facts that explicit facts to be removed stand for."""
+        """The stored facts that explicit facts to be removed stand for; they may repeat."""
         known = ((stored(name), rows) for name, rows in removed.items())
-        return {name: distinct([classes.normalise(rows)]) for name, rows in known if name in self._arities}
+        return {name: classes.normalise(rows) for name, rows in known if name in self._arities}
 
     # ---- rules
 

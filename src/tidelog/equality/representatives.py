@@ -65,6 +65,7 @@ class Classes:
     size: Ids = field(default_factory=lambda: NONE)  # of the class of each representative
     following: Ids = field(default_factory=lambda: NONE)
     count: int = 0  # of constants that do not stand for themselves
+    version: int = 0  # changes when a constant moves
     journal: list[Moved] = field(default_factory=list)  # what has moved since it was begun
     grown: list[Moved] = field(default_factory=list)  # the part of it by which classes were merged
     are_elsewhere: ClassVar[bool] = False  # what is here is a part
@@ -140,6 +141,7 @@ class Classes:
         if moved:
             self.count += int(kernels.reassign(self.of, self.size, self.following, moved.ids, moved.after))
             self.journal.append(moved)
+            self.version += 1
         return moved
 
     def parts(self, members: Ids, left: Ids, right: Ids) -> Ids:

@@ -70,6 +70,16 @@ class Known:
     meant: Program
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The program whose meaning was asked for last, the classes as they were then, and what it means."""
+
+    said: Program
+    classes: Classes
+    version: int
+    meant: Program
+
+
 @dataclass
 class Work:
     """The steps of a transaction that were carried out, for them to be undone."""
@@ -93,6 +103,7 @@ class Rewriting(Axiomatised):
         self.rounds = 0  # in which classes were merged, in the last transaction or derivation
         self.derivations = 0  # facts that B/F≈ looked at in the last transaction, each as often as it did
         self._programs: list[Known] = []
+        self._asked: Asked | None = None
         self._said_constants: tuple[tuple[Rule, ...], list[Value]] | None = None  # of the last rules
         self._conflicts: list[int] = []  # classes that have members which must not be equal
         self._doubts: Latest[Doubts] = Latest()
@@ -110,6 +121,18 @@ class Rewriting(Axiomatised):
 
     def meaning(self, program: Program) -> Program:
         """The program over representatives, the same object as long as program and representatives are."""
+        asked, classes = self._asked, self.classes
+        if (
+            asked is None
+            or asked.said is not program
+            or asked.classes is not classes
+            or asked.version != classes.version
+        ):
+            asked = self._asked = Asked(program, classes, classes.version, self._found_meaning(program))
+        return asked.meant
+
+    def _found_meaning(self, program: Program) -> Program:
+        """The same, not asked for a moment ago."""
         if not has_equality(program.predicates):
             return program
         constants = self._constants(program)

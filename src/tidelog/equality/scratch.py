@@ -82,7 +82,7 @@ class Scratch:
         self.engine.advance([relation])
 
     def fill(self, facts: Mapping[str, Rows]) -> None:
-        """Let relations that are empty have facts, none of which is NEW yet."""
+        """Let relations that are empty have facts, which may repeat; none of them is NEW yet."""
         if self.is_here:
             self.engine.fill({relation: (rows.columns, rows.count) for relation, rows in facts.items()})
             return

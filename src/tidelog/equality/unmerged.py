@@ -12,7 +12,7 @@ from tidelog.equality.scratch import GIVEN, Scratch, Sought
 from tidelog.equality.together import Together
 from tidelog.logic.program import EQUAL, Atom, Program, Variable
 from tidelog.maintenance.maintainer import Check, Rows
-from tidelog.maintenance.row_sets import codes_of, distinct
+from tidelog.maintenance.row_sets import codes_of
 from tidelog.rewrite.over_representatives import groups_of, stored
 
 Pairs = tuple[Ids, Ids]
@@ -60,7 +60,7 @@ class Unmerged:
     def _neighbours(self, came: Mapping[str, Rows]) -> list[Pairs]:
         """Pairs by which the groups with new constants hang together, with those that they had."""
         keys = {
-            self._scratch.relation(GIVEN, name): distinct([Rows(rows.columns[:-1], rows.count)])
+            self._scratch.relation(GIVEN, name): Rows(rows.columns[:-1], rows.count)
             for name, rows in came.items()
         }
         try:

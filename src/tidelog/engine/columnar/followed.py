@@ -89,10 +89,14 @@ class FollowedEngine(ColumnarEngine):
         words[numbers, layout.CURRENT_END] = rows
         return [group.names[place] for place in moved[rows > current].tolist()]
 
-    def census(self, group: Group) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-        """How many facts each of a group's relations has, and whether some of its rows are none."""
-        dead = self.descriptors[group.numbers, layout.DEAD]
-        return self.descriptors[group.numbers, layout.ROWS] - dead, dead > 0
+    def sizes(self, group: Group) -> npt.NDArray[np.int64]:
+        """How many facts each of a group's relations has."""
+        words = self.descriptors[group.numbers]
+        return words[:, layout.ROWS] - words[:, layout.DEAD]
+
+    def are_lossy(self, group: Group) -> bytes:
+        """Of which of a group's relations some rows are no facts: a byte for each."""
+        return bytes(self.descriptors[group.numbers, layout.DEAD] > 0)
 
     def run_together(self, prepared: Sequence[Runnable]) -> list[int]:
         """Run what is ready to run, in turn; how many new facts each has found."""

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tidelog.engine.columnar import layout, memory, rank_loop
 from tidelog.engine.columnar.change_runner import COUNTED, EMPTY, ChangeRunner, RowSet, Store, codes_of
 from tidelog.engine.columnar.runner import BATCH, BUDGET, Workspace
+from tidelog.engine.columnar.table_kernels import LOWER
 from tidelog.engine.maintaining import Family, LoopOutcome, LoopSection
 
 Rows = npt.NDArray[np.int64]
@@ -211,9 +212,7 @@ class RankedUpdate:
         count = int(self.store.workspaces[0].state[NET[which]])
         codes = self.lists[which][:count]
         numbers = codes >> 32
-        return RowSet(
-            {self.store.tables[table].name: codes[numbers == table] & rank_loop.LOWER for table in touched}
-        )
+        return RowSet({self.store.tables[table].name: codes[numbers == table] & LOWER for table in touched})
 
     # ---- what the loop asks for
 

@@ -58,32 +58,28 @@ class Batch:
 
 
 class Gathered(Mapping[str, Columns]):
-    """Ids of facts by relation: column after column, relation after relation, in one array."""
+    """Ids of facts by relation: column after column, relation after relation, in one array.
 
-    def __init__(self, tables: Sequence[Table], counts: Rows, ids: Ids) -> None:
-        self._tables = tables
+    `counts` are of rows, `sizes` of ids; relations are cut out when somebody looks.
+    """
+
+    def __init__(self, names: Sequence[str], counts: Rows, sizes: Rows, ids: Ids) -> None:
+        self._places = {name: place for place, name in enumerate(names)}
         self._counts = counts
+        self._ends = np.cumsum(sizes)
         self._ids = ids
-        self._known: dict[str, Columns] | None = None
-
-    def _columns(self) -> dict[str, Columns]:
-        """The columns of all relations."""
-        if self._known is None:
-            self._known, end = {}, 0
-            for table, count in zip(self._tables, self._counts.tolist(), strict=True):
-                first, end = end, end + table.arity * count
-                places = range(first, end, count)
-                self._known[table.name] = tuple(self._ids[place : place + count] for place in places), count
-        return self._known
 
     def __getitem__(self, relation: str) -> Columns:
-        return self._columns()[relation]
+        place = self._places[relation]
+        count, end = int(self._counts[place]), int(self._ends[place])
+        first = int(self._ends[place - 1]) if place else 0
+        return tuple(self._ids[start : start + count] for start in range(first, end, count)), count
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._columns())
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._tables)
+        return len(self._places)
 
 
 class TransactionEngine(FollowedEngine):
@@ -243,7 +239,7 @@ class TransactionEngine(FollowedEngine):
         sizes = self.descriptors[tables, layout.ARITY] * counts
         ids = np.empty(int(sizes.sum()), np.int32)
         batch_kernels.gather(self.descriptors, tables, counts, rows, ids)
-        return Gathered([self.tables[table] for table in tables.tolist()], counts, ids)
+        return Gathered(tuple(facts.rows), counts, sizes, ids)
 
     def select(self, facts: Any, where: Where) -> RowSet:
         """Those whose flags are as wanted."""
