@@ -17,7 +17,7 @@ least one that the facts give.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,14 +32,14 @@ from tidelog.equality.classes_elsewhere import ClassesElsewhere
 from tidelog.equality.deltas import Late, composed, since
 from tidelog.equality.doubt import Doubts, bearing_on_equality
 from tidelog.equality.listing import Listing, stored_of
+from tidelog.equality.meanings import Meanings, constants_of
 from tidelog.equality.proofs import Proofs
 from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved, compile_kernels, each_once
 from tidelog.equality.scratch import Latest
 from tidelog.equality.unmerged import Pairs, Unmerged, all_unmerged
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality import has_equality
-from tidelog.logic.program import BOTTOM, EQUAL, Constant, Predicate, Program, Query, Rule
-from tidelog.logic.values import Value
+from tidelog.logic.program import BOTTOM, EQUAL, Predicate, Program, Query, Rule
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Rows, Update
 from tidelog.query.registry import not_over_representatives
 from tidelog.query.strategy import Answers
@@ -48,7 +48,6 @@ from tidelog.rewrite.over_representatives import (
     ALIAS,
     groups_of,
     is_between,
-    over_representatives,
     stored,
 )
 
@@ -59,25 +58,6 @@ BY_DOUBT = MaintainerChosen("split-and-merge", "to find what is no longer equal"
 # What equality depends on is derived anew in the first rounds, and in later ones if they merge more than one
 # pair for so many facts: else a long chain of mergers would cost all of it for each link.
 ROUNDS, MANY = 12, 64
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A program, the representatives of its constants, and what it means with them."""
-
-    said: Program
-    constants: dict[Value, Value]
-    meant: Program
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """The program whose meaning was asked for last, the classes as they were then, and what it means."""
-
-    said: Program
-    classes: Classes
-    version: int
-    meant: Program
 
 
 @dataclass
@@ -102,9 +82,7 @@ class Rewriting(Axiomatised):
         self.classes = Classes()
         self.rounds = 0  # in which classes were merged, in the last transaction or derivation
         self.derivations = 0  # facts that B/F≈ looked at in the last transaction, each as often as it did
-        self._programs: list[Known] = []
-        self._asked: Asked | None = None
-        self._said_constants: tuple[tuple[Rule, ...], list[Value]] | None = None  # of the last rules
+        self._meanings = Meanings()
         self._conflicts: list[int] = []  # classes that have members which must not be equal
         self._doubts: Latest[Doubts] = Latest()
         self._equalities: Latest[Unmerged] = Latest()
@@ -115,66 +93,20 @@ class Rewriting(Axiomatised):
     def attach(self, runtime: Any, maintainer: Maintainer) -> Maintainer:
         """The maintainer that keeps classes right too."""
         self._runtime, self._engine, self._inner = runtime, runtime.engine, maintainer
+        self._meanings.attach(runtime.engine)
         return Maintaining(self)
 
     # ---- programs
 
     def meaning(self, program: Program) -> Program:
         """The program over representatives, the same object as long as program and representatives are."""
-        asked, classes = self._asked, self.classes
-        if (
-            asked is None
-            or asked.said is not program
-            or asked.classes is not classes
-            or asked.version != classes.version
-        ):
-            asked = self._asked = Asked(program, classes, classes.version, self._found_meaning(program))
-        return asked.meant
-
-    def _found_meaning(self, program: Program) -> Program:
-        """The same, not asked for a moment ago."""
-        if not has_equality(program.predicates):
-            return program
-        constants = self._constants(program)
-        for known in self._programs:
-            if known.said is program and known.constants == constants:
-                return known.meant
-        meant = self._sharing(over_representatives(program, constants))
-        self._programs = [*self._programs[-7:], Known(program, constants, meant)]
-        return meant
-
-    def _sharing(self, meant: Program) -> Program:
-        """What a program means, with the very rules of an earlier one if they are the same."""
-        for known in self._programs:
-            if known.meant.rules == meant.rules:
-                return replace(meant, rules=known.meant.rules)
-        return meant
+        return self._meanings.of(program, self.classes)
 
     def _said(self, meant: Program) -> Program:
-        return next(known.said for known in reversed(self._programs) if known.meant is meant)
-
-    def _constants(self, program: Program) -> dict[Value, Value]:
-        """The representatives of the constants in rules, of those that do not stand for themselves."""
-        if not self.classes:
-            return {}
-        if self._said_constants is None or self._said_constants[0] is not program.rules:
-            self._said_constants = program.rules, list(dict.fromkeys(constants_of(program.rules)))
-        return self._representatives_of(self._said_constants[1])
-
-    def _representatives_of(self, constants: Iterable[Value]) -> dict[Value, Value]:
-        return self._renamed(constants, self.classes)
-
-    def _renamed(self, constants: Iterable[Value], classes: Classes) -> dict[Value, Value]:
-        """The representatives of constants that do not stand for themselves."""
-        values = list(dict.fromkeys(constants))
-        if not values:
-            return {}
-        ids = self._engine.dictionary.encode_values(values)
-        own = classes.representatives(ids)
-        decode = self._engine.dictionary.decode
-        return {
-            value: decode(int(rep)) for value, one, rep in zip(values, ids, own, strict=True) if one != rep
-        }
+        """The program that has this meaning; there is one."""
+        said = self._meanings.said(meant)
+        assert said is not None
+        return said
 
     # ---- asking
 
@@ -199,7 +131,7 @@ class Rewriting(Axiomatised):
         return (lambda query: self._answers(query, shown)) if has_equality(program.predicates) else None
 
     def _answers(self, query: Query, shown: str) -> Answers:
-        constants = self._representatives_of(constants_of((query.rule,)))
+        constants = self._meanings.renamed(constants_of((query.rule,)), self.classes)
         found = answers.answers(self._engine, self.classes, query, constants, shown)
         return found.columns, found.count
 
@@ -367,7 +299,7 @@ class Rewriting(Axiomatised):
 
         That costs what deriving everything does, as all rules become others.
         """
-        said = next((known.said for known in reversed(self._programs) if known.meant is after), None)
+        said = self._meanings.said(after)
         if said is None:  # rules of live queries come in between
             help = "close these queries (`query.close()`), add the rule, and keep them anew"
             raise not_over_representatives("a first equality while queries are kept", help)
@@ -454,11 +386,11 @@ class Rewriting(Axiomatised):
         before, after = said
         kept = frozenset(after.rules) if before.rules is not after.rules else None
         lost = () if kept is None else tuple(rule for rule in before.rules if rule not in kept)
-        constants = self._constants(before)
+        constants = self._meanings.constants(before, self.classes)
         search = self._searches.get(
             (before.rules, constants),
             lambda: BackwardForward(
-                Relevant(before, constants), self._engine, self._renamed, self._runtime.check
+                Relevant(before, constants), self._engine, self._meanings.renamed, self._runtime.check
             ),
         )
         known = search.derivations
@@ -512,17 +444,6 @@ class Maintaining:
             self._rewriting.take_back(update, before, after)
             return NetChange()  # predicates stay, so that this undoes: nobody looks at what it changes
         return self._rewriting._inner.apply(update, before, after)
-
-
-def constants_of(rules: Iterable[Rule]) -> list[Value]:
-    """The constants in atoms of rules."""
-    return [
-        term.value
-        for rule in rules
-        for atom in (rule.head, *rule.positive, *rule.negated)
-        for term in atom.terms
-        if isinstance(term, Constant)
-    ]
 
 
 def _differing(before: Program, after: Program) -> tuple[tuple[Any, ...], tuple[Any, ...]]:

@@ -79,9 +79,7 @@ class LateRows(Mapping[str, Rows]):
     `kept` has those that stand for them, and may have others beside; `total` is how many stand for them.
     """
 
-    def __init__(
-        self, kept: Mapping[str, Rows], total: int, find: Callable[[], Mapping[str, Rows]]
-    ) -> None:
+    def __init__(self, kept: Mapping[str, Rows], total: int, find: Callable[[], Mapping[str, Rows]]) -> None:
         self.kept = kept
         self.total = total
         self._find = find

@@ -125,7 +125,7 @@ class Members:
     def _chosen(
         self, columns: Mapping[Variable, Ids], count: int, rule: Rule
     ) -> tuple[dict[Variable, Ids], int]:
-        """Every choice of members, of the instances over representatives alone."""
+        """Every choice of members, of the instances over representatives alone, in order."""
         kept = np.ones(count, bool)
         for ids in columns.values():
             kept &= self._classes.representatives(ids) == ids
@@ -136,7 +136,8 @@ class Members:
         if choices.sum() > MOST_CHOICES:
             raise too_many(int(choices.sum()))
         made = expanded(rows, self._classes.grouped, range(len(rows.columns)))
-        return dict(zip(columns, made.columns, strict=True)), made.count
+        order = np.lexsort(made.columns[::-1]) if made.columns else slice(None)
+        return {name: ids[order] for name, ids in zip(columns, made.columns, strict=True)}, made.count
 
     # ---- tests and computations
 
