@@ -13,6 +13,8 @@ import pytest
 
 import tidelog as tl
 from tidelog.engine.columnar import evaluate, runner
+from tidelog.engine.protocol import Runnable
+from tidelog.plan.algebra import RulePlan
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -422,3 +424,25 @@ def test_no_rows_tell_nothing_of_a_predicate() -> None:
     assert reasoner.insert("t", []) == 0
     assert reasoner.insert("t", [(1, 2)]) == 1
     assert set(reasoner["t"]) == {(1, 2)}
+
+
+def test_rules_are_planned_when_their_constants_occur() -> None:
+    text = """
+        fact(a, first, b) . fact(b, second, c) .
+        fact(?x, third, ?y) :- fact(?x, first, ?y) .
+        fact(?x, fourth, ?z) :- fact(?x, third, ?y), fact(?y, second, ?z) .
+        fact(?x, sixth, ?y) :- fact(?x, fifth, ?y) .
+        fact(?x, seventh, ?y) :- fact(?x, fourth, ?y), fact(?x, eighth, ?y) .
+    """
+    planned: list[int] = []
+    prepare = evaluate.ColumnarEngine.prepare
+
+    def noted(engine: evaluate.ColumnarEngine, plan: RulePlan) -> Runnable:
+        planned.append(plan.number)
+        return prepare(engine, plan)
+
+    with patch.object(evaluate.ColumnarEngine, "prepare", noted):
+        reasoner = tl.Reasoner(tl.parse(text), threads=1)
+        reasoner.materialise()
+    assert sorted(planned) == [0, 1]
+    assert len(reasoner["fact"]) == 4

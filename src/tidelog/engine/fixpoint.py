@@ -19,6 +19,7 @@ from tidelog.engine.events import (
     StratumEnded,
     StratumStarted,
 )
+from tidelog.engine.occurrence import Occurrences
 from tidelog.engine.protocol import NOTHING, Closing, Engine, Outcome, Runnable
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.builtins import Overflow
@@ -85,6 +86,7 @@ class _Stratum:
         self.engine = engine
         self.listen = listen
         self.check = check
+        self.occurrences = Occurrences(engine)
 
     def close(self, closing: Closing | None) -> int:
         """Derive all of the stratum; returns the number of rounds."""
@@ -131,7 +133,8 @@ class _Stratum:
     def _run_first(self, rules: Sequence[Rule]) -> None:
         """Run rules over all facts."""
         for rule in rules:
-            self._run(_first_step(rule, self.numbers[id(rule)], self.engine), 1)
+            if self.occurrences.may_match(rule.positive):
+                self._run(_first_step(rule, self.numbers[id(rule)], self.engine), 1)
 
     def _repeat(self, new: int) -> int:
         """Run recursive rules until nothing is new; returns the number of rounds."""
@@ -145,14 +148,21 @@ class _Stratum:
             before, sizes = sizes, {name: self.engine.size(name) for name in self.stratum.predicates}
             grown = {name for name, size in sizes.items() if size > before[name]}
             for step in steps:
-                if step.pivot in grown:
+                if step.pivot.predicate in grown and self._has_work(step):
                     self._run(step.ready(sizes), count)
             new = self._advance(count)
         return count
 
+    def _has_work(self, step: _DeltaStep) -> bool:
+        """Whether a rule may match what is new; one that is planned finds out as fast by itself."""
+        if step.is_planned:
+            return True
+        return self.occurrences.has_new(step.pivot) and self.occurrences.may_match(step.rule.positive)
+
     def _advance(self, count: int) -> int:
         """End a round; returns how many facts are new."""
         new = self.engine.advance(self.stratum.predicates)
+        self.occurrences.advance()
         self.listen(RoundEnded(self.place, count, new))
         return new
 
@@ -174,8 +184,6 @@ class _Stratum:
 
 def _first_step(rule: Rule, number: int, engine: Engine) -> Step:
     """The plan of a rule over all facts."""
-    if any(engine.size(atom.predicate) == 0 for atom in rule.positive):
-        return rule, number, _nothing  # planning on empty relations would only make indexes that nobody needs
     if rule.aggregations:
         return rule, number, _aggregating(rule, number, engine)
     return rule, number, engine.prepare(full_plan(rule, number, engine))
@@ -217,10 +225,15 @@ class _DeltaStep:
         self.recursive = recursive
         self.place = place
         self.engine = engine
-        self.pivot = rule.positive[_count_atoms(rule, place)].predicate
+        self.pivot = rule.positive[_count_atoms(rule, place)]
         self._own = {atom.predicate for atom in rule.positive if atom.predicate in recursive}
         self._planned: dict[str, int] = {}
         self._runnable: Runnable = _nothing
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether there was something for the rule before."""
+        return bool(self._planned)
 
     def ready(self, sizes: Mapping[str, int]) -> Step:
         """The step with a plan that fits the sizes of the stratum's predicates."""

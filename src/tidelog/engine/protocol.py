@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tidelog.plan.algebra import RulePlan
+from tidelog.logic.values import Value
+from tidelog.plan.algebra import Part, RulePlan
 from tidelog.plan.join_order import Statistics
 from tidelog.rewrite.closures import ClosureModule
 
@@ -42,6 +43,9 @@ class Engine(Statistics, Protocol):
 
     def begin(self, relations: Collection[str]) -> None:
         """Let all facts of the relations be visible, none of them as NEW."""
+
+    def occurs(self, relation: str, column: int, value: Value, part: Part) -> bool:
+        """Whether a value may occur in a column of the visible facts, or of those that are NEW."""
 
     def prepare(self, plan: RulePlan) -> Runnable:
         """The plan ready to run, any number of times, until relations change a lot in size."""

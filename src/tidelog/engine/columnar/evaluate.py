@@ -27,7 +27,7 @@ from tidelog.logic.evaluate import evaluate
 from tidelog.logic.program import Assignment, Constant, Variable
 from tidelog.logic.terms import read_typed
 from tidelog.logic.values import ColumnType, Kind, Value, decimal
-from tidelog.plan.algebra import Aggregate, Project, RulePlan
+from tidelog.plan.algebra import Aggregate, Part, Project, RulePlan
 
 Ids = npt.NDArray[np.int32]
 NO_ROWS = np.zeros(0, np.int64)
@@ -310,6 +310,13 @@ class ColumnarEngine:
             known = (size, int(np.count_nonzero(self.table(relation).column(column) == identity)))
             self._matching[relation, column, identity] = known
         return known[1]
+
+    def occurs(self, relation: str, column: int, value: Value, part: Part) -> bool:
+        """Whether a value occurs in a column of the visible facts, or of those that are NEW."""
+        table = self.table(relation)
+        first = int(table.words[layout.OLD_END]) if part is Part.NEW else 0
+        looked_at = table.column(column)[first : int(table.words[layout.CURRENT_END])]
+        return bool((looked_at == self.dictionary.encode(value)).any())
 
     # ---- rounds
 
