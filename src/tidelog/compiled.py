@@ -49,8 +49,10 @@ DEBUG = os.environ.get("TIDELOG_DEBUG", "") not in ("", "0")
 KERNEL_FILES = (
     "compiled.py",
     "io/fields.py",
+    "io/plain_triples.py",
     "engine/columnar/layout.py",
     "engine/columnar/dictionary_kernels.py",
+    "engine/columnar/term_kernels.py",
     "engine/columnar/table_kernels.py",
     "engine/columnar/closure_kernels.py",
     "engine/columnar/reach_kernels.py",

@@ -171,7 +171,7 @@ def text_views(
     is_regular = split_fields(
         buffer.address, len(block), ord(delimiter), columns, rows, places, views.ctypes.data
     )
-    if not is_regular or not (found.is_ascii or _is_utf8(block)):
+    if not is_regular or not (found.is_ascii or is_utf8(block)):
         return None
     kept = pa.py_buffer(views)
     size = 16 * rows
@@ -181,7 +181,8 @@ def text_views(
     ]
 
 
-def _is_utf8(block: Text) -> bool:
+def is_utf8(block: Text) -> bool:
+    """Whether a block is text at all."""
     try:
         str(block, "utf-8")
     except UnicodeDecodeError:

@@ -1,7 +1,8 @@
 """N-Triples and N-Quads.
 
-Statements in the usual form, one space between terms, are taken apart by Arrow's kernels and every distinct
-term is checked; only blocks with other lines are read line by line. No package is needed for either.
+Blocks of plain triples are taken apart by `plain_triples`, other statements in the usual form, one space
+between terms, by Arrow's kernels, and every distinct term is checked; only blocks with other lines are read
+line by line. No package is needed for any of these.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from tidelog.io import codes
 from tidelog.io.arrays import Array, integers_of, mask, places, text_array, text_scalar
 from tidelog.io.columns import all_match
 from tidelog.io.faults import BadRow, Faults
+from tidelog.io.fields import survey
 from tidelog.io.patterns import IRI, NODE, OBJECT
+from tidelog.io.plain_triples import term_views
 from tidelog.io.source import DataFile
 from tidelog.logic import terms
 
@@ -52,13 +55,14 @@ def read_statements(file: DataFile, faults: Faults) -> Iterator[Statements]:
                 text += b"\n"
             if b"\r" in text:
                 text = text.replace(b"\r\n", b"\n")
-            count = int(np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n")))
-            usual = split_statements(text, file.format == "nquads")
+            found = survey(text)
+            usual = None if file.format == "nquads" else term_views(text, found)
+            usual = usual or split_statements(text, file.format == "nquads")
             if usual is None:
                 yield _read_lines(text, line, file, faults)
             else:
-                yield Statements(usual, range(line, line + count))
-            line += count
+                yield Statements(usual, range(line, line + found.line_feeds))
+            line += found.line_feeds
 
 
 def split_statements(text: bytes, graphs: bool) -> tuple[Array, ...] | None:

@@ -161,7 +161,7 @@ def _batch(statements: Statements, types: tuple[ColumnType, ...], file: DataFile
         keep &= ~bad
     if keep.all():
         return Batch(tuple(columns), len(keep))
-    kept = Statements(tuple(term.filter(mask(keep)) for term in statements.terms), ())
+    kept = Statements(tuple(_texts(term).filter(mask(keep)) for term in statements.terms), ())
     return _batch(kept, types, file, faults)
 
 
@@ -177,7 +177,7 @@ def _typed(column: Array, column_type: ColumnType) -> tuple[Column, Any]:
     none_bad = np.zeros(len(column), bool)
     if column_type in (ColumnType.ANY, ColumnType.TERM):
         return Column(ColumnType.TERM, column), none_bad
-    encoded = column.dictionary_encode()
+    encoded = _texts(column).dictionary_encode()
     values = [conform(terms.read_exact(term), column_type) for term in encoded.dictionary.to_pylist()]
     bad_values = np.array([value is None for value in values], bool)
     indices = integers_of(encoded.indices)
@@ -186,6 +186,11 @@ def _typed(column: Array, column_type: ColumnType) -> tuple[Column, Any]:
     found: list[Value] = [value for value in values if value is not None]
     whole = column_of_values(found)
     return Column(whole.type, whole.values.take(encoded.indices)), none_bad
+
+
+def _texts(column: Array) -> Array:
+    """The column as texts of its own: views can neither be filtered nor encoded."""
+    return column.cast(pa.string()) if pa.types.is_string_view(column.type) else column
 
 
 def _mistyped(

@@ -13,7 +13,9 @@ import pyarrow.compute as pc
 
 from tidelog.engine.columnar import dictionary_kernels as kernels
 from tidelog.engine.columnar import layout, memory
-from tidelog.engine.columnar.arrow import mask_of, numbers_of, truths_of
+from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of, truths_of
+from tidelog.engine.columnar.term_kernels import NOT_PLAIN, PLAIN_IRI, PLAIN_STRING, take_off_ends
+from tidelog.io.plain_triples import USES
 from tidelog.logic.python import from_python
 from tidelog.logic.terms import read_any, read_exact
 from tidelog.logic.values import ColumnType, Kind, Value
@@ -262,6 +264,10 @@ class Dictionary:
 
         IRIs and strings that are plainly written, most of what RDF is made of, never become Python values.
         """
+        if pa.types.is_string_view(texts.type):
+            if len(texts.buffers()) == 3:  # one block of texts
+                return self._encode_term_views(texts)
+            texts = texts.cast(pa.string())
         encoded = texts.dictionary_encode()
         distinct = encoded.dictionary
         ids = np.empty(len(distinct), np.int32)
@@ -275,6 +281,26 @@ class Dictionary:
         ids[others] = self.encode_values([read_exact(text) for text in left])
         taken: Ids = ids[numbers_of(encoded.indices, "int32")]
         return taken
+
+    def _encode_term_views(self, texts: pa.Array) -> Ids:
+        """The same of views into one block, of which plain terms are not even copied."""
+        rows = len(texts)
+        _, listed, data = texts.buffers()
+        inner, forms = np.zeros(2 * rows, np.int64), np.empty(rows, np.uint8)
+        address = listed.address + 16 * texts.offset
+        take_off_ends(address, rows, data.address, data.size, USES, inner, forms)
+        ids = np.empty(rows, np.int32)
+        for form, kind in ((PLAIN_IRI, Kind.IRI), (PLAIN_STRING, Kind.STRING)):
+            found = np.flatnonzero(forms == form)
+            if len(found):
+                views = inner if len(found) == rows else inner.reshape(-1, 2)[found].ravel()
+                plain = pa.Array.from_buffers(pa.string_view(), len(found), [None, pa.py_buffer(views), data])
+                ids[found] = self.encode_texts(kind, plain)
+        others = np.flatnonzero(forms == NOT_PLAIN)
+        if len(others):
+            left = texts.cast(pa.string()).take(array_of(others))
+            ids[others] = self.encode_distinct(left, read_exact)
+        return ids
 
     def encode_distinct(self, texts: pa.Array, read: Any) -> Ids:
         """The ids of texts, each distinct one read once by `read`."""

@@ -19,6 +19,7 @@ from tidelog.engine.fixpoint import materialise
 from tidelog.engine.maintaining import Flag, Where
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.fields import survey, text_views
+from tidelog.io.plain_triples import term_views
 from tidelog.logic.resolve import resolve
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Kind, integer
@@ -82,6 +83,9 @@ def compile_kernels() -> None:
         lines = b"".join(b"%d\ttext\n" % number for number in range(LINES))
         for column in text_views(lines, survey(lines), "\t", 2, (0, 1)) or ():
             engine.dictionary.encode_texts(Kind.STRING, column)
+        triples = b'<a> <b> "c" .\n'
+        for column in term_views(triples, survey(triples)) or ():
+            engine.dictionary.encode_terms(column)
         engine.dictionary.encode_any(engine.dictionary.texts(engine.rows("text")[0][0]), parse_numbers=True)
         engine.table("pair").find(engine.rows("pair")[0], len(pairs))
 
