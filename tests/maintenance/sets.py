@@ -179,6 +179,10 @@ class SetEngine:
         """Rounds are for other engines."""
         raise NotImplementedError
 
+    def occurs(self, relation: str, column: int, value: Value, part: Part) -> bool:
+        """Rounds are for other engines."""
+        raise NotImplementedError
+
     def prepare(self, plan: RulePlan) -> Runnable:
         """Rounds are for other engines."""
         raise NotImplementedError
