@@ -26,6 +26,7 @@ from tidelog.io.source import data_file, predicate_of
 from tidelog.io.tables import read
 from tidelog.logic.program import Predicate, Program, Rule
 from tidelog.logic.resolve import extend
+from tidelog.logic.strata import Stratum
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.net_rows import total
 from tidelog.program_facts import ProgramFacts
@@ -34,6 +35,7 @@ from tidelog.syntax.parser import parse
 from tidelog.temporal.changing import Times
 from tidelog.temporal.intake import split_rows, time_columns
 from tidelog.temporal.reasoning import Temporal
+from tidelog.temporal.state import Restored, restore_times
 from tidelog.transaction import Change, with_arity
 
 
@@ -77,6 +79,11 @@ class Loading(Explaining):
     @abstractmethod
     def _derive(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
         """Derive everything by the rules as they are now, or by some of them."""
+
+    @property
+    @abstractmethod
+    def strata(self) -> tuple[Stratum, ...]:
+        """The program's strata, in the order in which they are derived."""
 
     @abstractmethod
     def _keep_by_rules(self) -> None:
@@ -179,8 +186,13 @@ class Loading(Explaining):
         self._shown = replace(program, facts=self._own.stated)
         self._define_all()
 
-    def load(self, predicate: str, batches: Iterable[Batch]) -> int:
-        """Add explicit facts that come as batches of columns; returns how many were new."""
+    def load(self, predicate: str, batches: Iterable[Batch], time: tuple[str, ...] = ()) -> int:
+        """Add explicit facts that come as batches of columns; returns how many were new.
+
+        `time` says what the last columns tell of when facts hold, before anything is derived.
+        """
+        if time:
+            return self.time.load(predicate, batches, time, self.runtime.tell)
         if self._is_maintained:
             with self.change() as change:
                 change.load(predicate, batches)
@@ -226,11 +238,14 @@ class Loading(Explaining):
         """How all facts are listed, for whoever writes them elsewhere, if not as the engine holds them."""
         return self._equality.listing(self._program.static, self.equal)
 
-    def restore(self, explicit: Mapping[str, Rows], facts: Mapping[str, Rows]) -> None:
+    def restore(
+        self, explicit: Mapping[str, Rows], facts: Mapping[str, Rows], times: Restored | None = None
+    ) -> None:
         """Let the facts be these, complete, in a reasoner without any: none is derived again.
 
         `facts` are those of predicates of which not all are explicit, listed as `listing` does. The rows are
-        ids of the reasoner's own dictionary. Facts and imports of the program are not looked at.
+        ids of the reasoner's own dictionary. `times` has what holds at times; where all repeats, that is
+        derived again from what is given. Facts and imports of the program are not looked at.
         """
         self.runtime.compile_once()
         static = self._program.static
@@ -242,6 +257,8 @@ class Loading(Explaining):
         self._engine.restore({name: (rows.columns, rows.count) for name, rows in derived.items()})
         with self.runtime.limits().guarding():
             self._equality.resume_restored(static, self._derive)
+            if times is not None and restore_times(self.time, times, self._program):
+                self.time.derive(self._program, len(self.strata), self.runtime.tell, self.runtime.check)
         self._own.skip(self._program)
         self.statistics.loaded, self.statistics.derived = total(explicit), total(derived)
         self._was_materialised = True

@@ -36,7 +36,7 @@ from tidelog.stated import Stated, Statements
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.temporal.changing import TimedRows, TimedUpdate, times_of
-from tidelog.temporal.intake import split_rows
+from tidelog.temporal.intake import read_times, split_rows
 
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns
@@ -143,6 +143,14 @@ class Change:
             known = self.program.find(predicate) or self._define(predicate, len(batch.columns))
             self._added.note(known.name, self.encode_batch(batch))
 
+    def insert_timed_batch(self, predicate: str, batch: Batch, names: tuple[str, ...]) -> None:
+        """Add explicit facts that were read from a file, the last columns of which tell when they hold."""
+        count = len(batch.columns) - len(names)
+        last = [column.values for column in batch.columns[count:]]
+        times = read_times(last, names, self.program.is_integer_time)
+        rows = self.encode_batch(Batch(batch.columns[:count], batch.rows))
+        self.times.added.append((predicate, TimedRows(rows.columns, rows.count, times)))
+
     def insert_rows(self, predicate: str, rows: Rows) -> None:
         """Add explicit facts that are ids of the reasoner's dictionary."""
         self._added.note(predicate, rows)
@@ -181,7 +189,10 @@ class Change:
         self._rules = RuleChanges(self.before.rules, self.before.rules, program.rules)
         self._outcome = self._rules.outcome()
         predicates = {**self.before.predicates, **program.predicates}
-        self.program = replace(program, facts=(), rules=self._outcome.rules, predicates=predicates)
+        timed = program.given_times | (self.before.timed - program.predicates.keys())  # they stay as they are
+        self.program = replace(
+            program, facts=(), rules=self._outcome.rules, predicates=predicates, given_times=timed
+        )
 
     def advance(self, to: Point) -> None:
         """When all of it is carried out, let time advance: what was before is final, and is forgotten."""

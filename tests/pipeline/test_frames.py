@@ -232,3 +232,33 @@ def test_equality_over_frames(spark: Any, write: Write, shown: str) -> None:
     cold = job("there", engine)
     assert_same(here.run().version, cold.run().version)
     assert cold.run(full=True).version.feed == {}
+
+
+TIMES = """
+@declare hot(sensor: any) . @declare kind(sensor: any, is: any) .
+warm(?s) :- boxminus[0, 1] hot(?s), kind(?s, boiler) .
+alarm(?s) :- warm(?s), ~diamondminus[0, 2] reset(?s) .
+reset(a)@4 .
+"""
+
+
+def test_times_over_frames(spark: Any, write: Write) -> None:
+    write("hot.csv", "a,0,10\nb,2,3\nc,5,6\n")
+    write("kind.csv", "a,boiler\nb,boiler\n")
+    sources = [
+        Source("hot", "hot.csv", header=False, time=("start", "end")),
+        Source("kind", "kind.csv", header=False),
+    ]
+    conf = {"tidelog.strategy": "lazy,executor-fixpoint,iterated-joins", "tidelog.driverFacts": "0"}
+
+    def job(name: str, engine: Engine) -> Job:
+        return Job(tl.parse(TIMES), publish=name, sources=sources, engine=engine, session=spark)
+
+    here, there = job("here", Engine()), job("there", Engine("spark", conf=conf))
+    assert_same(here.run().version, there.run().version)
+    assert there.reasoner().time.store._elsewhere is not None
+    write("hot.csv", "a,0,12\nb,2,3\nc,5,6\n")
+    write("kind.csv", "a,boiler\nc,boiler\n")
+    assert_same(here.run().version, there.run().version)
+    write("hot.csv", "a,0,12\nc,5,7\n")
+    assert_same(here.run().version, job("there", Engine("spark", conf=conf)).run().version)

@@ -253,3 +253,25 @@ def test_batches_that_make_constants_equal(streaming: Job, write: Write) -> None
     for name in expected:
         assert name == "=" or set(version[name]) == set(expected[name]), name
     assert second.feed["reach"].removed
+
+
+def test_scripts_over_time(spark: Any, write: Write, kernels: None) -> None:
+    write("rules.rls", "alarm(?s) :- boxminus[0, 5] hot(?s) . hot(z)@0 .")
+    write(
+        "job.toml",
+        'program = "rules.rls"\npublish = "published"\n[stream]\npath = "incoming"\nformat = "changes"\n',
+    )
+    job = Job.load("job.toml", session=spark)
+    job.run()
+    deliver("1.rls", "+ hot(a)@[0, 10) . - hot(z)@0 .", 1)
+    deliver("2.rls", "+ hot(a)@[10, 12] . @advance 11 .", 2)
+    deliver("3.rls", "+ hot(a)@[10, 12] . - hot(b)@3 .", 3)
+    first, second, third = take_all(job)
+    assert (first.rows, second.rows, third.rows) == (2, 2, 2)
+    assert rejects(job, second)[0][1] == "E817"
+    assert {tuple(map(str, row)) for row in read("published")["alarm"]} == {("a", "[5, 12]")}
+    changes = read("published").changes("alarm")
+    assert [str(row[1]) for row in changes.removed] == ["[5, 10)"]
+    write("job.toml", Path("job.toml").read_text().replace('"changes"', '"csv"\npredicate = "hot"'))
+    with pytest.raises(DataError, match="E817"):
+        Job.load("job.toml", session=spark).stream(available_now=True)

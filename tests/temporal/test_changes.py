@@ -196,3 +196,14 @@ def test_queries_about_times_are_not_kept() -> None:
     for keep in (reasoner.watch, reasoner.prepare):
         with pytest.raises(ProgramError, match="E617"):
             keep("late(?x)")
+
+
+def test_a_rule_that_comes_reads_what_holds_always() -> None:
+    rule = "warm(?s) :- kind(?s, boiler), hot(?s) ."
+    facts = "hot(a)@[0, 5] . hot(b)@[0, 5] . hot(c)@[0, 5] . kind(a, boiler) . kind(b, boiler) ."
+    reasoner = tl.Reasoner(tl.parse(f"{facts} warm(?s) :- boxminus[0, 1] hot(?s) ."))
+    reasoner.materialise()
+    delta = reasoner.apply(f"+ {rule} - kind(b, boiler) . + kind(c, boiler) .")
+    assert points(delta["warm"].added) == {("a", "[0, 1)"), ("c", "[0, 1)")}
+    reasoner.apply("- kind(a, boiler) .")
+    assert points(reasoner["warm"]) == {("a", "[1, 5]"), ("b", "[1, 5]"), ("c", "[0, 5]")}

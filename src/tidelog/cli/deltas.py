@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from tidelog.io.formats import RDF, canonical_format, file_name
 from tidelog.io.write import WriteOptions, write
 from tidelog.relation import Relation
 from tidelog.temporal.relation import TimedRelation
+
+_MOMENT = re.compile(r"-?\d{4,}-\d\d-\d\dT[^,\])]+")  # a dateTime in an interval: programs write it in quotes
 
 
 def duration(seconds: float) -> str:
@@ -69,11 +72,20 @@ def script_lines(
         shown = relation if most is None else relation.head(most)
         rows = shown.to_texts("exact").rows() if relation.columns else [()] * len(relation)
         for row in rows:
-            is_timed = isinstance(relation, TimedRelation)
-            terms, time = (row[:-1], f"@{row[-1]}") if is_timed else (row, "")
-            yield f"{sign} {name}({', '.join(terms)}){time} ."
+            terms, time = _apart(row, relation)
+            yield f"{sign} {name}({', '.join(terms)}){time}"
         if len(relation) > len(rows):
             yield f"% … {len(relation) - len(rows):,} more"
+
+
+def _apart(row: tuple[str, ...], relation: Relation) -> tuple[tuple[str, ...], str]:
+    """The terms of a row, and what stands behind them in a script: when they hold, and the end."""
+    if not isinstance(relation, TimedRelation):
+        return row, " ."
+    count = len(relation.arguments)
+    repeats = f"  % and every {row[count + 1]}" if len(row) > count + 1 and row[count + 1] else ""
+    interval = _MOMENT.sub(r'"\g<0>"', row[count])
+    return row[:count], f"@{interval} .{repeats}"
 
 
 def _parts(delta: Delta) -> Iterator[tuple[str, str, Relation]]:

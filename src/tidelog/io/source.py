@@ -97,11 +97,10 @@ def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
     named = predicate.declared and transfer.types is None
     time = transfer.options.get("time", ())
     assert isinstance(time, tuple), "the resolver has seen to that"
-    is_text = (len(time) == 1 and time != (START,)) or name in ("json", "jsonl")
     return DataFile(
         path,
         name,
-        (*types, *(ColumnType.STRING if is_text else ColumnType.ANY for _ in time)),
+        (*types, *time_types_of(time, name)),
         (*predicate.columns, *time) if named else (),
         _header(options),
         "\t" if name == "tsv" else options.character("delimiter", ","),
@@ -111,6 +110,12 @@ def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
         options.text("base"),
         len(time),
     )
+
+
+def time_types_of(time: tuple[str, ...], format_name: str) -> tuple[ColumnType, ...]:
+    """The types by which columns are read that say when."""
+    is_text = (len(time) == 1 and time != (START,)) or format_name in ("json", "jsonl")
+    return (ColumnType.STRING if is_text else ColumnType.ANY,) * len(time)
 
 
 def data_file(path: Path, predicate: Predicate | None, header: bool | None = None) -> DataFile:

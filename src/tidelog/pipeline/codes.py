@@ -39,5 +39,5 @@ MEANINGS: Final = {
     BAD_RECORD: "a record of a stream that is not well formed",
     LATE: "a record of a stream that comes after later ones",
     NO_STREAM: "a stream that is not described, or not as it was",
-    TIMED: "a program whose facts hold at times: a pipeline cannot publish them yet",
+    TIMED: "time that is to advance in a pipeline, or a stream of records for facts that hold at times",
 }

@@ -27,6 +27,7 @@ class Filter:
     """
 
     program: Program
+    arity: int  # of the rows: columns behind these are kept along
 
     @staticmethod
     def of(literals: str | None, predicate: Predicate, span: Span | None) -> Filter | None:
@@ -51,13 +52,13 @@ class Filter:
             message = f"the filter `{literals}` is not well formed: {reasons}"
             help = f"it holds literals over {names}"
             raise DataError(Diagnostic(codes.BAD_VALUE, message, span, help)) from None
-        return Filter(program)
+        return Filter(program, predicate.arity)
 
     def keep(self, batch: Batch) -> Batch:
         """The rows of a batch that the filter lets through."""
         reasoner = Reasoner(self.program, threads=1)
         numbers = Column(ColumnType.INTEGER, pa.array(np.arange(batch.rows)))
-        reasoner.load(ROW, [Batch((numbers, *batch.columns), batch.rows)])
+        reasoner.load(ROW, [Batch((numbers, *batch.columns[: self.arity]), batch.rows)])
         (ids,), count, dictionary = reasoner[KEPT].coded
         if count == batch.rows:
             return batch

@@ -7,18 +7,19 @@ that cannot be read are rejected, never lost.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from tidelog.errors import DataError, Diagnostic, Span
-from tidelog.io.columns import Batch, column_of_values
+from tidelog.io.arrays import text_array
+from tidelog.io.columns import Batch, Column, column_of_values
 from tidelog.io.faults import Faults, OnError
 from tidelog.io.source import DataFile, import_file
 from tidelog.io.tables import read
-from tidelog.logic.program import Fact, Program
+from tidelog.logic.program import Fact, Program, TimedFact
 from tidelog.logic.terms import exact
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
@@ -27,6 +28,7 @@ from tidelog.pipeline.manifest import Input
 from tidelog.pipeline.settings import Settings, Source
 from tidelog.pipeline.shapes import columns_of
 from tidelog.pipeline.source_files import data_files_of, find_predicate_of
+from tidelog.temporal.relation import INTERVAL
 
 Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content
 ReadFiles = Callable[[list[DataFile], Faults], Iterator[Batch]]
@@ -62,6 +64,7 @@ class Feeding:
     on_error: str = "reject"
     volatile: bool = False
     table: TableOf | None = None  # what `read` reads, if that is a table of Spark
+    time: tuple[str, ...] = ()  # what the last columns of its rows tell of when they hold
     span: Span | None = field(default=None, compare=False)
 
 
@@ -102,18 +105,29 @@ def _with_keys(found: Iterable[Feeding]) -> list[Feeding]:
 def _stated(program: Program) -> Iterator[Feeding]:
     """The facts that the program states."""
     by_predicate: dict[str, list[Fact]] = {}
+    timed: dict[str, list[TimedFact]] = {}
     for fact in program.facts:
-        by_predicate.setdefault(fact.predicate, []).append(fact)
+        if isinstance(fact, TimedFact):
+            timed.setdefault(fact.predicate, []).append(fact)
+        else:
+            by_predicate.setdefault(fact.predicate, []).append(fact)
     for name, facts in by_predicate.items():
         texts = sorted(" ".join(map(exact, fact.values)) for fact in facts)
         yield Feeding(f"{name} in the program", name, "the program", digest(*texts), _stating(facts))
+    for name, some in timed.items():
+        texts = sorted(" ".join((*map(exact, fact.values), str(fact.interval))) for fact in some)
+        key, times = f"{name} at times in the program", [str(fact.interval) for fact in some]
+        yield Feeding(key, name, "the program", digest(*texts), _stating(some, times), time=(INTERVAL,))
 
 
-def _stating(facts: list[Fact]) -> Callable[[Faults], Iterator[Batch]]:
+def _stating(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faults], Iterator[Batch]]:
+    """Facts, and behind their arguments the intervals at which they hold."""
+
     def read_facts(faults: Faults) -> Iterator[Batch]:
         faults.rows += len(facts)
         columns = tuple(map(column_of_values, zip(*(fact.values for fact in facts), strict=True)))
-        yield Batch(columns, len(facts))
+        last = (Column(ColumnType.STRING, text_array(times)),) if times else ()
+        yield Batch((*columns, *last), len(facts))
 
     return read_facts
 
@@ -123,15 +137,19 @@ def _imported(program: Program, read_files: ReadFiles) -> Iterator[Feeding]:
     for transfer in program.imports:
         file = import_file(transfer, program.predicates[transfer.predicate])
         paths = () if file.path is None else (file.path,)
+        time = transfer.options.get("time", ())
+        assert isinstance(time, tuple), "the resolver has seen to that"
+        reading = read_in_process if time else read_files
         yield Feeding(
             f"{transfer.predicate} < {file.shown}",
             transfer.predicate,
             file.shown,
             digest(repr(replace(file, path=None))),
-            lambda faults, file=file: read_files([file], faults),  # type: ignore[misc]
+            lambda faults, file=file, reading=reading: reading([file], faults),  # type: ignore[misc]
             lambda file=file: columns_of([file]),  # type: ignore[misc]
             paths,
             (file,) if paths else (),
+            time=time,
             span=transfer.span,
         )
 
@@ -141,6 +159,7 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
     predicate = find_predicate_of(source, program)
     files = data_files_of(source, settings, program, predicate)
     marks = replace(source, span=None, path=())
+    read_files = read_in_process if source.times else read_files
     return Feeding(
         f"{predicate.name} < {', '.join(source.paths)}",
         predicate.name,
@@ -152,6 +171,7 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
         tuple(files),
         Filter.of(source.filter, predicate, source.span),
         source.on_error,
+        time=source.times,
         span=source.span,
     )
 

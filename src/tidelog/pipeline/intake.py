@@ -60,15 +60,15 @@ class Intake:
 
     def read(
         self, number: int, before: Manifest | None, full: bool, items: Sequence[Feeding]
-    ) -> Iterator[tuple[str, Iterator[Batch]]]:
-        """The predicates of inputs, each with its rows, for the version of this number.
+    ) -> Iterator[tuple[Feeding, Iterator[Batch]]]:
+        """Inputs, each with its rows, for the version of this number.
 
         The rows of an input must have been taken when the next one is asked for.
         """
         if self._prepare is not None:
-            self._prepare([item.data for item in items if item.data])
+            self._prepare([item.data for item in items if item.data and not item.time])
         for taken in self.taken(number, items, before, full):
-            yield taken.item.predicate, taken.batches()
+            yield taken.item, taken.batches()
             self.note(taken)
 
     def rows(self, number: int, before: Manifest, items: Sequence[Feeding]) -> Iterator[Batch]:
@@ -99,13 +99,25 @@ class Intake:
 
     def feed(self, reasoner: Reasoner, number: int, before: Manifest | None, full: bool) -> None:
         """Let a reasoner without facts have all that the inputs give."""
-        for predicate, batches in self.read(number, before, full, self.items):
-            reasoner.load(predicate, batches)
+        for item, batches in self.read(number, before, full, self.items):
+            reasoner.load(item.predicate, batches, item.time)
 
     def replace(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
         """Let the explicit facts of predicates become, in a transaction, what their inputs give."""
         for name in predicates:
-            change.replace_batches(name, self.rows(number, before, self.of([name])))
+            always = [item for item in self.of([name]) if not item.time]
+            change.replace_batches(name, self.rows(number, before, always))
+        self.replace_times(change, number, before, predicates)
+
+    def replace_times(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
+        """The same of facts that are given with times."""
+        timed = [item for item in self.of(predicates) if item.time]
+        for name in predicates:
+            if name in change.program.timed:
+                change.times.replaced.add(name)
+        for item, batches in self.read(number, before, False, timed):
+            for batch in batches:
+                change.insert_timed_batch(item.predicate, batch, item.time)
 
     def of(self, predicates: Collection[str]) -> list[Feeding]:
         """The inputs of predicates."""

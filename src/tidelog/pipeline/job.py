@@ -20,8 +20,9 @@ from tidelog.engine.events import Listener
 from tidelog.engine.registry import EngineSettings
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import Source as Text
 from tidelog.logic.program import Program
-from tidelog.logic.resolve import EMPTY
+from tidelog.logic.resolve import EMPTY, extend
 from tidelog.logic.resolve import load as load_program
 from tidelog.maintenance.maintainer import Update
 from tidelog.pipeline import codes
@@ -31,13 +32,15 @@ from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Batch, Manifest
 from tidelog.pipeline.programs import hash_of
 from tidelog.pipeline.publish import Origin, Publication, differences
-from tidelog.pipeline.restore import program_of, restore
+from tidelog.pipeline.restore import program_of, reason_for_anew, restore
 from tidelog.pipeline.settings import Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
+from tidelog.pipeline.source_files import find_predicate_of
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.tables import Changes
 from tidelog.pipeline.version import Version
 from tidelog.reasoner import Reasoner
+from tidelog.syntax.parser import parse
 from tidelog.transaction import Change
 
 if TYPE_CHECKING:
@@ -150,8 +153,8 @@ class Job:
             intake = self._intake(program)
             then = None if full or before is None else program_of(before, program)
             if before is not None and then is not None:
-                is_same = hash_of(program) == before.job
-                then = None if self._is_treated_otherwise(before, then if is_same else program) else then
+                wanted = then if hash_of(program) == before.job else program
+                then = None if self._must_begin_anew(before, then, wanted) else then
             if before is None or then is None:
                 manifest = self._derive(program, intake, full)
                 return Run(manifest, True, perf_counter() - start)
@@ -188,9 +191,9 @@ class Job:
         reasoner = self.reasoner()
         number = self.store.begin()
         with self._in_step(), reasoner.looking_ahead(peek):
-            with reasoner.change(missing=missing) as change:
-                fill(change)
-            changes, stated = self._changes(reasoner, change)
+            change = reasoner.change(missing=missing)
+            fill(change)
+            changes, stated = self._carry_out(reasoner, change, before)
             told = before.batch if batch is None else batch(change)
             origin = Origin(reason, before.job, before.inputs, told)
             manifest = self._publish(number, reasoner, reasoner.program, changes, stated, origin)
@@ -222,8 +225,17 @@ class Job:
         """The program, as its file is now."""
         program = self.settings.program
         if isinstance(program, str):
-            return load_program(self.settings.resolve(program), dict(self.settings.parameters))
-        return EMPTY if program is None else program
+            program = load_program(self.settings.resolve(program), dict(self.settings.parameters))
+        return self._with_times(EMPTY if program is None else program)
+
+    def _with_times(self, program: Program) -> Program:
+        """The program in which predicates hold at times whose sources tell times."""
+        sources = [source for source in self.settings.sources if source.times]
+        timed = {find_predicate_of(source, program).name for source in sources}
+        if timed <= program.given_times:
+            return program
+        known = replace(program, given_times=program.given_times | timed)
+        return extend(parse(Text("<job>", "")), known)  # which sees whether that may be
 
     def refresh_sinks(self) -> None:
         """Let the sinks hold the current version, if they do not."""
@@ -322,13 +334,13 @@ class Job:
             self._warm = before.version, self._restored(before, then)
         reasoner = self._warm[1]
         number = self.store.begin()
-        with reasoner.change() as change:
-            if has_new_rules:
-                change.become(program)
-                edited += [name for name in before.tables if name not in program.predicates]
-            intake.replace(change, number, before, list(dict.fromkeys(edited)))
-            intake.check_rejects()
-        changes, stated = self._changes(reasoner, change)
+        change = reasoner.change()
+        if has_new_rules:
+            change.become(program)
+            edited += [name for name in before.tables if name not in program.predicates]
+        intake.replace(change, number, before, list(dict.fromkeys(edited)))
+        intake.check_rejects()
+        changes, stated = self._carry_out(reasoner, change, before)
         if not changes and not has_new_rules and not intake.differs(before.inputs):
             shutil.rmtree(self.store.folder(number))
             return None
@@ -336,24 +348,25 @@ class Job:
         after = replace(program, facts=(), imports=()) if has_new_rules else reasoner.program
         return self._publish(number, reasoner, after, changes, stated, origin), change.delta
 
-    def _changes(self, reasoner: Reasoner, change: Change) -> tuple[Changes, Changes]:
-        """What a transaction has changed, in all facts and in the explicit ones."""
-        holding = Holding(reasoner)
-        changes = holding.changes(change)
+    def _carry_out(self, reasoner: Reasoner, change: Change, before: Manifest) -> tuple[Changes, Changes]:
+        """What a transaction changes in all facts and in the explicit ones, now that it is carried out."""
+        if change.times.advance is not None:
+            raise no_advance()
+        touched = Holding(reasoner).touched(change)
+        change.commit()
+        holding, version = Holding(reasoner), Version(self.store, before, reasoner.engine)
+        changes = holding.changes(change, version.rows)
         added = sum(changed.added.count for changed in changes.values())
         removed = sum(changed.removed.count for changed in changes.values())
         self.reached("maintained", counts(added, removed))
-        return changes, holding.stated_changes(change)
+        return changes, holding.stated_changes(change, touched)
 
-    def _is_treated_otherwise(self, before: Manifest, program: Program) -> bool:
-        """Whether a version treats equality in another way than the job does, which is then told."""
-        now = self.settings.engine.treatment_in(program)
-        known = {before.treatment, now} - {None}
-        if now == before.treatment or known == {"axiomatise"}:
-            return False  # axioms come and go as rules do
-        was, now = (text or "not there" for text in (before.treatment, now))
-        self.reached("everything anew", f"equality was {was} in version {before.version}, and is {now}")
-        return True
+    def _must_begin_anew(self, before: Manifest, then: Program, program: Program) -> bool:
+        """Whether the job treats equality or time in another way than a version, which is then told."""
+        reason = reason_for_anew(before, then, program, self.settings.engine)
+        if reason is not None:
+            self.reached("everything anew", reason)
+        return reason is not None
 
     def _publish(
         self,
@@ -377,11 +390,11 @@ class Job:
         """Nothing, if the predicates have as many columns as were published; else raises `DataError`."""
         faults = []
         for name, table in before.tables.items():
-            predicate = program.predicates.get(name)
-            if predicate is not None and predicate.arity != len(table.columns):
+            predicate, columns = program.predicates.get(name), len(table.columns) - table.times
+            if predicate is not None and predicate.arity != columns:
                 message = (
                     f"`{predicate.written}` has {predicate.arity} columns, "
-                    f"and {len(table.columns)} in version {before.version}"
+                    f"and {columns} in version {before.version}"
                 )
                 help = "publish it anew, with all that depends on it, with --full"
                 faults.append(Diagnostic(codes.DRIFT, message, predicate.span, help))
@@ -391,9 +404,6 @@ class Job:
     # ---- reasoners
 
     def _new_reasoner(self, program: Program) -> Reasoner:
-        if program.timed:
-            message = "facts hold at times, which a pipeline cannot publish yet"
-            raise DataError(Diagnostic(codes.TIMED, message, help="run the program with `tidelog run`"))
         engine = self.settings.engine
         stream = self.settings.stream
         return Reasoner(
@@ -405,6 +415,7 @@ class Job:
             equality=engine.equality,
             equal=engine.equal,
             unique_names=engine.unique_names,
+            time=engine.time_settings,
             threads=engine.threads,
             timeout=engine.timeout,
             max_facts=engine.max_facts,
@@ -453,3 +464,11 @@ class Job:
 def _has_changed(what: str) -> DataError:
     message = f"{what} has changed since the last version was published"
     return DataError(Diagnostic(codes.DRIFT, message, help="run the job first"))
+
+
+def no_advance(place: str | None = None) -> DataError:
+    """The error for time that is to advance."""
+    message = "time cannot advance in a pipeline: what is published keeps all times"
+    return DataError(
+        Diagnostic(codes.TIMED, message, place=place, help="leave `@advance` out, or use a store")
+    )

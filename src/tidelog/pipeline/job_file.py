@@ -14,6 +14,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
 from tidelog.pipeline.document import Document, Table, read_document
 from tidelog.pipeline.settings import CHANGES, FACTS, ON_SPARK, Engine, Settings, Sink, Source, Stream
+from tidelog.temporal.materialise import PROCEDURES
 
 SPARK_FORMATS = ("jdbc", "table")
 FORMATS = (*EXTENSIONS, *ALIASES, "rdf", *SPARK_FORMATS)
@@ -36,6 +37,10 @@ ENGINES = ("columnar", "spark")
 READERS = ("process", "spark")
 MARKINGS = ("none", "literal", "linked")
 MISSING = ("reject", "ignore")
+TIME_HELP = (
+    '"interval", "start", ["start", "end"] or ["start", "duration"]; two columns more say which bounds are '
+    'left out: ["start", "end", "start_open", "end_open"]'
+)
 
 
 def load_settings(path: Path | str) -> Settings:
@@ -98,8 +103,13 @@ def _source(table: Table) -> Source:
         table.text("url"),
         table.text("driver"),
         table.mapping("options"),
+        time=table.texts("time") or (),
         span=table.document.span((*table.path, "predicate")),
     )
+    if len(source.times) not in (0, 1, 2, 4):
+        table.wrong("time", "does not name the columns that say when", TIME_HELP)
+    if given in (*ON_SPARK, *RDF):
+        table.refuse(("time",), f"makes no sense with {given}: files of rows have times")
     _check_place(table, given, bool(paths), source.query is not None)
     table.close()
     return source
@@ -195,11 +205,24 @@ def _engine(table: Table | None) -> Engine:
         table.choice("equality", tuple(treatments.TREATMENTS), treatments.DEFAULT),
         table.choice("equal", SHOWN, EXPAND),
         table.flag("unique-names") is True,
+        table.choice("temporal", PROCEDURES, PROCEDURES[0]),
+        _horizon(table),
     )
     if engine.equality != treatments.DEFAULT:
         table.refuse(("equal",), f'makes sense with equality = "{treatments.DEFAULT}" only')
     table.close()
     return engine
+
+
+def _horizon(table: Table) -> str | None:
+    """From when to when anything is derived, as text."""
+    text = table.text("horizon")
+    try:
+        Engine(horizon=text).time_settings  # noqa: B018 - it is read to see whether it can be
+        return text
+    except ValueError as fault:
+        table.wrong("horizon", f"is not an interval: {fault}", 'write it like "0,100"')
+        return None
 
 
 def _maintainer(table: Table) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 from tidelog.errors import DataError, Diagnostic
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
+from tidelog.pipeline.times import Layout
 
 LAYOUT = 1  # of the folder and its manifests
 BASE, ADDED, REMOVED = "base", "added", "removed"
@@ -28,6 +29,7 @@ class Part:
     role: str
     rows: int
     types: tuple[ColumnType, ...]
+    times: int = 0  # columns at the end that say when
 
 
 Parts = tuple[Part, ...]
@@ -43,6 +45,7 @@ class Table:
     rows: int
     facts: Parts
     stated: Parts | None = None
+    times: int = 0  # columns at the end that say when
 
     @property
     def explicit(self) -> Parts:
@@ -117,7 +120,18 @@ class Manifest:
     inputs: Mapping[str, Input] = field(default_factory=dict)
     batch: Batch | None = None
     engine: str = "columnar"
-    treatment: str | None = None  # of equality, where the program has that: how it is treated and shown
+    treatment: str | None = None  # of equality and time, where the program has these
+    time: Mapping[str, Any] | None = None  # how what holds at times was derived, as stores write it
+
+    def layout(self, name: str) -> Layout:
+        """The columns of a table."""
+        table = self.tables[name]
+        return Layout(table.columns, table.times, self.time is not None and self.time["timeline"][2])
+
+    @property
+    def is_integer_time(self) -> bool:
+        """Whether the points of time are the integers."""
+        return self.time is not None and bool(self.time["timeline"][1])
 
     @property
     def added(self) -> int:
@@ -183,11 +197,15 @@ def from_json(text: str, path: Path) -> Manifest:
 def _table(item: dict[str, Any]) -> Table:
     stated = None if item["stated"] is None else _parts(item["stated"])
     columns, types = tuple(item["columns"]), _types(item["types"])
-    return Table(item["written"], columns, types, item["rows"], _parts(item["facts"]), stated)
+    facts = _parts(item["facts"])
+    return Table(item["written"], columns, types, item["rows"], facts, stated, item.get("times", 0))
 
 
 def _parts(items: Iterable[dict[str, Any]]) -> Parts:
-    return tuple(Part(item["path"], item["role"], item["rows"], _types(item["types"])) for item in items)
+    return tuple(
+        Part(item["path"], item["role"], item["rows"], _types(item["types"]), item.get("times", 0))
+        for item in items
+    )
 
 
 def _types(names: Iterable[str]) -> tuple[ColumnType, ...]:

@@ -66,7 +66,8 @@ def hash_of(program: Program) -> str:
         f"{item.name}/{item.arity} {' '.join(_kind(kind) for kind in item.types)}"
         for item in program.predicates.values()
     )
-    return digest(*rules, "", *predicates)
+    times = sorted(f"@ {name}" for name in program.given_times)
+    return digest(*rules, "", *predicates, *times, *(["integer time"] if program.is_integer_time else []))
 
 
 def _kind(column_type: ColumnType) -> str:

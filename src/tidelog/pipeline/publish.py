@@ -25,7 +25,7 @@ from tidelog.pipeline.tables import (
     no_change,
     types_in,
 )
-from tidelog.relation import column_names
+from tidelog.pipeline.times import Layout
 
 
 @dataclass(frozen=True)
@@ -64,14 +64,15 @@ class Publication:
         for name, predicate in self._program.predicates.items():
             known.pop(name, None)
             before = self._before(predicate)
-            changed = changes.get(name, no_change(predicate.arity))
+            changed = changes.get(name, no_change(len(self._layout(predicate).names)))
             tables[name], told = self._table(predicate, before, changed, stated.get(name))
             if told is not None:
                 feed[name] = told
         for name, gone in known.items():  # the program no longer has them
             changed = changes.get(name, no_change(len(gone.columns)))
             if changed.count:
-                parts = self._writer.changed(name, changed, gone.columns, gone.facts, "changes")
+                layout = self._previous.layout(name) if self._previous else Layout(gone.columns)
+                parts = self._writer.changed(name, changed, layout, gone.facts, "changes")
                 feed[name] = Feed(changed.added.count, changed.removed.count, parts)
         self._writer.sync()
         manifest = Manifest(
@@ -87,6 +88,7 @@ class Publication:
             origin.batch,
             self._holding.engine.name,
             origin.treatment,
+            self._holding.time_form,
         )
         self._store.publish(manifest, reached)
         return manifest
@@ -95,28 +97,31 @@ class Publication:
         self, predicate: Predicate, before: Table | None, changed: Changed, stated: Changed | None
     ) -> tuple[Table, Feed | None]:
         """The table of a predicate, and what changed in it."""
-        name, columns = predicate.name, column_names(predicate)
+        name, layout = predicate.name, self._layout(predicate)
         facts = before.facts if before else ()
         told: Feed | None = None
         if before is None or (changed.count and not before.rows):
             facts = self._base(FACTS, predicate)
             told = Feed(count_rows(facts), 0, facts) if facts else None
         elif changed.count:
-            parts = self._writer.changed(name, changed, columns, facts, "changes")
+            parts = self._writer.changed(name, changed, layout, facts, "changes")
             told = Feed(changed.added.count, changed.removed.count, parts)
             facts = self._grown(FACTS, predicate, facts, parts)
         explicit = self._explicit(predicate, before, stated) if name in self._apart else None
-        table = Table(predicate.written, columns, types_in(facts) or (), count_rows(facts), facts, explicit)
-        return table, told
+        types, rows = types_in(facts) or (), count_rows(facts)
+        return Table(predicate.written, layout.names, types, rows, facts, explicit, layout.times), told
+
+    def _layout(self, predicate: Predicate) -> Layout:
+        return self._holding.layout(predicate)
 
     def _explicit(self, predicate: Predicate, before: Table | None, stated: Changed | None) -> Parts:
         """The files of the explicit facts of a derived predicate."""
-        name, columns = predicate.name, column_names(predicate)
         if before is None:
             return self._base(STATED, predicate)
         if stated is None or not stated.count:
             return before.explicit
-        parts = self._writer.changed(name, stated, columns, before.explicit, STATED)
+        layout = self._layout(predicate)
+        parts = self._writer.changed(predicate.name, stated, layout, before.explicit, STATED)
         return self._grown(STATED, predicate, before.explicit, parts)
 
     def _grown(self, kind: str, predicate: Predicate, before: Parts, more: Parts) -> Parts:
@@ -125,20 +130,19 @@ class Publication:
             return ()
         if is_worn((*before, *more)):
             return self._base(kind, predicate)
-        columns = column_names(predicate)
-        return self._writer.extended(kind, predicate.name, before, more, columns, predicate.arity)
+        return self._writer.extended(kind, predicate.name, before, more, self._layout(predicate))
 
     def _base(self, kind: str, predicate: Predicate) -> Parts:
         """The files of all rows of a table, or of those that are explicit."""
         name = predicate.name
         if (kind, name) in self._elsewhere:
             return self._elsewhere[kind, name]
-        return self._writer.base(kind, name, self._holding.rows(kind, name), column_names(predicate))
+        return self._writer.base(kind, name, self._holding.rows(kind, name), self._layout(predicate))
 
     def _before(self, predicate: Predicate) -> Table | None:
         """The table that a predicate had; with other columns it is another predicate."""
         table = self._previous.tables.get(predicate.name) if self._previous else None
-        return table if table is not None and len(table.columns) == predicate.arity else None
+        return table if table is not None and is_like(table, self._layout(predicate)) else None
 
     # ---- what lies on Spark
 
@@ -182,7 +186,7 @@ def differences(
     known = {
         name: table
         for name, table in before.tables.items()
-        if name not in program.predicates or program.predicates[name].arity == len(table.columns)
+        if name not in program.predicates or is_like(table, holding.layout(program.predicates[name]))
     }
     changes, stated = _differences_elsewhere(store, known, apart, holding)
     for name, table in known.items():
@@ -195,6 +199,11 @@ def differences(
             explicit = reader.rows(table.explicit, arity)
             stated[name] = _difference(explicit, holding.rows(STATED, name))
     return changes, stated
+
+
+def is_like(table: Table, layout: Layout) -> bool:
+    """Whether a table has as many columns as a layout, of arguments and of times."""
+    return len(table.columns) == len(layout.names) and table.times == layout.times
 
 
 def _differences_elsewhere(

@@ -6,14 +6,26 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
+from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.logic.program import Predicate, Program
+from tidelog.logic.strata import entangled
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import taken
 from tidelog.pipeline.manifest import Manifest, Table
 from tidelog.pipeline.programs import hash_of, read_rules
+from tidelog.pipeline.settings import Engine
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.tables import TableReader
+from tidelog.pipeline.times import Layout, is_always, times_in
 from tidelog.reasoner import Reasoner
+from tidelog.store.time_form import time_of
+from tidelog.temporal.analysis import time_cycle
+from tidelog.temporal.relation import BOUNDS
+from tidelog.temporal.state import Restored, TimeState
+from tidelog.temporal.table import TimedTable
 
 
 def program_of(manifest: Manifest, program: Program) -> Program | None:
@@ -28,12 +40,41 @@ def program_of(manifest: Manifest, program: Program) -> Program | None:
     published = read_rules(manifest.rules)
     predicates = {name: _predicate(name, table) for name, table in manifest.tables.items()}
     known = {name: item for name, item in program.predicates.items() if name in predicates}
-    return replace(published, predicates={**predicates, **known, **published.predicates})
+    return replace(
+        published,
+        predicates={**predicates, **known, **published.predicates},
+        given_times=frozenset(name for name, table in manifest.tables.items() if table.times),
+        is_integer_time=manifest.is_integer_time,
+    )
 
 
 def _predicate(name: str, table: Table) -> Predicate:
-    arity = len(table.columns)
-    return Predicate(name, arity, table.columns, (ColumnType.ANY,) * arity, table.written)
+    columns = table.columns[: len(table.columns) - table.times]
+    return Predicate(name, len(columns), columns, (ColumnType.ANY,) * len(columns), table.written)
+
+
+def reason_for_anew(before: Manifest, then: Program, program: Program, engine: Engine) -> str | None:
+    """Why everything must be derived anew, to go on from a version with a program; None if it need not."""
+    now = engine.treatment_in(program)
+    known = {before.treatment, now} - {None}
+    if now != before.treatment and known != {"axiomatise"}:  # axioms come and go as rules do
+        was, now = (text or "no such treatment" for text in (before.treatment, now))
+        return f"version {before.version} is of `{was}`, and the job of `{now}`"
+    for name, table in before.tables.items():
+        if name in program.predicates and table.times != _times_of(name, program, engine):
+            kind = "always" if name not in program.timed else "without end" if table.times else "at times"
+            return f"`{table.written}` holds {kind}, otherwise than in version {before.version}"
+    if then.rules is not program.rules and entangled((*then.timed_rules, *program.timed_rules)):
+        return "rules over time that come and rules that go negate each other in a cycle"
+    return None
+
+
+def _times_of(name: str, program: Program, engine: Engine) -> int:
+    """How many columns of a predicate's table tell when."""
+    if name not in program.timed:
+        return 0
+    is_periodic = engine.horizon is None and bool(time_cycle(program.timed_rules))
+    return len(BOUNDS) + is_periodic
 
 
 def restore(reasoner: Reasoner, store: Store, manifest: Manifest) -> None:
@@ -43,8 +84,9 @@ def restore(reasoner: Reasoner, store: Store, manifest: Manifest) -> None:
     derived: dict[str, Rows] = {}
     is_listed = reasoner.listing() is not None
     elsewhere = _restore_elsewhere(reasoner.engine, store, manifest, is_listed)
+    times = _times(reasoner, reader, manifest, explicit)
     for name, table in manifest.tables.items():
-        if name in elsewhere:
+        if name in elsewhere or table.times:
             continue
         arity = len(table.columns)
         facts = reader.rows(table.facts, arity)
@@ -54,7 +96,39 @@ def restore(reasoner: Reasoner, store: Store, manifest: Manifest) -> None:
             explicit[name] = stated
         if is_listed or facts.count > stated.count:
             derived[name] = facts
-    reasoner.restore(explicit, derived)
+    reasoner.restore(explicit, derived, times)
+
+
+def _times(
+    reasoner: Reasoner, reader: TableReader, manifest: Manifest, explicit: dict[str, Rows]
+) -> Restored | None:
+    """What holds at times; facts that were said without one are explicit ones like any others."""
+    if manifest.time is None:
+        return None
+    state = time_of(manifest.time, lambda form, called: np.zeros(0, np.int64))
+    given, tables = {}, {}
+    dictionary = reasoner.engine.dictionary
+    for name, table in manifest.tables.items():
+        if not table.times:
+            continue
+        layout, width = manifest.layout(name), len(table.columns)
+        stated = reader.rows(table.explicit, width)
+        always = is_always(stated, layout.arguments, dictionary)
+        plain = taken(stated, always)
+        reasoner.engine.define(name, layout.arguments)
+        if plain.count:
+            explicit[name] = Rows(plain.columns[: layout.arguments], plain.count)
+        given[name] = _timed_table(name, taken(stated, ~always), layout, state, dictionary)
+        if state.periodic is None:
+            tables[name] = _timed_table(name, reader.rows(table.facts, width), layout, state, dictionary)
+    return Restored(state, given, tables)
+
+
+def _timed_table(
+    name: str, rows: Rows, layout: Layout, state: TimeState, dictionary: Dictionary
+) -> TimedTable:
+    times, _ = times_in(rows, layout, dictionary, state.timeline.is_integer)
+    return TimedTable.of(name, rows.columns[: layout.arguments], *times.on(state.timeline))
 
 
 def _restore_elsewhere(engine: Any, store: Store, manifest: Manifest, is_listed: bool) -> Collection[str]:

@@ -10,12 +10,11 @@ from datetime import UTC, datetime
 
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic
-from tidelog.maintenance.maintainer import Rows
 from tidelog.pipeline import codes
 from tidelog.pipeline.manifest import Feed, Manifest
 from tidelog.pipeline.store import Store
-from tidelog.pipeline.tables import Changed, TableWriter
-from tidelog.pipeline.version import difference
+from tidelog.pipeline.tables import TableWriter
+from tidelog.pipeline.version import changes_between
 
 
 def roll_back(
@@ -44,6 +43,7 @@ def roll_back(
             current.batch,  # what a stream has brought it does not bring again
             target.engine,
             target.treatment,
+            target.time,
         )
         store.publish(manifest, reached)
         return manifest
@@ -52,14 +52,12 @@ def roll_back(
 def _feed(store: Store, current: Manifest, target: Manifest, number: int) -> dict[str, Feed]:
     """What going back changes, written to files."""
     engine = ColumnarEngine(1)
-    delta = difference(store, current.version, target.version, engine)
     writer = TableWriter(store.path, store.folder(number), engine)
     feed = {}
-    for name in delta.predicates:
-        table = target.tables.get(name) or current.tables[name]
-        added, removed = delta[name].added.coded, delta[name].removed.coded
-        changed = Changed(Rows(removed.columns, removed.rows), Rows(added.columns, added.rows))
-        parts = writer.changed(name, changed, table.columns, table.facts, "changes")
-        feed[name] = Feed(added.rows, removed.rows, parts)
+    for name, changed in changes_between(store, current, target, engine).items():
+        if changed.count:
+            of = target if name in target.tables else current
+            parts = writer.changed(name, changed, of.layout(name), of.tables[name].facts, "changes")
+            feed[name] = Feed(changed.added.count, changed.removed.count, parts)
     writer.sync()
     return feed

@@ -12,7 +12,10 @@ from tidelog.equality.answers import EXPAND
 from tidelog.errors import Span
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
+from tidelog.logic.time import read_interval
 from tidelog.logic.values import ColumnType
+from tidelog.temporal.materialise import PROCEDURES
+from tidelog.temporal.reasoning import TimeSettings
 
 FACTS, CHANGES = "facts", "changes"
 ON_SPARK = ("jdbc", "table", "frame")  # sources and sinks that only Spark has
@@ -43,7 +46,13 @@ class Source:
     driver: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     frame: Any = None
+    time: str | tuple[str, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """What the columns behind the arguments tell of when a fact holds: `interval`, `start`, `end`…"""
+        return (self.time,) if isinstance(self.time, str) else tuple(self.time)
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -106,9 +115,22 @@ class Engine:
     equality: str = treatments.DEFAULT
     equal: str = EXPAND
     unique_names: bool = False
+    temporal: str = PROCEDURES[0]
+    horizon: str | None = None
+
+    @property
+    def time_settings(self) -> TimeSettings:
+        """How what holds at times is derived."""
+        horizon = self.horizon
+        if horizon is not None and horizon[:1] not in ("[", "("):
+            horizon = f"[{horizon}]"
+        return TimeSettings(self.temporal, None, None if horizon is None else read_interval(horizon))
 
     def treatment_in(self, program: Program) -> str | None:
-        """What is published depends on this, where a program has equality: how that is treated and shown."""
+        """What tables depend on besides: how equality is treated and shown, and how far time is looked at."""
+        if program.timed:
+            horizon = self.time_settings.horizon
+            return None if horizon is None else f"horizon {horizon}"
         if not has_equality(program.predicates):
             return None
         shown = f", {self.equal}" if self.equality == treatments.DEFAULT else ""

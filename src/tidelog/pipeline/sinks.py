@@ -16,7 +16,7 @@ import pyarrow as pa
 from tidelog.changes import ADDED as PLUS
 from tidelog.changes import REMOVED as MINUS
 from tidelog.errors import DataError, Diagnostic
-from tidelog.io.formats import EXTENSIONS, RDF
+from tidelog.io.formats import DELIMITED, EXTENSIONS, RDF
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Program
 from tidelog.pipeline import codes
@@ -29,6 +29,7 @@ from tidelog.pipeline.store import Store
 from tidelog.pipeline.tables import FACTS
 from tidelog.pipeline.version import Version
 from tidelog.relation import Relation
+from tidelog.temporal.relation import TimedRelation
 
 if TYPE_CHECKING:
     from tidelog.pipeline.elsewhere import Elsewhere
@@ -50,6 +51,9 @@ def check_sinks(settings: Settings, program: Program) -> None:
             message = (
                 f"statements of RDF have 3 columns, or 4, and `{predicate.written}` has {predicate.arity}"
             )
+            faults.append(Diagnostic(codes.BAD_SINK, message, sink.span, "choose csv, jsonl or parquet"))
+        if sink.format in RDF and predicate.name in program.timed:
+            message = f"statements of RDF have no times, and `{predicate.written}` holds at times"
             faults.append(Diagnostic(codes.BAD_SINK, message, sink.span, "choose csv, jsonl or parquet"))
         if sink.path and settings.resolve(sink.path).resolve() in inputs:
             message = f"`{sink.path}` is a source of the job as well"
@@ -152,7 +156,10 @@ def _table(sink: Sink, relation: Relation) -> pa.Table:
     """The rows of a relation as a sink wants them."""
     if sink.format in RDF:
         return relation.to_texts("ntriples").table
-    return relation.to_arrow() if sink.terms == "plain" else relation.to_texts("exact").table
+    if sink.terms != "plain":
+        return relation.to_texts("exact").table
+    is_one_column = isinstance(relation, TimedRelation) and sink.format in DELIMITED
+    return relation.to_texts("plain").table if is_one_column else relation.to_arrow()
 
 
 def _labelled(table: pa.Table, version: int, sign: str) -> pa.Table:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tidelog.errors import DataError, Diagnostic, suggest
 from tidelog.io.formats import DELIMITED, RDF, data_files, format_of, is_compressed
-from tidelog.io.source import DataFile, Header
+from tidelog.io.source import DataFile, Header, time_types_of
 from tidelog.logic.column_types import TYPES
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import ColumnType
@@ -68,6 +68,7 @@ def _data_file(path: Path, source: Source, program: Program, predicate: Predicat
         message = f"the format of `{path}` is not known by its extension"
         raise DataError(Diagnostic(codes.BAD_VALUE, message, source.span, "give a `format`"))
     types, names = columns_and_types(source, program, predicate)
+    types = (*types, *time_types_of(source.times, name))
     has_skipped = ColumnType.SKIP in types
     header = Header.NONE
     if name in DELIMITED:
@@ -86,6 +87,7 @@ def _data_file(path: Path, source: Source, program: Program, predicate: Predicat
         is_compressed(path),
         None,
         source.base,
+        len(source.times),
     )
 
 
@@ -114,12 +116,12 @@ def _type(kind: ColumnType | str) -> ColumnType:
 
 def _names(source: Source, predicate: Predicate) -> tuple[str | None, ...]:
     if source.columns is None:
-        return predicate.columns
-    known = column_names(predicate)
+        return (*predicate.columns, *source.times)
+    known = (*column_names(predicate), *source.times)
     if isinstance(source.columns, tuple | list):
-        if len(source.columns) != predicate.arity:
+        if len(source.columns) != len(known):
             count = len(source.columns)
-            message = f"{count} columns are named for `{predicate.written}`, which has {predicate.arity}"
+            message = f"{count} columns are named for `{predicate.written}`, which has {len(known)}"
             raise DataError(Diagnostic(codes.NO_PREDICATE, message, source.span))
         return tuple(source.columns)
     for name in source.columns:

@@ -35,8 +35,8 @@ class SparkIntake(Intake):
     def feed(self, reasoner: Reasoner, number: int, before: Manifest | None, full: bool) -> None:
         """Let a reasoner without facts have all that the inputs give."""
         here, there = _apart(self.items)
-        for predicate, batches in self.read(number, before, full, here):
-            reasoner.load(predicate, batches)
+        for item, batches in self.read(number, before, full, here):
+            reasoner.load(item.predicate, batches, item.time)
         if there:
             relations = list(dict.fromkeys(item.predicate for item in there))
             taken = list(self.taken(number, there, before, full))
@@ -58,8 +58,8 @@ class SparkIntake(Intake):
             super().replace(change, number, before, predicates)
             return
         stated: dict[str, list[Rows]] = {}
-        for predicate, batches in self.read(number, before, False, here):
-            stated.setdefault(predicate, []).extend(map(change.encode_batch, batches))
+        for item, batches in self.read(number, before, False, [one for one in here if not one.time]):
+            stated.setdefault(item.predicate, []).extend(map(change.encode_batch, batches))
         also = {name: distinct(rows) for name, rows in stated.items()}
         for name in predicates:
             engine.define(name, change.program.predicates[name].arity)
@@ -70,6 +70,7 @@ class SparkIntake(Intake):
         for name, (gone, come) in found.items():
             change.delete_rows(name, Rows(*gone))
             change.insert_rows(name, Rows(*come))
+        self.replace_times(change, number, before, predicates)
 
     @contextmanager
     def _read(
@@ -119,9 +120,10 @@ class SparkIntake(Intake):
 
 
 def _apart(items: Iterable[Feeding]) -> tuple[list[Feeding], list[Feeding]]:
-    """The inputs that are at hand, which are what the program states, and those that executors read."""
+    """The inputs that are at hand, what the program states and what has times; those that executors read."""
     here: list[Feeding] = []
     there: list[Feeding] = []
     for item in items:
-        (there if item.data or item.table is not None else here).append(item)
+        is_there = (item.data or item.table is not None) and not item.time
+        (there if is_there else here).append(item)
     return here, there

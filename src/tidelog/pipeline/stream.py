@@ -22,11 +22,12 @@ from tidelog.logic.program import Predicate
 from tidelog.maintenance.maintainer import Update
 from tidelog.pipeline import codes
 from tidelog.pipeline.checkpoint import next_files, stream_of
-from tidelog.pipeline.job import Job
+from tidelog.pipeline.job import Job, no_advance
 from tidelog.pipeline.manifest import Batch, Manifest
 from tidelog.pipeline.records import Records, Shape, Tally, contents
 from tidelog.pipeline.settings import Stream
 from tidelog.pipeline.source_files import find_named
+from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.transaction import Change
 
@@ -71,6 +72,7 @@ class Following:
         self._predicate: Predicate | None = None
         if settings.predicate is not None:
             self._predicate = find_named(settings.predicate, job.program(), settings.span)
+            self._refuse_times(self._predicate)
         self._held = ExitStack()
         self._held.enter_context(job.writing())
         try:
@@ -78,6 +80,13 @@ class Following:
         except BaseException:
             self._held.close()
             raise
+
+    def _refuse_times(self, predicate: Predicate) -> None:
+        """Raise `DataError` if records change what holds at times: they do not say when."""
+        if predicate.name in self._job.program().timed:
+            message = f"records of a stream have no times, and `{predicate.written}` holds at times"
+            help = 'send change scripts: format = "changes"'
+            raise DataError(Diagnostic(codes.TIMED, message, self._stream.span, help))
 
     def _files(self) -> Any:
         """The files of the stream's folder as a streaming DataFrame."""
@@ -260,6 +269,7 @@ class _Taking:
                 message = f"a file is one transaction, and this one has {len(documents)}"
                 raise DataError(Diagnostic(codes.BAD_RECORD, message, place=name))
             for document in documents:
+                refuse_advance(document, name)
                 self._tally.records += len(document.statements)
                 change.take(document)
         except UnicodeDecodeError:
@@ -301,3 +311,9 @@ class _Taking:
                 text = notice.span.text if notice.span is not None else ""
                 told = Diagnostic(notice.code, notice.message, place=notice.location)
                 self._faults.add(BadRow(told, text))
+
+
+def refuse_advance(document: ast.Document, place: str) -> None:
+    """Raise `DataError` if a change script lets time advance."""
+    if any(isinstance(statement, ast.AdvanceDirective) for statement in document.statements):
+        raise no_advance(place)

@@ -6,7 +6,7 @@ changes of several versions can be put together without looking at the base.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -25,6 +25,7 @@ from tidelog.pipeline import codes
 from tidelog.pipeline.durable import sync_file, sync_folder
 from tidelog.pipeline.manifest import ADDED, BASE, REMOVED, Part, Parts
 from tidelog.pipeline.stored import from_table, kinds_fit, to_table, types_of
+from tidelog.pipeline.times import Layout, ids_in, time_arrays, time_types
 
 FACTS: Final = "facts"  # all of them
 STATED: Final = "stated"  # those that are explicit
@@ -102,7 +103,14 @@ class TableReader:
 
     def part(self, part: Part) -> Rows:
         """The rows of a file."""
-        return from_table(read_part(self._path, part), part.types, self._engine)
+        table = read_part(self._path, part)
+        if not part.times:
+            return from_table(table, part.types, self._engine)
+        first = len(part.types) - part.times
+        arguments = from_table(table.select(range(first)), part.types[:first], self._engine)
+        pairs = zip(table.columns[first:], part.types[first:], strict=True)
+        times = (ids_in(column, kind, self._engine.dictionary) for column, kind in pairs)
+        return Rows((*arguments.columns, *times), table.num_rows)
 
 
 def read_part(path: Path, part: Part) -> pa.Table:
@@ -132,47 +140,63 @@ class TableWriter:
         self._engine = engine
         self._made: set[Path] = set()
 
-    def base(self, kind: str, name: str, rows: Rows, columns: Sequence[str]) -> Parts:
+    def base(self, kind: str, name: str, rows: Rows, layout: Layout) -> Parts:
         """The files of all rows of a table."""
-        if not rows.count:
-            return ()
-        types = types_of(rows, self._engine.dictionary)
-        return (self._write(kind, name, BASE, rows, columns, types),)
+        return (self._write(kind, name, BASE, rows, layout, None),) if rows.count else ()
 
-    def changed(self, name: str, changed: Changed, columns: Sequence[str], parts: Parts, kind: str) -> Parts:
+    def changed(self, name: str, changed: Changed, layout: Layout, parts: Parts, kind: str) -> Parts:
         """The files of what changes in a table whose files were these."""
         types = types_in(parts)
-        written = []
-        for role, rows in ((REMOVED, changed.removed), (ADDED, changed.added)):
-            if rows.count:
-                own = types_of(rows, self._engine.dictionary)
-                fits = types is not None and kinds_fit(rows, types, self._engine.dictionary)
-                written.append(self._write(kind, name, role, rows, columns, types if fits and types else own))
-        return tuple(written)
+        return tuple(
+            self._write(kind, name, role, rows, layout, types)
+            for role, rows in ((REMOVED, changed.removed), (ADDED, changed.added))
+            if rows.count
+        )
 
-    def extended(
-        self, kind: str, name: str, parts: Parts, more: Parts, columns: Sequence[str], arity: int
-    ) -> Parts:
+    def extended(self, kind: str, name: str, parts: Parts, more: Parts, layout: Layout) -> Parts:
         """The files of a table with changes; many small ones are put together."""
         changes = [part for part in (*parts, *more) if part.role != BASE]
         if len(changes) <= MOST_CHANGES:
             return (*parts, *more)
         reader = TableReader(self._path, self._engine)
-        net = reader.changes(tuple(changes), arity)
+        net = reader.changes(tuple(changes), len(layout.names))
         bases = tuple(part for part in parts if part.role == BASE)
-        return (*bases, *self.changed(f"{name}.net", net, columns, bases, kind))
+        return (*bases, *self.changed(f"{name}.net", net, layout, bases, kind))
 
     def _write(
-        self, kind: str, name: str, role: str, rows: Rows, columns: Sequence[str], types: Sequence[ColumnType]
+        self,
+        kind: str,
+        name: str,
+        role: str,
+        rows: Rows,
+        layout: Layout,
+        wanted: tuple[ColumnType, ...] | None,
     ) -> Part:
+        """The file of some rows, of the wanted types if the arguments fit these."""
         file = self._folder / kind / file_name(f"{name}.{role}", "parquet")
         if file.parent not in self._made:
             file.parent.mkdir(parents=True, exist_ok=True)
             self._made.add(file.parent)
-        table = to_table(rows, self._engine.dictionary, columns, types)
+        table, types = self._table(rows, layout, wanted)
         pq.write_table(table, file, compression="zstd")
         sync_file(file)
-        return Part(str(file.relative_to(self._path)), role, rows.count, tuple(types))
+        return Part(str(file.relative_to(self._path)), role, rows.count, types, layout.times)
+
+    def _table(
+        self, rows: Rows, layout: Layout, wanted: tuple[ColumnType, ...] | None
+    ) -> tuple[pa.Table, tuple[ColumnType, ...]]:
+        """The rows as Arrow data, and the types by which they are stored."""
+        dictionary, count = self._engine.dictionary, layout.arguments
+        arguments = Rows(rows.columns[:count], rows.count)
+        types = types_of(arguments, dictionary)
+        if wanted is not None and kinds_fit(arguments, wanted[:count], dictionary):
+            types = wanted[:count]
+        if not layout.times:
+            return to_table(arguments, dictionary, layout.names, types), types
+        times = time_types(rows, layout, dictionary)
+        arrays = to_table(arguments, dictionary, layout.names[:count], types).columns if count else []
+        arrays = [*arrays, *time_arrays(rows, layout, times, dictionary)]
+        return pa.Table.from_arrays(arrays, names=list(layout.names)), (*types, *times)
 
     def sync(self) -> None:
         """The names of all files are on the disk."""

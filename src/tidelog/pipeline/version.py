@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from tidelog.changes import Delta, PredicateDelta, find_predicate
+from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import EMPTY
@@ -17,7 +19,10 @@ from tidelog.maintenance.row_sets import joined, without
 from tidelog.pipeline.manifest import BASE, Feed, Manifest, Table
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.tables import Changed, TableReader, no_change, nothing
+from tidelog.pipeline.times import times_in
 from tidelog.relation import Relation
+from tidelog.temporal.periodic_relation import PeriodicRelation
+from tidelog.temporal.relation import TimedRelation
 
 
 class Version:
@@ -55,7 +60,7 @@ class Version:
         """The explicit facts of a predicate."""
         predicate = find_predicate(name, self.program.predicates)
         table = self.manifest.tables[predicate.name]
-        return self._relation(predicate, self._reader.rows(table.explicit, predicate.arity))
+        return self._relation(predicate, self._reader.rows(table.explicit, len(table.columns)))
 
     def changes(self, name: str) -> PredicateDelta:
         """What the version changed in a predicate."""
@@ -89,8 +94,38 @@ class Version:
         return len(feed.parts[0].types) if feed is not None and feed.parts else 0
 
     def _relation(self, predicate: Predicate, rows: Rows) -> Relation:
-        names = tuple(name or "" for name in predicate.columns)
-        return Relation(predicate.written, names, rows.columns, rows.count, self._engine.dictionary)
+        return relation_of(predicate, rows, self.manifest, self._engine.dictionary)
+
+
+def relation_of(predicate: Predicate, rows: Rows, manifest: Manifest, dictionary: Dictionary) -> Relation:
+    """Rows of a version's table as a relation."""
+    names = tuple(name or "" for name in predicate.columns)
+    table = manifest.tables.get(predicate.name)
+    if table is None or not table.times:
+        return Relation(predicate.written, names, rows.columns, rows.count, dictionary)
+    layout = manifest.layout(predicate.name)
+    times, every = times_in(rows, layout, dictionary, manifest.is_integer_time)
+    columns = rows.columns[: layout.arguments]
+    parts = predicate.written, names, columns, times.left, times.right, dictionary, times.timeline
+    if every is None or not every.any():
+        return TimedRelation(*parts)
+    return PeriodicRelation(*parts, every=every)
+
+
+class VersionDelta(Delta):
+    """What differs between two versions, the rows of which are those of tables."""
+
+    def __init__(
+        self, change: NetChange, predicates: Mapping[str, Predicate], of: Manifest, engine: Any
+    ) -> None:
+        super().__init__(change, predicates, engine.dictionary, of.version)
+        self._of = of
+
+    def _relation(self, predicate: Predicate, change: Mapping[str, Rows]) -> Relation:
+        rows = change.get(predicate.name)
+        if rows is None:
+            return super()._relation(predicate, change)
+        return relation_of(predicate, rows, self._of, self._dictionary)
 
 
 def read(path: Path | str, version: int | None = None) -> Version:
@@ -102,18 +137,26 @@ def read(path: Path | str, version: int | None = None) -> Version:
 def difference(store: Store, first: int, second: int, engine: ColumnarEngine | None = None) -> Delta:
     """What changed between two versions, whichever is the later one."""
     engine = engine or ColumnarEngine(1)
-    before, after = (Version(store, store.manifest(number), engine) for number in (first, second))
-    predicates = {**before.program.predicates, **after.program.predicates}
-    added: dict[str, Rows] = {}
-    removed: dict[str, Rows] = {}
-    between = _between(store, first, second, engine)
-    for name, predicate in predicates.items():
-        changed = _changed(name, predicate.arity, before, after, between)
-        if changed.added.count:
-            added[name] = changed.added
-        if changed.removed.count:
-            removed[name] = changed.removed
-    return Delta(NetChange(added, removed), predicates, engine.dictionary, second)
+    before, after = (store.manifest(number) for number in (first, second))
+    changes = changes_between(store, before, after, engine)
+    net = NetChange(
+        {name: changed.added for name, changed in changes.items() if changed.added.count},
+        {name: changed.removed for name, changed in changes.items() if changed.removed.count},
+    )
+    told = replace(after, tables={**before.tables, **after.tables}, time=after.time or before.time)
+    return VersionDelta(net, Version(store, told).program.predicates, told, engine)
+
+
+def changes_between(
+    store: Store, first: Manifest, second: Manifest, engine: ColumnarEngine
+) -> dict[str, Changed]:
+    """What changed in each table between two versions, whichever is the later one, as ids."""
+    before, after = (Version(store, manifest, engine) for manifest in (first, second))
+    between = _between(store, first.version, second.version, engine)
+    tables = {**first.tables, **second.tables}
+    return {
+        name: _changed(name, len(table.columns), before, after, between) for name, table in tables.items()
+    }
 
 
 def _between(store: Store, first: int, second: int, engine: ColumnarEngine) -> list[Version] | None:
@@ -151,5 +194,5 @@ def _has_arity(version: Version, name: str, arity: int) -> bool:
 
 
 def _predicate(name: str, table: Table) -> Predicate:
-    arity = len(table.columns)
-    return Predicate(name, arity, table.columns, (ColumnType.ANY,) * arity, table.written)
+    columns = table.columns[: len(table.columns) - table.times]
+    return Predicate(name, len(columns), columns, (ColumnType.ANY,) * len(columns), table.written)

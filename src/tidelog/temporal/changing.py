@@ -12,6 +12,7 @@ from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import Program
 from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import NetChange, Rows
+from tidelog.maintenance.row_sets import joined, without
 from tidelog.temporal.heads import Derived
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.list_kernels import INFINITY
@@ -68,9 +69,18 @@ class TimedUpdate:
     advance: Interval | None = None  # the point of time to advance to in the end
     removed: list[tuple[str, TimedRows]] = field(default_factory=list)
     added: list[tuple[str, TimedRows]] = field(default_factory=list)
+    replaced: set[str] = field(default_factory=set)  # predicates of which all that is given goes first
 
     def __bool__(self) -> bool:
-        return bool(self.removed or self.added or self.advance)
+        return bool(self.removed or self.added or self.replaced or self.advance)
+
+    def settle(self, store: Store) -> None:
+        """Let what is replaced be said as facts that are taken away."""
+        for name in sorted(self.replaced & store.given.keys()):
+            columns, left, right = store.given[name].rows()
+            rows = TimedRows(tuple(columns), len(left), Times(store.timeline, left, right))
+            self.removed.append((name, rows))
+        self.replaced.clear()
 
     @property
     def timelines(self) -> Iterator[Timeline]:
@@ -113,7 +123,7 @@ class Changing:
     ) -> NetChange:
         """What all predicates with times lost and gained; `accept` raises if that must not be."""
         if after is not before:
-            self._admit(after)
+            self._admit(after, static)
         try:
             removed, added = self._given(update, static)
             schedule = self.store.schedule(before, after)
@@ -134,11 +144,24 @@ class Changing:
             lost[name], gained[name] = self.journal.net(table)
         return lost, gained
 
-    def _admit(self, after: Program) -> None:
-        """Let there be the tables that other rules than before need."""
+    def _admit(self, after: Program, static: NetChange) -> None:
+        """Let there be the tables that other rules than before need, as they were before the transaction."""
         for name in self.store.predicates(after):
             if name not in self.store.tables:
-                self.store.tables[name] = TimedTable(name, after.predicates[name].arity)
+                self.store.tables[name] = self._former(name, after.predicates[name].arity, static)
+
+    def _former(self, name: str, arity: int, static: NetChange) -> TimedTable:
+        """What a predicate held that no rule over time has read, while it holds always."""
+        engine = self.store.engine
+        if name not in engine.relations():
+            return TimedTable(name, arity)
+        rows = Rows(*engine.rows(name))
+        if name in static.added:
+            rows = without(rows, static.added[name])
+        if name in static.removed:
+            rows = joined([rows, static.removed[name]])
+        ends = np.full(rows.count, INFINITY)
+        return TimedTable.of(name, rows.columns, -ends, ends)
 
     # ---- what is given
 

@@ -92,9 +92,9 @@ class Temporal:
             new = self.store.give(name, columns, len(some), left, right)
             listen(FactsLoaded(name, len(some), new, perf_counter() - start))
 
-    def load(self, name: str, batches: Iterable[Batch], names: tuple[str, ...], listen: Listener) -> None:
-        """Add facts of a file, whose last columns say when they hold."""
-        start = perf_counter()
+    def load(self, name: str, batches: Iterable[Batch], names: tuple[str, ...], listen: Listener) -> int:
+        """Add facts of a file, whose last columns say when they hold; returns how many intervals are new."""
+        start, all_new = perf_counter(), 0
         for batch in batches:
             arguments = batch.columns[: -len(names)]
             last = [column.values for column in batch.columns[-len(names) :]]
@@ -102,7 +102,8 @@ class Temporal:
             new = self.give(name, [tuple(map(self.engine.encode_column, arguments))], times)
             end = perf_counter()
             listen(FactsLoaded(name, batch.rows, new, end - start))
-            start = end
+            start, all_new = end, all_new + new
+        return all_new
 
     def give(self, name: str, parts: Sequence[tuple[Ids, ...]], times: Times) -> int:
         """Add facts, as columns of ids in parts, with their times; returns how many intervals are new."""
@@ -229,6 +230,7 @@ class Temporal:
             return static
         if update.advance is not None and self.periodic is not None:
             raise ProgramError(Diagnostic(NOT_ADVANCED, "time cannot advance where all repeats", help=WINDOW))
+        update.settle(self.store)
         reason = self._reason_to_derive_anew(before, after)
         if reason is not None:
             raise ProgramError(Diagnostic(NOT_CHANGED, reason, help=ANEW))

@@ -55,12 +55,18 @@ class TimeState:
 
 def capture(time: Temporal) -> TimeState:
     """The state between two transactions; nothing in it changes when the reasoner goes on."""
+    given, tables = (tuple(map(_captured, some.values())) for some in (time.store.given, time.store.tables))
+    return replace(summary(time), given=given, tables=tables)
+
+
+def summary(time: Temporal) -> TimeState:
+    """The state without its facts."""
     outcome, periodic = time.outcome, time.periodic
     return TimeState(
         time.settings,
         time.store.timeline,
-        tuple(map(_captured, time.store.given.values())),
-        tuple(map(_captured, time.store.tables.values())),
+        (),
+        (),
         None if outcome is None else (outcome.rounds, outcome.is_fixpoint, outcome.periods is not None),
         dict(time.dropped),
         time.is_cut,
@@ -78,9 +84,20 @@ def _captured(table: TimedTable) -> TimedTableState:
 
 def reinstate(time: Temporal, state: TimeState, program: Program) -> None:
     """Let a state be that of a reasoner without facts that hold at times."""
+    given = {each.name: _reinstated(each) for each in state.given}
+    resume(time, state, program, given, {each.name: _reinstated(each) for each in state.tables})
+
+
+def resume(
+    time: Temporal,
+    state: TimeState,
+    program: Program,
+    given: Mapping[str, TimedTable],
+    tables: Mapping[str, TimedTable],
+) -> None:
+    """The same of a state without its facts, and these: what is given, and all that holds."""
     time.store.timeline = state.timeline
-    time.store.given = {each.name: _reinstated(each) for each in state.given}
-    time.store.tables = {each.name: _reinstated(each) for each in state.tables}
+    time.store.given, time.store.tables = dict(given), dict(tables)
     time.dropped, time.is_cut, time.past = dict(state.dropped), state.is_cut, replace(state.past)
     if state.outcome is None:
         return
@@ -102,3 +119,28 @@ def _reinstated(state: TimedTableState) -> TimedTable:
         lists = Lists(np.cumsum(state.count) - state.count, state.count, state.left, state.right)
         table.replace(numbers, lists)
     return table
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Restored:
+    """A state without its facts, and these: what is given with times, and all that holds at times."""
+
+    state: TimeState
+    given: Mapping[str, TimedTable]
+    tables: Mapping[str, TimedTable]
+
+
+def restore_times(time: Temporal, restored: Restored, program: Program) -> bool:
+    """Let this be what a reasoner holds at times; whether it is left to derive what follows.
+
+    Where all repeats, tables say so by periods, and what is worked on is not in them.
+    """
+    state = restored.state
+    if state.periodic is not None:
+        time.store.timeline, time.store.given = state.timeline, dict(restored.given)
+        return True
+    resume(time, state, program, restored.given, restored.tables)
+    for name in time.store.predicates(program):
+        if name not in time.store.tables:
+            time.store.tables[name] = time.store.beginning(name, program.predicates[name].arity)
+    return False

@@ -49,12 +49,7 @@ class Store:
         if self._elsewhere is None:
             return self._tables[name]
         rows = self._elsewhere.rows(name)
-        table = TimedTable(name, len(rows.columns))
-        if len(rows.left):
-            columns = np.array(rows.columns, np.int32).reshape(len(rows.columns), len(rows.left))
-            numbers, lists = single(rows.left, rows.right).grouped(table.number(columns, len(rows.left)))
-            table.gain(numbers, lists)
-        return table
+        return TimedTable.of(name, rows.columns, rows.left, rows.right)
 
     def is_known(self, name: str) -> bool:
         """Whether a predicate was derived, or read by what was."""

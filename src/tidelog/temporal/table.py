@@ -8,13 +8,14 @@ here costs what it touches.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 import numpy as np
 
 from tidelog.temporal import list_kernels as kernels
-from tidelog.temporal.lists import Integers, Lists, Timeline, nothing
-from tidelog.temporal.rows import RowSet, Table
+from tidelog.temporal.lists import Integers, Lists, Timeline, nothing, single
+from tidelog.temporal.rows import Ids, RowSet, Table
 
 MOST_WASTE = 1 << 16  # places of the pool that nobody uses before it is written anew
 
@@ -50,6 +51,15 @@ class TimedTable:
         self.is_gain = True
         self._place = np.full(16, -1, np.int64)
         self._stamp = np.zeros(16, np.int64)  # the last transaction that noted a fact
+
+    @staticmethod
+    def of(name: str, columns: Sequence[Ids], left: Integers, right: Integers) -> TimedTable:
+        """The table of rows, each with the ends of an interval."""
+        table = TimedTable(name, len(columns))
+        if len(left):
+            rows = np.array(columns, np.int32).reshape(len(columns), len(left))
+            table.gain(*single(left, right).grouped(table.number(rows, len(left))))
+        return table
 
     def __len__(self) -> int:
         """How many intervals there are, over all facts."""

@@ -1,0 +1,286 @@
+"""Facts with times in jobs: whatever changes, what is published is what is derived from scratch."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tidelog as tl
+from tests.pipeline.conftest import Write
+from tidelog.cli.deltas import script_lines
+from tidelog.errors import DataError, ProgramError
+from tidelog.pipeline import Engine, Job, Sink, Source, Step, Version, difference, read
+from tidelog.pipeline.job_file import parse_settings
+from tidelog.pipeline.rollback import roll_back
+
+pytestmark = pytest.mark.usefixtures("kernels")
+
+MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # disks take their time for what is forced to them
+POINTS = st.sampled_from(["0", "1", "2.5", "3", "10/3", "4", "7", "-1"])
+HOT = st.frozensets(st.tuples(st.sampled_from("ab"), POINTS, POINTS), max_size=5)
+RESETS = st.frozensets(st.tuples(st.sampled_from("ab"), POINTS), max_size=3)
+RULES = (
+    "warm(?s) :- boxminus[0, 1] hot(?s) .",
+    "warm(?s) :- kind(?s, boiler), hot(?s) .",
+    "alarm(?s) :- warm(?s), ~diamondminus[0, 2] reset(?s) .",
+    "alarm(?s) :- diamondminus[1, 1] alarm(?s), hot(?s) .",
+    "boxplus[0, 1] late(?s) :- reset(?s) .",
+    "count(#count(?s)) :- kind(?s, _) .",
+    "hot(c) .",
+)
+ALWAYS = """\
+@declare hot(sensor: any) . @declare reset(sensor: any) . @declare kind(sensor: any, is: any) .
+hot(z)@[0, 1] . kind(a, boiler) .
+"""
+SOURCES = (
+    Source("hot", "hot.csv", header=False, time=("start", "end")),
+    Source("reset", "reset.csv", header=False, time="start"),
+)
+STATES = st.tuples(HOT, RESETS, st.frozensets(st.sampled_from(RULES)), st.booleans())
+ENGINE = Engine(horizon="-4,12", threads=1)
+Facts = dict[str, set[tuple[str, ...]]]
+
+
+def program(rules: frozenset[str]) -> tl.Program:
+    return tl.parse(ALWAYS + "\n".join(rule for rule in RULES if rule in rules))
+
+
+def ordered(first: str, last: str) -> tuple[str, str]:
+    return (
+        (first, last)
+        if tl.read_interval(f"[{first}, inf)").start <= tl.read_interval(f"[{last}, inf)").start
+        else (last, first)
+    )  # type: ignore[operator]
+
+
+def written(folder: Path, hot: frozenset[tuple[str, str, str]], resets: frozenset[tuple[str, str]]) -> None:
+    rows = (f"{name},{','.join(ordered(first, last))}\n" for name, first, last in sorted(hot))
+    (folder / "hot.csv").write_text("".join(rows))
+    (folder / "reset.csv").write_text("".join(f"{name},{point}\n" for name, point in sorted(resets)))
+
+
+def expected(folder: Path, rules: frozenset[str]) -> Facts:
+    """All facts from scratch, as `tidelog run` reads them."""
+    imports = "".join(
+        f'@import {source.predicate} :- csv{{ resource = "{folder / source.paths[0]}", '
+        f"time = {'(start, end)' if source.predicate == 'hot' else 'start'} }} .\n"
+        for source in SOURCES
+    )
+    text = ALWAYS + imports + "\n".join(rule for rule in RULES if rule in rules)
+    reasoner = tl.Reasoner(tl.parse(text), time=ENGINE.time_settings, threads=1)
+    return {name: set(reasoner[name].to_texts("exact").rows()) for name in reasoner}
+
+
+def present(facts: Facts) -> Facts:
+    return {name: rows for name, rows in facts.items() if rows}
+
+
+def facts(version: Version) -> Facts:
+    return {name: set(version[name].to_texts("exact").rows()) for name in version}
+
+
+@settings(max_examples=max(10, settings().max_examples // 4))
+@given(st.lists(STATES, min_size=2, max_size=4))
+def test_maintaining_publishes_what_deriving_would(states: list[tuple[object, ...]]) -> None:
+    check(states)
+
+
+@pytest.mark.slow
+@given(st.lists(STATES, min_size=3, max_size=9))
+def test_the_same_for_longer_histories(states: list[tuple[object, ...]]) -> None:
+    check(states)
+
+
+def check(states: list[tuple[object, ...]]) -> None:
+    """Run a job on each state, warm or cold, and compare every version with what follows from scratch."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tidelog.pipeline.tables.MOST_CHANGES", 3)
+        folder = Path(name)
+        job: Job | None = None
+        held: dict[int, Facts] = {}
+        for hot, resets, rules, is_warm in states:
+            written(folder, hot, resets)  # type: ignore[arg-type]
+            if job is None or not is_warm:
+                job = Job(program(rules), publish="out", sources=SOURCES, folder=folder, engine=ENGINE)  # type: ignore[arg-type]
+            else:
+                job.settings = replace(job.settings, program=program(rules))  # type: ignore[arg-type]
+            version = job.run().version
+            found = facts(Version(job.store, version))
+            assert present(found) == present(expected(folder, rules))  # type: ignore[arg-type]
+            held[version.version] = found
+        assert job is not None
+        for number in job.store.numbers()[1:]:
+            tables = job.store.manifest(number - 1).tables
+            version_of = Version(job.store, job.store.manifest(number))
+            for predicate, table in version_of.manifest.tables.items():
+                before, after = held[number - 1].get(predicate, set()), held[number][predicate]
+                if predicate in tables and tables[predicate].times != table.times:
+                    before = set()  # with other columns it is another one
+                changes = version_of.changes(predicate)
+                assert set(changes.added.to_texts("exact").rows()) == after - before
+                assert set(changes.removed.to_texts("exact").rows()) == before - after
+
+
+# ---- one job
+
+DOORS = """\
+@declare open(door: any) . @declare badge(door: any) .
+alarm(?door) :- boxminus[0, 2m] open(?door), ~diamondminus[0, 5m] badge(?door) .
+"""
+JOB = """\
+program = "doors.rls"
+publish = "published"
+[[source]]
+predicate = "open"
+path = "open.csv"
+header = true
+columns = { door = "which", start = "from", duration = "lasting" }
+time = ["start", "duration"]
+filter = "?door != test"
+[[source]]
+predicate = "badge"
+path = "badge.jsonl"
+time = "start"
+[[sink]]
+predicate = "alarm"
+path = "alarm.csv"
+[[sink]]
+predicate = "alarm"
+path = "alarm.parquet"
+[[sink]]
+predicate = "alarm"
+what = "changes"
+format = "csv"
+path = "changes"
+"""
+OPEN = "which,from,lasting\nnorth,2024-05-01T08:04:00Z,9m\ntest,2024-05-01T08:00:00Z,1h\n"
+
+
+@pytest.fixture
+def doors(write: Write) -> Path:
+    write("doors.rls", DOORS)
+    write("open.csv", OPEN)
+    write("badge.jsonl", '{"door": "north", "start": "2024-05-01T08:02:00Z"}\n')
+    return write("job.toml", JOB)
+
+
+def held(name: str) -> set[tuple[str, ...]]:
+    return {tuple(map(str, row)) for row in read("published")[name]}
+
+
+def day(first: str, last: str) -> str:
+    return f"{first[0]}2024-05-01T08:{first[1:]}:00Z, 2024-05-01T08:{last[:-1]}:00Z{last[-1]}"
+
+
+@pytest.mark.parametrize("is_warm", [True, False], ids=["warm", "cold"])
+def test_intervals_come_and_go(doors: Path, is_warm: bool) -> None:
+    job = Job.load(doors)
+    version = job.run().version
+    assert version.inputs["open < open.csv"].filtered == 1
+    assert held("alarm") == {("north", day("(07", "13]"))}
+    assert version.tables["alarm"].columns == ("door", "start", "end", "start_open", "end_open")
+    [part] = version.tables["alarm"].facts
+    stored = pq.read_table(Path("published") / part.path)
+    assert stored.schema.types[1:] == pq.read_table("alarm.parquet").schema.types[1:]
+    assert stored.to_pylist() == pq.read_table("alarm.parquet").to_pylist()
+    Path("open.csv").write_text(OPEN + "north,2024-05-01T08:13:00Z,1m\n")
+    steps: list[Step] = []
+    later = job if is_warm else Job.load(doors)
+    later.listeners.append(steps.append)
+    assert later.run().version.reason == "incremental"
+    assert "derived" not in [step.name for step in steps]
+    assert held("alarm") == {("north", day("(07", "14]"))}
+    assert Path("alarm.csv").read_text().splitlines()[1:] == [f'north,"{day("(07", "14]")}"']
+    lines = Path("changes/2.csv").read_text().splitlines()
+    assert lines == [
+        "version,change,door,interval",
+        f'2,-,north,"{day("(07", "13]")}"',
+        f'2,+,north,"{day("(07", "14]")}"',
+    ]
+    assert not later.run().is_new and later.run(full=True).version.feed == {}
+    later.apply('- open(north)@"2024-05-01T08:10:00Z" .')
+    assert held("alarm") == {("north", day("(07", "10)")), ("north", day("(12", "14]"))}
+    roll_back(later.store)
+    assert held("alarm") == {("north", day("(07", "14]"))}
+    delta = difference(later.store, 1, later.store.number or 0)
+    assert [str(row[1]) for row in delta["alarm"].added] == [day("(07", "14]")]
+    tl.Reasoner().apply("\n".join(script_lines(delta)), missing="ignore")  # it is a script
+    Path("open.csv").write_text("which,from,lasting\n")
+    assert Job.load(doors).run().version.tables["alarm"].rows == 0
+
+
+def test_what_is_said_without_a_time_stays_so(write: Write) -> None:
+    rules = tl.parse("p(a) . p(b)@[0, 1/3) . p(c)@(-inf, inf) . q(?x) :- diamondminus[1, 1] p(?x) .")
+    job = Job(rules, publish="published")
+    job.run()
+    assert held("q") == {("a", "(-inf, inf)"), ("b", "[1, 4/3)"), ("c", "(-inf, inf)")}
+    cold = Job(rules, publish="published")
+    cold.apply("- p(a) . - p(c)@[5, 6] .")
+    assert held("q") == {("b", "[1, 4/3)"), ("c", "(-inf, 6)"), ("c", "(7, inf)")}
+    assert held("p") == {("b", "[0, 1/3)"), ("c", "(-inf, 5)"), ("c", "(6, inf)")}
+    Job(rules, publish="published").apply("+ p(a) .")
+    assert ("a", "(-inf, inf)") in held("q")
+
+
+@pytest.mark.parametrize("is_warm", [True, False], ids=["warm", "cold"])
+def test_what_repeats_without_end(is_warm: bool) -> None:
+    rules = (
+        "@timeline integer . shift(?t) :- diamondminus[24, 24] shift(?t) . "
+        "busy(?t) :- boxminus[0, 1] shift(?t) ."
+    )
+    job = Job(tl.parse(f"{rules} shift(early)@[6, 13] ."), publish="published")
+    job.run()
+    assert held("busy") == {("early", "[7, 13]", "24")}
+    changed = tl.parse(f"{rules} shift(early)@[6, 13] . shift(late)@[14, 21] .")
+    later = Job(changed, publish="published")
+    if is_warm:
+        job.settings, later = replace(job.settings, program=changed), job
+    later.run()
+    assert held("busy") == {("early", "[7, 13]", "24"), ("late", "[15, 21]", "24")}
+    added = read("published").changes("busy").added
+    assert {tuple(map(str, row)) for row in added} == {("late", "[15, 21]", "24")}
+    lines = script_lines(difference(later.store, 1, 2), ("busy",))
+    assert list(lines) == ["+ busy(late)@[15, 21] .  % and every 24"]
+
+
+def test_other_settings_of_time_derive_anew(doors: Path, write: Write) -> None:
+    Job.load(doors).run()
+    write("job.toml", f'{JOB}[engine]\nhorizon = "2024-05-01T08:00:00Z,2024-05-01T08:10:00Z"\n')
+    steps: list[Step] = []
+    job = Job.load(doors, listeners=[steps.append])
+    assert job.run().version.reason == "full" and held("alarm") == {("north", day("(07", "10]"))}
+    [told] = [step.detail for step in steps if step.name == "everything anew"]
+    assert "version 1 is of `no such treatment`, and the job of `horizon [2024" in told
+    write(
+        "doors.rls",
+        DOORS.replace("boxminus[0, 2m] open(?door)", "open(?door), badge(?door)").replace(
+            ", ~diamondminus[0, 5m] badge(?door)", ""
+        ),
+    )
+    assert job.run().version.reason == "incremental"
+
+
+def test_what_is_refused(doors: Path, write: Write) -> None:
+    job = Job.load(doors)
+    job.run()
+    with pytest.raises(DataError, match="E817") as caught:
+        job.apply('@advance "2024-05-01T09:00:00Z" .')
+    assert "time cannot advance in a pipeline" in str(caught.value)
+    assert job.store.number == 1 and not job.run().is_new
+    write("doors.rls", DOORS + "many(#count(?door)) :- open(?door) .")
+    with pytest.raises(ProgramError, match="E353"):
+        job.run()
+    with pytest.raises(DataError) as faults:
+        text = JOB.replace('["start", "duration"]', '["a", "b", "c"]') + '[engine]\nhorizon = "soon"\n'
+        parse_settings(text, doors.parent)
+    assert [fault.code for fault in faults.value.diagnostics] == ["E803", "E803"]
+    write("doors.rls", DOORS)
+    sink = Sink("alarm", "alarm.nt", "ntriples")
+    with pytest.raises(DataError, match="E813"):
+        Job.of(replace(Job.load(doors).settings, sinks=(sink,))).run()
