@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -51,12 +52,8 @@ def program(rules: frozenset[str]) -> tl.Program:
     return tl.parse(ALWAYS + "\n".join(rule for rule in RULES if rule in rules))
 
 
-def ordered(first: str, last: str) -> tuple[str, str]:
-    return (
-        (first, last)
-        if tl.read_interval(f"[{first}, inf)").start <= tl.read_interval(f"[{last}, inf)").start
-        else (last, first)
-    )  # type: ignore[operator]
+def ordered(*points: str) -> list[str]:
+    return sorted(points, key=Fraction)
 
 
 def written(folder: Path, hot: frozenset[tuple[str, str, str]], resets: frozenset[tuple[str, str]]) -> None:
