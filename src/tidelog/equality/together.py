@@ -3,8 +3,8 @@
 What one transaction asks of equality is little, many times: a call from Python for every rule and round would
 cost far more than what the rules find. Plans are kept from one time to the next.
 
-Invariant: a plan is kept as long as the relations that it reads are not much larger than they were when it
-was made, and have dead rows just if they had.
+Invariant: plans are kept as long as the relations that they read are not much larger than they were when the
+plans were made.
 """
 
 from __future__ import annotations
@@ -17,53 +17,62 @@ import numpy as np
 from tidelog.engine.protocol import Runnable
 from tidelog.logic.program import Rule
 from tidelog.maintenance.maintainer import Check
-from tidelog.query.driving import GROWN, LOOKED_OVER, SMALL, drives
+from tidelog.plan.compile import delta_pivots, delta_plan
+from tidelog.query.driving import GROWN, LOOKED_OVER, SMALL, Growing
 
 
 class Together:
     """Rules driven by what is new of relations of one's own."""
 
     def __init__(self, rules: Sequence[Rule], own: Collection[str], engine: Any) -> None:
+        self._rules = rules
+        self._own = own
         self._engine = engine
-        self._own = engine.group(own)
-        self._drives = [drive for rule in rules for drive in drives(rule, own, engine)]
-        self._names = dict.fromkeys(
-            atom.predicate for rule in rules for atom in (*rule.positive, *rule.negated)
-        )
+        self._group = engine.group(own)
+        atoms = (atom for rule in rules for atom in (*rule.positive, *rule.negated))
+        self._read = tuple(dict.fromkeys(atom.predicate for atom in atoms))
         self._plans: tuple[Runnable, ...] = ()
         self._generation = -1
         self._asked = 0
 
     def run(self) -> None:
         """Find what follows from what has come to one's own relations, at one step."""
-        self._engine.advance_group(self._own)
+        self._engine.advance_group(self._group)
         self._engine.run_together(self._ready())
 
     def close(self, check: Check) -> None:
         """Find all that follows from what has come to one's own relations."""
-        if self._engine.close_group(self._own, self._ready()):
-            return
-        while fresh := self._engine.advance_group(self._own):
-            for drive in self._drives:
-                if drive.relation in fresh:
-                    drive.run(check)
+        plans = self._ready()
+        if not self._engine.close_group(self._group, plans):
+            while self._engine.advance_group(self._group):
+                for plan in plans:
+                    plan()
+                    check()
 
     def _ready(self) -> tuple[Runnable, ...]:
         """The plans, made anew if those that are known may be wrong, or slow."""
         if not self._are_good():
-            for drive in self._drives:
-                drive.forget_plan()
-            self._plans = tuple(drive.made() for drive in self._drives)
+            self._plans = tuple(self._plan(rule, place) for rule, place in self._driven())
+            self._engine.plan_to_keep((*self._read, *(rule.head.predicate for rule in self._rules)))
             self._generation = self._engine.generation
-            self._read = self._engine.group(self._names)
-            self._is_lossy = self._engine.are_lossy(self._read)
-            self._limits = np.maximum(GROWN * self._engine.sizes(self._read), SMALL)
+            self._counted = self._engine.group(self._read)
+            self._limits = np.maximum(GROWN * self._engine.sizes(self._counted), SMALL)
         return self._plans
 
     def _are_good(self) -> bool:
         if self._generation != self._engine.generation:
             return False
-        if self._engine.are_lossy(self._read) != self._is_lossy:
-            return False
         self._asked += 1
-        return self._asked % LOOKED_OVER > 0 or bool((self._engine.sizes(self._read) <= self._limits).all())
+        return self._asked % LOOKED_OVER > 0 or bool(
+            (self._engine.sizes(self._counted) <= self._limits).all()
+        )
+
+    def _driven(self) -> list[tuple[Rule, int]]:
+        """The rules with the places of the atoms that drive them."""
+        return [(rule, place) for rule in self._rules for place in delta_pivots(rule, self._own)]
+
+    def _plan(self, rule: Rule, place: int) -> Runnable:
+        """What finds the consequences of what is new of one atom."""
+        plan = delta_plan(rule, 0, self._own, place, Growing(self._engine, self._own))
+        ready: Runnable = self._engine.prepare_for_all_times(plan)
+        return ready

@@ -102,20 +102,16 @@ class Drive:
         return outcome.new
 
     def ready(self) -> Runnable | None:
-        """What finds it; None while that cannot be anything, and indexes for it would be in vain."""
-        if self._ready is None and not all(map(self._engine.size, self._read)):
-            return None
-        return self.made()
-
-    def made(self) -> Runnable:
-        """What finds it, whether there can be anything or not."""
+        """What finds it; None while that cannot be anything."""
         if self._ready is None:
             self._ready = self._prepared()
         return self._ready
 
-    def _prepared(self) -> Runnable:
-        """A plan ready to run."""
+    def _prepared(self) -> Runnable | None:
+        """A plan ready to run; none while indexes for it would be in vain."""
         engine, rule = self._engine, self.rule
+        if not all(map(engine.size, self._read)):
+            return None
         plan = delta_plan(rule, 0, self._own, self._place, Growing(engine, self._own))
         self._generation = engine.generation
         ready = engine.prepare(plan)

@@ -20,6 +20,7 @@ from tidelog.engine.columnar.assemble import assemble
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, Dictionary
 from tidelog.engine.columnar.index import Index, IndexKey
 from tidelog.engine.columnar.runner import Runner, Workspace
+from tidelog.engine.columnar.steps import Store as AssemblerStore
 from tidelog.engine.columnar.table import Table
 from tidelog.engine.protocol import Outcome, Runnable
 from tidelog.io.columns import Batch, Column
@@ -347,13 +348,17 @@ class ColumnarEngine:
 
     def prepare(self, plan: RulePlan) -> Runnable:
         """The plan ready to run, any number of times."""
-        head = self.table(plan.relation)
         if isinstance(plan.root, Aggregate):
-            root = plan.root
+            root, head = plan.root, self.table(plan.relation)
             return lambda: self._aggregate(root, head)
+        return self._runner(plan, self)
+
+    def _runner(self, plan: RulePlan, store: AssemblerStore) -> Runner:
+        """The plan ready to run, as it is assembled for a store."""
         if not isinstance(plan.root, Project):
             raise TypeError(plan.root)
-        assembled = assemble(plan.relation, plan.root, self)
+        head = self.table(plan.relation)
+        assembled = assemble(plan.relation, plan.root, store)
         for number in (*assembled.looked_up, head.number):
             self.tables[number].complete()
         return Runner(assembled, self, head)

@@ -12,8 +12,10 @@ from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.evaluate import ColumnarEngine, Ids
 from tidelog.engine.columnar.round_kernels import clear_tables
 from tidelog.engine.columnar.round_runner import RoundRunner
+from tidelog.engine.columnar.runner import Runner
 from tidelog.engine.columnar.table import Log
 from tidelog.engine.protocol import Runnable
+from tidelog.plan.algebra import RulePlan
 
 Rows = tuple[tuple[Ids, ...], int]  # columns, and how many rows
 NOTHING_CAME: tuple[Rows, Rows] = ((), 0), ((), 0)
@@ -25,6 +27,19 @@ class Group:
 
     names: tuple[str, ...]
     numbers: npt.NDArray[np.int64]
+
+
+class Lossy:
+    """An engine as the assembler sees it, if any row of any relation may be none of its facts."""
+
+    def __init__(self, engine: ColumnarEngine) -> None:
+        self.table_number = engine.table_number
+        self.index_number = engine.index_number
+        self.identity = engine.identity
+
+    def has_dead(self, relation: str) -> bool:
+        """Whether some rows of a relation are no facts."""
+        return True
 
 
 class FollowedEngine(ColumnarEngine):
@@ -94,9 +109,9 @@ class FollowedEngine(ColumnarEngine):
         words = self.descriptors[group.numbers]
         return words[:, layout.ROWS] - words[:, layout.DEAD]
 
-    def are_lossy(self, group: Group) -> bytes:
-        """Of which of a group's relations some rows are no facts: a byte for each."""
-        return bytes(self.descriptors[group.numbers, layout.DEAD] > 0)
+    def prepare_for_all_times(self, plan: RulePlan) -> Runner:
+        """The plan ready to run, whether rows of the relations that it reads are facts or not."""
+        return self._runner(plan, Lossy(self))
 
     def run_together(self, prepared: Sequence[Runnable]) -> list[int]:
         """Run what is ready to run, in turn; how many new facts each has found."""

@@ -72,7 +72,9 @@ class Index:
         rows = end if listed is None else len(listed)
         # A head per constant is fastest, and wasteful for few rows over many constants.
         direct = len(self.key.columns) == 1 and rows * 8 >= constants
-        entries = constants + constants // 8 + 16 if direct else 1 if not self.key.columns else rows + 16
+        # Room for more of both: memory that is not touched costs nothing, and moving all of it does.
+        keys = constants + constants // 8 if direct else rows + rows // 4 if self.key.columns else 0
+        entries = keys + 16 if self.key.columns else 1
         self.start = memory.zeros(entries, np.int64)
         self.length = memory.zeros(entries, np.int32)
         self.room = memory.zeros(entries, np.int32)
@@ -81,7 +83,7 @@ class Index:
         words = self.words
         words[layout.X_DIRECT] = int(direct)
         if not direct and self.key.columns:
-            self._make_slots(entries)
+            self._make_slots(rows + rows // 16 + 16)
         self._publish()
         if direct:
             address = 0 if listed is None else listed.ctypes.data
