@@ -36,7 +36,7 @@ from tidelog.stated import Stated, Statements
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.temporal.changing import TimedRows, TimedUpdate, times_of
-from tidelog.temporal.intake import read_times, split_rows
+from tidelog.temporal.intake import split_batch, split_rows
 
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns
@@ -145,10 +145,8 @@ class Change:
 
     def insert_timed_batch(self, predicate: str, batch: Batch, names: tuple[str, ...]) -> None:
         """Add explicit facts that were read from a file, the last columns of which tell when they hold."""
-        count = len(batch.columns) - len(names)
-        last = [column.values for column in batch.columns[count:]]
-        times = read_times(last, names, self.program.is_integer_time)
-        rows = self.encode_batch(Batch(batch.columns[:count], batch.rows))
+        rest, times = split_batch(batch, names, self.program.is_integer_time)
+        rows = self.encode_batch(rest)
         self.times.added.append((predicate, TimedRows(rows.columns, rows.count, times)))
 
     def insert_rows(self, predicate: str, rows: Rows) -> None:

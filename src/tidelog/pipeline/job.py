@@ -19,28 +19,25 @@ from tidelog.engine import registry as engines
 from tidelog.engine.events import Listener
 from tidelog.engine.registry import EngineSettings
 from tidelog.engine.spark.settings import SparkSettings
-from tidelog.errors import DataError, Diagnostic
-from tidelog.errors import Source as Text
 from tidelog.logic.program import Program
-from tidelog.logic.resolve import EMPTY, extend
+from tidelog.logic.resolve import EMPTY
 from tidelog.logic.resolve import load as load_program
 from tidelog.maintenance.maintainer import Update
-from tidelog.pipeline import codes
+from tidelog.pipeline.continuing import check_columns, has_changed, no_advance, reason_for_anew
 from tidelog.pipeline.holding import Holding
 from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Batch, Manifest
 from tidelog.pipeline.programs import hash_of
 from tidelog.pipeline.publish import Origin, Publication, differences
-from tidelog.pipeline.restore import program_of, reason_for_anew, restore
+from tidelog.pipeline.restore import program_of, restore
 from tidelog.pipeline.settings import Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
-from tidelog.pipeline.source_files import find_predicate_of
+from tidelog.pipeline.source_files import with_times
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.tables import Changes
 from tidelog.pipeline.version import Version
 from tidelog.reasoner import Reasoner
-from tidelog.syntax.parser import parse
 from tidelog.transaction import Change
 
 if TYPE_CHECKING:
@@ -149,7 +146,7 @@ class Job:
         with self.writing():
             before = self.store.current()
             if before is not None and not full:
-                self._check_columns(before, program)
+                check_columns(before, program)
             intake = self._intake(program)
             then = None if full or before is None else program_of(before, program)
             if before is not None and then is not None:
@@ -215,9 +212,9 @@ class Job:
             program = self.program()
             then = program_of(before, program)
             if then is None or hash_of(program) != before.job:
-                raise _has_changed("the program")
+                raise has_changed("the program")
             if self.settings.engine.treatment_in(then) != before.treatment:
-                raise _has_changed("the treatment of equality")
+                raise has_changed("the treatment of equality")
             self._warm = before.version, self._restored(before, then)
         return self._warm[1]
 
@@ -226,16 +223,7 @@ class Job:
         program = self.settings.program
         if isinstance(program, str):
             program = load_program(self.settings.resolve(program), dict(self.settings.parameters))
-        return self._with_times(EMPTY if program is None else program)
-
-    def _with_times(self, program: Program) -> Program:
-        """The program in which predicates hold at times whose sources tell times."""
-        sources = [source for source in self.settings.sources if source.times]
-        timed = {find_predicate_of(source, program).name for source in sources}
-        if timed <= program.given_times:
-            return program
-        known = replace(program, given_times=program.given_times | timed)
-        return extend(parse(Text("<job>", "")), known)  # which sees whether that may be
+        return with_times(EMPTY if program is None else program, self.settings.sources)
 
     def refresh_sinks(self) -> None:
         """Let the sinks hold the current version, if they do not."""
@@ -386,21 +374,6 @@ class Job:
         self.announce(manifest)
         return manifest
 
-    def _check_columns(self, before: Manifest, program: Program) -> None:
-        """Nothing, if the predicates have as many columns as were published; else raises `DataError`."""
-        faults = []
-        for name, table in before.tables.items():
-            predicate, columns = program.predicates.get(name), len(table.columns) - table.times
-            if predicate is not None and predicate.arity != columns:
-                message = (
-                    f"`{predicate.written}` has {predicate.arity} columns, "
-                    f"and {columns} in version {before.version}"
-                )
-                help = "publish it anew, with all that depends on it, with --full"
-                faults.append(Diagnostic(codes.DRIFT, message, predicate.span, help))
-        if faults:
-            raise DataError(faults)
-
     # ---- reasoners
 
     def _new_reasoner(self, program: Program) -> Reasoner:
@@ -459,16 +432,3 @@ class Job:
         is_warm = self._warm is not None and self._warm[0] == version.version
         sinks.write(version, Holding(self._warm[1]) if self._warm and is_warm else None)
         self.reached("sinks written", ", ".join(sink.shown for sink in self.settings.sinks))
-
-
-def _has_changed(what: str) -> DataError:
-    message = f"{what} has changed since the last version was published"
-    return DataError(Diagnostic(codes.DRIFT, message, help="run the job first"))
-
-
-def no_advance(place: str | None = None) -> DataError:
-    """The error for time that is to advance."""
-    message = "time cannot advance in a pipeline: what is published keeps all times"
-    return DataError(
-        Diagnostic(codes.TIMED, message, place=place, help="leave `@advance` out, or use a store")
-    )

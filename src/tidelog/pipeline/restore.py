@@ -10,20 +10,16 @@ import numpy as np
 
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.logic.program import Predicate, Program
-from tidelog.logic.strata import entangled
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.row_sets import taken
 from tidelog.pipeline.manifest import Manifest, Table
 from tidelog.pipeline.programs import hash_of, read_rules
-from tidelog.pipeline.settings import Engine
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.tables import TableReader
 from tidelog.pipeline.times import Layout, is_always, times_in
 from tidelog.reasoner import Reasoner
 from tidelog.store.time_form import time_of
-from tidelog.temporal.analysis import time_cycle
-from tidelog.temporal.relation import BOUNDS
 from tidelog.temporal.state import Restored, TimeState
 from tidelog.temporal.table import TimedTable
 
@@ -51,30 +47,6 @@ def program_of(manifest: Manifest, program: Program) -> Program | None:
 def _predicate(name: str, table: Table) -> Predicate:
     columns = table.columns[: len(table.columns) - table.times]
     return Predicate(name, len(columns), columns, (ColumnType.ANY,) * len(columns), table.written)
-
-
-def reason_for_anew(before: Manifest, then: Program, program: Program, engine: Engine) -> str | None:
-    """Why everything must be derived anew, to go on from a version with a program; None if it need not."""
-    now = engine.treatment_in(program)
-    known = {before.treatment, now} - {None}
-    if now != before.treatment and known != {"axiomatise"}:  # axioms come and go as rules do
-        was, now = (text or "no such treatment" for text in (before.treatment, now))
-        return f"version {before.version} is of `{was}`, and the job of `{now}`"
-    for name, table in before.tables.items():
-        if name in program.predicates and table.times != _times_of(name, program, engine):
-            kind = "always" if name not in program.timed else "without end" if table.times else "at times"
-            return f"`{table.written}` holds {kind}, otherwise than in version {before.version}"
-    if then.rules is not program.rules and entangled((*then.timed_rules, *program.timed_rules)):
-        return "rules over time that come and rules that go negate each other in a cycle"
-    return None
-
-
-def _times_of(name: str, program: Program, engine: Engine) -> int:
-    """How many columns of a predicate's table tell when."""
-    if name not in program.timed:
-        return 0
-    is_periodic = engine.horizon is None and bool(time_cycle(program.timed_rules))
-    return len(BOUNDS) + is_periodic
 
 
 def restore(reasoner: Reasoner, store: Store, manifest: Manifest) -> None:

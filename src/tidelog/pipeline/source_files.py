@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 from tidelog.errors import DataError, Diagnostic, suggest
+from tidelog.errors import Source as Text
 from tidelog.io.formats import DELIMITED, RDF, data_files, format_of, is_compressed
 from tidelog.io.source import DataFile, Header, time_types_of
 from tidelog.logic.column_types import TYPES
 from tidelog.logic.program import Predicate, Program
+from tidelog.logic.resolve import extend
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
 from tidelog.pipeline.settings import Settings, Source
 from tidelog.relation import column_names
+from tidelog.syntax.parser import parse
 
 
 def find_predicate_of(item: Source, program: Program) -> Predicate:
@@ -30,6 +35,15 @@ def find_named(name: str, program: Program, span: object = None) -> Predicate:
     help = suggest(name, known) or f"it has {', '.join(known) or 'none'}"
     message = f"the program has no predicate `{name}`"
     raise DataError(Diagnostic(codes.NO_PREDICATE, message, span, help))  # type: ignore[arg-type]
+
+
+def with_times(program: Program, sources: Iterable[Source]) -> Program:
+    """The program, in which predicates hold at times whose sources say so; raises what is wrong with that."""
+    timed = {find_predicate_of(source, program).name for source in sources if source.times}
+    if timed <= program.given_times:
+        return program
+    known = replace(program, given_times=program.given_times | timed)
+    return extend(parse(Text("<sources>", "")), known)  # which looks at all rules again
 
 
 def data_files_of(

@@ -22,7 +22,8 @@ from tidelog.logic.program import Predicate
 from tidelog.maintenance.maintainer import Update
 from tidelog.pipeline import codes
 from tidelog.pipeline.checkpoint import next_files, stream_of
-from tidelog.pipeline.job import Job, no_advance
+from tidelog.pipeline.continuing import no_advance
+from tidelog.pipeline.job import Job
 from tidelog.pipeline.manifest import Batch, Manifest
 from tidelog.pipeline.records import Records, Shape, Tally, contents
 from tidelog.pipeline.settings import Stream

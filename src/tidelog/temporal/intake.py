@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io.columns import Batch
 from tidelog.io.source import DURATION, START
 from tidelog.io.times import with_bounds
 from tidelog.logic.time import Interval, read_interval, read_point
@@ -71,6 +72,13 @@ def time_columns(names: Sequence[str], arity: int | None) -> list[str]:
         chosen = [name for name in (*BOUNDS[:2], DURATION, *BOUNDS[2:]) if name in names]
         return [name for name in chosen if name != DURATION or "end" not in names]
     return []
+
+
+def split_batch(batch: Batch, names: tuple[str, ...], is_integer: bool) -> tuple[Batch, Times]:
+    """Rows of a file without the last columns, which say when, and these."""
+    count = len(batch.columns) - len(names)
+    times = read_times([column.values for column in batch.columns[count:]], names, is_integer)
+    return Batch(batch.columns[:count], batch.rows), times
 
 
 def read_times(arrays: Sequence[Any], names: Sequence[str], is_integer: bool) -> Times:

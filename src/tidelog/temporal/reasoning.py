@@ -28,7 +28,7 @@ from tidelog.temporal.elsewhere import DerivationElsewhere
 from tidelog.temporal.evaluate import Evaluation, Reading
 from tidelog.temporal.heads import head_rows, together
 from tidelog.temporal.horizon import Horizon
-from tidelog.temporal.intake import read_times
+from tidelog.temporal.intake import split_batch
 from tidelog.temporal.lists import Integers, Lists, Timeline, single
 from tidelog.temporal.materialise import PROCEDURES, Derivation
 from tidelog.temporal.nodes import make_ready
@@ -96,10 +96,8 @@ class Temporal:
         """Add facts of a file, whose last columns say when they hold; returns how many intervals are new."""
         start, all_new = perf_counter(), 0
         for batch in batches:
-            arguments = batch.columns[: -len(names)]
-            last = [column.values for column in batch.columns[-len(names) :]]
-            times = read_times(last, names, self.store.timeline.is_integer)
-            new = self.give(name, [tuple(map(self.engine.encode_column, arguments))], times)
+            rest, times = split_batch(batch, names, self.store.timeline.is_integer)
+            new = self.give(name, [tuple(map(self.engine.encode_column, rest.columns))], times)
             end = perf_counter()
             listen(FactsLoaded(name, batch.rows, new, end - start))
             start, all_new = end, all_new + new
