@@ -186,13 +186,13 @@ class Loading(Explaining):
         self._shown = replace(program, facts=self._own.stated)
         self._define_all()
 
-    def load(self, predicate: str, batches: Iterable[Batch], time: tuple[str, ...] = ()) -> int:
-        """Add explicit facts that come as batches of columns; returns how many were new.
+    def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, Times]]) -> int:
+        """Add facts with times, before anything is derived; returns how many intervals were new."""
+        self._origins.note(predicate, None)
+        return self.time.load_parts(predicate, parts, self.runtime.tell)
 
-        `time` says what the last columns tell of when facts hold, before anything is derived.
-        """
-        if time:
-            return self.time.load(predicate, batches, time, self.runtime.tell)
+    def load(self, predicate: str, batches: Iterable[Batch]) -> int:
+        """Add explicit facts that come as batches of columns; returns how many were new."""
         if self._is_maintained:
             with self.change() as change:
                 change.load(predicate, batches)

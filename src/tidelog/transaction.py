@@ -35,8 +35,8 @@ from tidelog.plan.rule_text import Writing
 from tidelog.stated import Stated, Statements
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
-from tidelog.temporal.changing import TimedRows, TimedUpdate, times_of
-from tidelog.temporal.intake import split_batch, split_rows
+from tidelog.temporal.changing import TimedRows, TimedUpdate, Times, times_of
+from tidelog.temporal.intake import split_rows
 
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns
@@ -143,10 +143,9 @@ class Change:
             known = self.program.find(predicate) or self._define(predicate, len(batch.columns))
             self._added.note(known.name, self.encode_batch(batch))
 
-    def insert_timed_batch(self, predicate: str, batch: Batch, names: tuple[str, ...]) -> None:
-        """Add explicit facts that were read from a file, the last columns of which tell when they hold."""
-        rest, times = split_batch(batch, names, self.program.is_integer_time)
-        rows = self.encode_batch(rest)
+    def insert_timed(self, predicate: str, batch: Batch, times: Times) -> None:
+        """Add explicit facts that were read from a file, apart from when they hold."""
+        rows = self.encode_batch(batch)
         self.times.added.append((predicate, TimedRows(rows.columns, rows.count, times)))
 
     def insert_rows(self, predicate: str, rows: Rows) -> None:

@@ -212,6 +212,23 @@ def test_intervals_come_and_go(doors: Path, is_warm: bool) -> None:
     assert Job.load(doors).run().version.tables["alarm"].rows == 0
 
 
+def test_a_time_that_cannot_be_read_is_rejected(doors: Path) -> None:
+    Path("open.csv").write_text(OPEN + "south,noon,5m\nwest,2024-05-01T08:00:00Z,3m\n,2024-05-01,-5m\n")
+    version = Job.load(doors).run().version
+    given = version.inputs["open < open.csv"]
+    assert (given.rows, given.filtered, given.rejected) == (3, 1, 2) and given.rejects is not None
+    _, first, second = (Path("published") / given.rejects).read_text().splitlines()
+    assert first.startswith("open.csv,E619,") and first.endswith(',"south,noon,5m"')
+    assert "no time point lies" in second
+    assert len(held("open")) == 2
+    Path("open.csv").write_text(OPEN + "south,noon,5m\n")
+    assert Job.load(doors).run().version.inputs["open < open.csv"].rejected == 1
+    Path("job.toml").write_text(JOB.replace('time = "start"', 'time = "start"\non-error = "fail"'))
+    Path("badge.jsonl").write_text('{"door": "north", "start": "late"}\n')
+    with pytest.raises(DataError, match="E619"):
+        Job.load(doors).run()
+
+
 def test_what_is_said_without_a_time_stays_so(write: Write) -> None:
     rules = tl.parse("p(a) . p(b)@[0, 1/3) . p(c)@(-inf, inf) . q(?x) :- diamondminus[1, 1] p(?x) .")
     job = Job(rules, publish="published")

@@ -44,6 +44,11 @@ def reason_for_anew(before: Manifest, then: Program, program: Program, engine: E
     return None
 
 
+def is_outdated(held: Program, program: Program) -> bool:
+    """Whether a predicate that a reasoner knows, from an earlier program still, held at times and will not."""
+    return not (held.timed & program.predicates.keys()) <= program.timed
+
+
 def _times_of(name: str, program: Program, engine: Engine) -> int:
     """How many columns of a predicate's table tell when."""
     if name not in program.timed:

@@ -25,6 +25,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
 from tidelog.pipeline.filters import Filter
 from tidelog.pipeline.manifest import Input
+from tidelog.pipeline.readable_times import Timed, readable
 from tidelog.pipeline.settings import Settings, Source
 from tidelog.pipeline.shapes import columns_of
 from tidelog.pipeline.source_files import data_files_of, find_predicate_of
@@ -267,6 +268,12 @@ class Taken:
         finally:
             self.faults.close()
         self._check_some()
+
+    def timed(self, is_integer: bool) -> Iterator[Timed]:
+        """The same of an input with times, each part with when its rows hold."""
+        for batch in self.batches():
+            yield from readable(batch, self.item.time, is_integer, self.faults, self.item.shown)
+        self.faults.check()
 
     def tell(self, reject: Callable[[Faults], None], rows: int, filtered: int) -> None:
         """Take what was told of an input that was read elsewhere: rejected rows, and counts."""

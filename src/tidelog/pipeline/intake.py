@@ -33,6 +33,7 @@ class Intake:
         self._settings = settings
         self._store = store
         self._reached = reached
+        self._is_integer_time = program.is_integer_time
         self._prepare: Callable[[list[tuple[DataFile, ...]]], None] | None = None
         self.items = self._feedings(program, session)
         self.inputs: dict[str, Input] = {}
@@ -60,21 +61,21 @@ class Intake:
 
     def read(
         self, number: int, before: Manifest | None, full: bool, items: Sequence[Feeding]
-    ) -> Iterator[tuple[Feeding, Iterator[Batch]]]:
-        """Inputs, each with its rows, for the version of this number.
+    ) -> Iterator[Taken]:
+        """Inputs that are read, for the version of this number.
 
         The rows of an input must have been taken when the next one is asked for.
         """
         if self._prepare is not None:
             self._prepare([item.data for item in items if item.data and not item.time])
         for taken in self.taken(number, items, before, full):
-            yield taken.item, taken.batches()
+            yield taken
             self.note(taken)
 
     def rows(self, number: int, before: Manifest, items: Sequence[Feeding]) -> Iterator[Batch]:
         """All rows that inputs give."""
-        for _, batches in self.read(number, before, False, items):
-            yield from batches
+        for taken in self.read(number, before, False, items):
+            yield from taken.batches()
 
     def taken(
         self, number: int, items: Iterable[Feeding], before: Manifest | None, full: bool
@@ -99,8 +100,15 @@ class Intake:
 
     def feed(self, reasoner: Reasoner, number: int, before: Manifest | None, full: bool) -> None:
         """Let a reasoner without facts have all that the inputs give."""
-        for item, batches in self.read(number, before, full, self.items):
-            reasoner.load(item.predicate, batches, item.time)
+        self.load(reasoner, self.read(number, before, full, self.items))
+
+    def load(self, reasoner: Reasoner, inputs: Iterable[Taken]) -> None:
+        """Let a reasoner without facts have what is read here."""
+        for taken in inputs:
+            if taken.item.time:
+                reasoner.load_timed(taken.item.predicate, taken.timed(self._is_integer_time))
+            else:
+                reasoner.load(taken.item.predicate, taken.batches())
 
     def replace(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
         """Let the explicit facts of predicates become, in a transaction, what their inputs give."""
@@ -115,9 +123,9 @@ class Intake:
         for name in predicates:
             if name in change.program.timed:
                 change.times.replaced.add(name)
-        for item, batches in self.read(number, before, False, timed):
-            for batch in batches:
-                change.insert_timed_batch(item.predicate, batch, item.time)
+        for taken in self.read(number, before, False, timed):
+            for batch, times in taken.timed(self._is_integer_time):
+                change.insert_timed(taken.item.predicate, batch, times)
 
     def of(self, predicates: Collection[str]) -> list[Feeding]:
         """The inputs of predicates."""

@@ -23,7 +23,13 @@ from tidelog.logic.program import Program
 from tidelog.logic.resolve import EMPTY
 from tidelog.logic.resolve import load as load_program
 from tidelog.maintenance.maintainer import Update
-from tidelog.pipeline.continuing import check_columns, has_changed, no_advance, reason_for_anew
+from tidelog.pipeline.continuing import (
+    check_columns,
+    has_changed,
+    is_outdated,
+    no_advance,
+    reason_for_anew,
+)
 from tidelog.pipeline.holding import Holding
 from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
@@ -318,6 +324,8 @@ class Job:
         has_new_rules = hash_of(program) != before.job
         if not edited and not has_new_rules:
             return None
+        if has_new_rules and self._warm is not None and is_outdated(self._warm[1].program, program):
+            self._warm = None
         if self._warm is None or self._warm[0] != before.version:
             self._warm = before.version, self._restored(before, then)
         reasoner = self._warm[1]

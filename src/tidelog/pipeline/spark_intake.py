@@ -35,8 +35,7 @@ class SparkIntake(Intake):
     def feed(self, reasoner: Reasoner, number: int, before: Manifest | None, full: bool) -> None:
         """Let a reasoner without facts have all that the inputs give."""
         here, there = _apart(self.items)
-        for item, batches in self.read(number, before, full, here):
-            reasoner.load(item.predicate, batches, item.time)
+        self.load(reasoner, self.read(number, before, full, here))
         if there:
             relations = list(dict.fromkeys(item.predicate for item in there))
             taken = list(self.taken(number, there, before, full))
@@ -58,8 +57,8 @@ class SparkIntake(Intake):
             super().replace(change, number, before, predicates)
             return
         stated: dict[str, list[Rows]] = {}
-        for item, batches in self.read(number, before, False, [one for one in here if not one.time]):
-            stated.setdefault(item.predicate, []).extend(map(change.encode_batch, batches))
+        for one in self.read(number, before, False, [item for item in here if not item.time]):
+            stated.setdefault(one.item.predicate, []).extend(map(change.encode_batch, one.batches()))
         also = {name: distinct(rows) for name, rows in stated.items()}
         for name in predicates:
             engine.define(name, change.program.predicates[name].arity)

@@ -92,12 +92,16 @@ class Temporal:
             new = self.store.give(name, columns, len(some), left, right)
             listen(FactsLoaded(name, len(some), new, perf_counter() - start))
 
-    def load(self, name: str, batches: Iterable[Batch], names: tuple[str, ...], listen: Listener) -> int:
-        """Add facts of a file, whose last columns say when they hold; returns how many intervals are new."""
+    def load(self, name: str, batches: Iterable[Batch], names: tuple[str, ...], listen: Listener) -> None:
+        """Add facts of a file, whose last columns say when they hold."""
+        is_integer = self.store.timeline.is_integer
+        self.load_parts(name, (split_batch(batch, names, is_integer) for batch in batches), listen)
+
+    def load_parts(self, name: str, parts: Iterable[tuple[Batch, Times]], listen: Listener) -> int:
+        """Add facts of a file, apart from when they hold; returns how many intervals are new."""
         start, all_new = perf_counter(), 0
-        for batch in batches:
-            rest, times = split_batch(batch, names, self.store.timeline.is_integer)
-            new = self.give(name, [tuple(map(self.engine.encode_column, rest.columns))], times)
+        for batch, times in parts:
+            new = self.give(name, [tuple(map(self.engine.encode_column, batch.columns))], times)
             end = perf_counter()
             listen(FactsLoaded(name, batch.rows, new, end - start))
             start, all_new = end, all_new + new
