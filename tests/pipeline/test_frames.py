@@ -245,9 +245,11 @@ reset(a)@4 .
 def test_times_over_frames(spark: Any, write: Write) -> None:
     write("hot.csv", "a,0,10\nb,2,3\nc,5,6\n")
     write("kind.csv", "a,boiler\nb,boiler\n")
+    resets = spark.createDataFrame([("b", 3, None), ("c", None, 2)], "c1 string, start int, end int")
     sources = [
         Source("hot", "hot.csv", header=False, time=("start", "end")),
         Source("kind", "kind.csv", header=False),
+        Source("reset", frame=resets, columns=("c1", "start", "end"), time=("start", "end")),
     ]
     conf = {"tidelog.strategy": "lazy,executor-fixpoint,iterated-joins", "tidelog.driverFacts": "0"}
 
@@ -257,6 +259,7 @@ def test_times_over_frames(spark: Any, write: Write) -> None:
     here, there = job("here", Engine()), job("there", Engine("spark", conf=conf))
     assert_same(here.run().version, there.run().version)
     assert there.reasoner().time.store._elsewhere is not None
+    assert ("b", "[3, inf)") in {tuple(map(str, row)) for row in read("there")["reset"]}
     write("hot.csv", "a,0,12\nb,2,3\nc,5,6\n")
     write("kind.csv", "a,boiler\nc,boiler\n")
     assert_same(here.run().version, there.run().version)

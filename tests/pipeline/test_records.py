@@ -12,6 +12,7 @@ from tidelog.io.faults import Faults, OnError
 from tidelog.maintenance.maintainer import Rows
 from tidelog.pipeline.records import Records, Shape
 from tidelog.pipeline.settings import Stream
+from tidelog.pipeline.timed_records import TimedRecords
 from tidelog.relation import Relation
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -82,3 +83,58 @@ def model(
 
 def rows(some: Rows, reasoner: tl.Reasoner) -> set[tuple[object, ...]]:
     return set(Relation("p", ("x", "n"), some.columns, some.count, reasoner.engine.dictionary))
+
+
+TIMED = st.tuples(st.sampled_from("+-"), st.sampled_from("ab"), st.integers(0, 6), st.integers(0, 3))
+
+
+@given(st.lists(st.lists(TIMED, max_size=7), max_size=3), st.booleans())
+def test_records_with_times(batches: list[list[tuple[str, str, int, int]]], ignores_missing: bool) -> None:
+    rules = "@timeline integer . p(a)@[1, 3] . q(?x) :- diamondminus[1, 1] p(?x) ."
+    reasoner = tl.Reasoner(tl.parse(rules), threads=1)
+    reasoner.materialise()
+    stream = Stream(predicate="p", time=("start", "duration"))
+    shape = Shape.of(stream, reasoner.program.predicates["p"], reasoner.program)
+    held = {("a", time) for time in (1, 2, 3)}
+    for batch in batches:
+        faults = Faults(OnError.SKIP)
+        records = TimedRecords(reasoner.time, shape, reasoner.engine, faults, None, ignores_missing)
+        records.take_frame(timed_table(batch))
+        with reasoner.change(missing="ignore") as change:
+            records.fill(change)
+        duplicates, missing = apply_to(held, batch, ignores_missing)
+        assert points(reasoner["p"]) == held
+        assert points(reasoner["q"]) == {(name, time + 1) for name, time in held}
+        tally = records.tally
+        assert (tally.records, tally.duplicates, tally.missing) == (len(batch), duplicates, missing)
+        assert faults.skipped == (0 if ignores_missing else missing)
+
+
+def timed_table(batch: list[tuple[str, str, int, int]]) -> pa.Table:
+    columns = list(zip(*batch, strict=True)) or [(), (), (), ()]
+    types = (pa.string(), pa.string(), pa.int64(), pa.int64())
+    arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
+    return pa.table(arrays, names=["op", "c1", "start", "duration"])
+
+
+def apply_to(
+    held: set[tuple[str, int]], batch: list[tuple[str, str, int, int]], ignores_missing: bool
+) -> tuple[int, int]:
+    """Carry records out, one by one; how many were duplicates, and how many took away what is not there."""
+    duplicates = missing = 0
+    for sign, name, start, length in batch:
+        said = {(name, time) for time in range(start, start + length + 1)}
+        if sign == "+":
+            duplicates += said <= held
+            held |= said
+        else:
+            missing += not said <= held
+            held -= said if said <= held or ignores_missing else set()
+    return duplicates, missing
+
+
+def points(relation: Relation) -> set[tuple[str, int]]:
+    found = ((name, interval) for name, interval in relation)
+    return {
+        (name, time) for name, interval in found for time in range(int(interval.start), int(interval.end) + 1)
+    }

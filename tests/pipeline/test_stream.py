@@ -272,6 +272,13 @@ def test_scripts_over_time(spark: Any, write: Write, kernels: None) -> None:
     assert {tuple(map(str, row)) for row in read("published")["alarm"]} == {("a", "[5, 12]")}
     changes = read("published").changes("alarm")
     assert [str(row[1]) for row in changes.removed] == ["[5, 10)"]
-    write("job.toml", Path("job.toml").read_text().replace('"changes"', '"csv"\npredicate = "hot"'))
+    rest = Path("job.toml").read_text().replace('"changes"', '"csv"\npredicate = "hot"')
+    write("job.toml", rest)
     with pytest.raises(DataError, match="E817"):
         Job.load("job.toml", session=spark).stream(available_now=True)
+    write("job.toml", f'{rest}time = ["start", "end"]\ncheckpoint = "other"\n')
+    deliver("1.csv", "op,c1,start,end\n+,a,12,13.5\n-,a,0,1\n+,a,soon,1\n-,b,0,1\n", 4)
+    [fourth] = take_all(Job.load("job.toml", session=spark))
+    assert {tuple(map(str, row)) for row in read("published")["hot"]} == {("a", "(1, 13.5]")}
+    assert fourth.batch is not None and (fourth.batch.records, fourth.batch.missing) == (3, 1)
+    assert [row[1] for row in rejects(job, fourth)] == ["E619", "E630"]

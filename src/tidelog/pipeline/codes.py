@@ -39,5 +39,5 @@ MEANINGS: Final = {
     BAD_RECORD: "a record of a stream that is not well formed",
     LATE: "a record of a stream that comes after later ones",
     NO_STREAM: "a stream that is not described, or not as it was",
-    TIMED: "time that is to advance in a pipeline, or a stream of records for facts that hold at times",
+    TIMED: "time that is to advance in a pipeline, or records with times where facts have none, or without",
 }

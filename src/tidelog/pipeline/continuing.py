@@ -45,7 +45,7 @@ def reason_for_anew(before: Manifest, then: Program, program: Program, engine: E
 
 
 def is_outdated(held: Program, program: Program) -> bool:
-    """Whether a predicate that a reasoner knows, from an earlier program still, held at times and will not."""
+    """Whether a predicate that a reasoner knows from an earlier program held at times, and will not."""
     return not (held.timed & program.predicates.keys()) <= program.timed
 
 

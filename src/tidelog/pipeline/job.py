@@ -229,7 +229,7 @@ class Job:
         program = self.settings.program
         if isinstance(program, str):
             program = load_program(self.settings.resolve(program), dict(self.settings.parameters))
-        return with_times(EMPTY if program is None else program, self.settings.sources)
+        return with_times(EMPTY if program is None else program, self.settings)
 
     def refresh_sinks(self) -> None:
         """Let the sinks hold the current version, if they do not."""
@@ -260,6 +260,7 @@ class Job:
         order: str | None = None,
         missing: str = "reject",
         checkpoint: str | None = None,
+        time: str | tuple[str, ...] = (),
         told: Callable[[Manifest], None] | None = None,
         available_now: bool = False,
     ) -> Following:
@@ -272,7 +273,7 @@ class Job:
 
         given = None
         if frame is not None:
-            given = Stream(None, "frame", predicate, op, order, missing, checkpoint=checkpoint)
+            given = Stream(None, "frame", predicate, op, order, missing, checkpoint=checkpoint, time=time)
         return Following(self, frame, told=told, available_now=available_now, stream=given)
 
     def subscribe(self, predicate: str, callback: Callable[[PredicateDelta], object]) -> None:

@@ -103,13 +103,11 @@ def _source(table: Table) -> Source:
         table.text("url"),
         table.text("driver"),
         table.mapping("options"),
-        time=table.texts("time") or (),
+        time=_time(table),
         span=table.document.span((*table.path, "predicate")),
     )
-    if len(source.times) not in (0, 1, 2, 4):
-        table.wrong("time", "does not name the columns that say when", TIME_HELP)
-    if given in (*ON_SPARK, *RDF):
-        table.refuse(("time",), f"makes no sense with {given}: files of rows have times")
+    if given in RDF:
+        table.refuse(("time",), f"makes no sense with {given}")
     _check_place(table, given, bool(paths), source.query is not None)
     table.close()
     return source
@@ -214,6 +212,14 @@ def _engine(table: Table | None) -> Engine:
     return engine
 
 
+def _time(table: Table) -> tuple[str, ...]:
+    """What columns behind the arguments tell of when a fact holds."""
+    names = table.texts("time") or ()
+    if len(names) not in (0, 1, 2, 4):
+        table.wrong("time", "does not name the columns that say when", TIME_HELP)
+    return names
+
+
 def _horizon(table: Table) -> str | None:
     """From when to when anything is derived, as text."""
     text = table.text("horizon")
@@ -249,10 +255,11 @@ def _stream(table: Table | None) -> Stream | None:
         table.number("trigger"),
         table.choice("marking", MARKINGS, "none"),
         table.text("checkpoint"),
+        _time(table),
         table.document.span((*table.path, "path")),
     )
     if stream.format == "changes":
-        table.refuse(("predicate", "op", "order"), "makes no sense with change scripts")
+        table.refuse(("predicate", "op", "order", "time"), "makes no sense with change scripts")
     elif stream.predicate is None and "predicate" not in table:
         table.missing("predicate", "name the predicate that the records change")
     table.close()

@@ -28,7 +28,7 @@ from tidelog.errors import Diagnostic
 from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults
 from tidelog.io.objects import from_python
-from tidelog.io.source import DataFile, Header
+from tidelog.io.source import DataFile, Header, time_types_of
 from tidelog.io.tables import read
 from tidelog.logic.program import Fact, Predicate, Program
 from tidelog.logic.terms import exact, plain, read_exact
@@ -60,19 +60,22 @@ class Content(DataFile):
 
 @dataclass(frozen=True)
 class Shape:
-    """The columns of records: the operation, those of the predicate, and perhaps the order."""
+    """The columns of records: the operation, those of the predicate, perhaps the order, and when."""
 
     predicate: Predicate
     types: tuple[ColumnType, ...]
     names: tuple[str, ...]
     has_order: bool
+    time: tuple[str, ...] = ()  # what the last columns tell of when facts hold
 
     @staticmethod
     def of(stream: Stream, predicate: Predicate, program: Program) -> Shape:
         """The columns that a stream's records have."""
         order = (stream.order,) if stream.order else ()
         types = (ColumnType.STRING, *program.types_of(predicate), *(ColumnType.ANY for _ in order))
-        return Shape(predicate, types, (stream.op, *column_names(predicate), *order), bool(order))
+        names = (stream.op, *column_names(predicate), *order, *stream.times)
+        when = time_types_of(stream.times, stream.format)
+        return Shape(predicate, (*types, *when), names, bool(order), stream.times)
 
 
 @dataclass
@@ -113,7 +116,8 @@ class Records:
     def read(self, file: DataFile) -> None:
         """Gather the records of a file."""
         shape = self._shape
-        self.take(read(replace(file, types=shape.types, names=shape.names), self._faults))
+        wanted = replace(file, types=shape.types, names=shape.names, times=len(shape.time))
+        self.take(read(wanted, self._faults))
 
     def take_frame(self, data: Any) -> None:
         """Gather the records of Arrow data."""
@@ -125,6 +129,10 @@ class Records:
             self._take(batch)
 
     def _take(self, batch: Batch) -> None:
+        self._note(batch)
+
+    def _note(self, batch: Batch) -> npt.NDArray[np.bool_]:
+        """Gather records that come as columns without times; which of them are well formed."""
         operations = [text.strip().lower() for text in batch.columns[0].values.to_pylist()]
         ids = tuple(self._engine.encode_column(column) for column in batch.columns[1:])
         known = np.array([text in INSERTS or text in DELETES for text in operations], bool)
@@ -139,17 +147,22 @@ class Records:
         self._signs.append(signs[known])
         if self._shape.has_order:
             self._ranks.append(ids[arity][known])
+        return known
 
     # ---- out
+
+    def _gathered(self) -> tuple[Rows, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
+        """The records in their order: facts, whether they come, and which of the records they are."""
+        rows, signs = joined(self._rows), np.concatenate(self._signs)
+        places = self._in_order(rows, signs) if self._shape.has_order else np.arange(rows.count)
+        return Rows(tuple(column[places] for column in rows.columns), len(places)), signs[places], places
 
     def changed(self) -> Changed:
         """The facts that go and that come, each once, as far as that changes something."""
         arity = self._shape.predicate.arity
         if not self._rows:
             return Changed(nothing(arity), nothing(arity))
-        rows, signs = joined(self._rows), np.concatenate(self._signs)
-        if self._shape.has_order:
-            rows, signs = self._in_order(rows, signs)
+        rows, signs, _ = self._gathered()
         last = _last(rows)
         self.tally.duplicates += rows.count - int(np.count_nonzero(last))
         rows, signs = taken(rows, last), signs[last]
@@ -159,8 +172,8 @@ class Records:
         self._note_missing(rows, ~signs & ~explicit, standing)
         return Changed(taken(rows, ~signs & explicit), taken(rows, signs & ~explicit))
 
-    def _in_order(self, rows: Rows, signs: npt.NDArray[np.bool_]) -> tuple[Rows, npt.NDArray[np.bool_]]:
-        """The records in their order, without those that come too late."""
+    def _in_order(self, rows: Rows, signs: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """The places of records in their order, without those that come too late."""
         ids = np.concatenate(self._ranks)
         distinct, places = np.unique(ids, return_inverse=True)
         values = self._engine.dictionary.decode_all(distinct.tolist())
@@ -179,8 +192,8 @@ class Records:
         ranks = np.empty(len(keys), np.int64)
         ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
         order = np.argsort(ranks[places], kind="stable")
-        order = order[~late[order]]
-        return Rows(tuple(column[order] for column in rows.columns), len(order)), signs[order]
+        found: npt.NDArray[np.int64] = order[~late[order]]
+        return found
 
     def _note_missing(self, rows: Rows, missing: npt.NDArray[np.bool_], standing: Any) -> None:
         self.tally.missing += int(np.count_nonzero(missing))
@@ -196,7 +209,11 @@ class Records:
             return
         values = [self._engine.dictionary.decode(int(column[place])) for column in rows.columns]
         text = self._writing.fact(Fact(self._shape.predicate.name, tuple(values)))
-        self._faults.add(BadRow(Diagnostic(code, reason, place=self.place), f"{sign} {text}"))
+        self._refuse(code, reason, f"{sign} {text}")
+
+    def _refuse(self, code: str, reason: str, text: str) -> None:
+        """Write a record aside."""
+        self._faults.add(BadRow(Diagnostic(code, reason, place=self.place), text))
 
 
 def _last(rows: Rows) -> npt.NDArray[np.bool_]:

@@ -156,7 +156,13 @@ class Stream:
     trigger: float | None = None
     marking: str = "none"
     checkpoint: str | None = None
+    time: str | tuple[str, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """What columns of the records tell of when a fact holds."""
+        return (self.time,) if isinstance(self.time, str) else tuple(self.time)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -37,9 +36,12 @@ def find_named(name: str, program: Program, span: object = None) -> Predicate:
     raise DataError(Diagnostic(codes.NO_PREDICATE, message, span, help))  # type: ignore[arg-type]
 
 
-def with_times(program: Program, sources: Iterable[Source]) -> Program:
+def with_times(program: Program, settings: Settings) -> Program:
     """The program, in which predicates hold at times whose sources say so; raises what is wrong with that."""
-    timed = {find_predicate_of(source, program).name for source in sources if source.times}
+    given = [(source.predicate, source.span) for source in settings.sources if source.times]
+    if settings.stream is not None and settings.stream.times:
+        given.append((settings.stream.predicate or "", settings.stream.span))
+    timed = {find_named(name, program, span).name for name, span in given}
     if timed <= program.given_times:
         return program
     known = replace(program, given_times=program.given_times | timed)

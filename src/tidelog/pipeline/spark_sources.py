@@ -26,6 +26,7 @@ from tidelog.io.columns import Batch, Column
 from tidelog.io.faults import BadRow, Faults
 from tidelog.io.objects import from_python
 from tidelog.io.source import DataFile
+from tidelog.io.times import with_bounds
 from tidelog.logic.program import Program
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
@@ -124,12 +125,13 @@ class SparkReading:
         """A table, a query or a DataFrame as an input of a job."""
         predicate = find_predicate_of(source, program)
         types, names = columns_and_types(source, program, predicate)
+        types = (*types, *(ColumnType.ANY for _ in source.times))
         described = digest(repr(replace(source, span=None, frame=None)))
 
         def read_frame(faults: Faults) -> Iterator[Batch]:
             with self._describing(f"tidelog: reading {source.shown} for {predicate.written}"):
                 table = self.load(source).toArrow()
-            return from_python(table, types, names, faults)
+            return from_python(_with_bounds(table, names, len(source.times)), types, names, faults)
 
         def columns() -> tuple[str, ...]:
             schema = self.load(source).schema
@@ -145,7 +147,8 @@ class SparkReading:
             filter=Filter.of(source.filter, predicate, source.span),
             on_error=source.on_error,
             volatile=True,
-            table=TableOf(lambda: self.load(source), types, names),
+            table=None if source.times else TableOf(lambda: self.load(source), types, names),
+            time=source.times,
             span=source.span,
         )
 
@@ -172,6 +175,15 @@ def _not_loaded(source: Source, error: Exception) -> Diagnostic:
     if "ClassNotFound" in str(error) or "No suitable driver" in str(error):
         help = "give the driver's jar to Spark: --conf spark.jars=FILE.jar, and name it with `driver`"
     return Diagnostic(codes.NEEDS_SPARK, f"`{source.shown}` cannot be read: {reason}", source.span, help)
+
+
+def _with_bounds(table: pa.Table, names: Sequence[str | None], count: int) -> pa.Table:
+    """The table with nothing missing in the bounds among its columns that say when."""
+    found = [name for name in names[len(names) - count :] if name in table.column_names]
+    arrays = [table.column(name).combine_chunks() for name in found]
+    for name, array in zip(found, with_bounds(arrays, len(arrays)), strict=True):
+        table = table.set_column(table.column_names.index(name), name, array)
+    return table
 
 
 def arity_of(piece: FilePiece) -> int:

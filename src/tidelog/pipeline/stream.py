@@ -28,6 +28,7 @@ from tidelog.pipeline.manifest import Batch, Manifest
 from tidelog.pipeline.records import Records, Shape, Tally, contents
 from tidelog.pipeline.settings import Stream
 from tidelog.pipeline.source_files import find_named
+from tidelog.pipeline.timed_records import TimedRecords
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.transaction import Change
@@ -73,7 +74,7 @@ class Following:
         self._predicate: Predicate | None = None
         if settings.predicate is not None:
             self._predicate = find_named(settings.predicate, job.program(), settings.span)
-            self._refuse_times(self._predicate)
+            self._check_times(self._predicate)
         self._held = ExitStack()
         self._held.enter_context(job.writing())
         try:
@@ -82,11 +83,13 @@ class Following:
             self._held.close()
             raise
 
-    def _refuse_times(self, predicate: Predicate) -> None:
-        """Raise `DataError` if records change what holds at times: they do not say when."""
-        if predicate.name in self._job.program().timed:
-            message = f"records of a stream have no times, and `{predicate.written}` holds at times"
-            help = 'send change scripts: format = "changes"'
+    def _check_times(self, predicate: Predicate) -> None:
+        """Raise `DataError` if records say when, and their predicate holds always, or the other way round."""
+        is_timed = predicate.name in self._job.program().timed
+        if is_timed != bool(self._stream.times):
+            records, holds = ("no times", "at times") if is_timed else ("times", "always")
+            message = f"the stream's records have {records}, and `{predicate.written}` holds {holds}"
+            help = "name the columns that say when: `time`" if is_timed else "leave `time` out"
             raise DataError(Diagnostic(codes.TIMED, message, self._stream.span, help))
 
     def _files(self) -> Any:
@@ -189,6 +192,8 @@ class Following:
         """The facts that the next batch changes, if its files are there; None if that is not known."""
         if self._is_frame or self._stream.format == "changes" or self._stream.path is None:
             return None
+        if self._stream.times:
+            return None  # nothing marks points of time
         folder = self._job.settings.resolve(self._stream.path)
         pattern = PATTERNS[self._stream.format]
         files = next_files(folder, pattern, self.checkpoint, self._stream.files_per_batch)
@@ -251,15 +256,18 @@ class _Taking:
         self._finish(records, change)
 
     def _records(self) -> Records:
-        ignores_missing = self._stream.missing == "ignore"
-        engine = self._job.reasoner().engine
-        return Records(self._following.shape, engine, self._faults, self._highest, ignores_missing)
+        reasoner, ignores_missing = self._job.reasoner(), self._stream.missing == "ignore"
+        parts = self._following.shape, reasoner.engine, self._faults, self._highest, ignores_missing
+        return TimedRecords(reasoner.time, *parts) if self._stream.times else Records(*parts)
 
     def _finish(self, records: Records, change: Change) -> None:
+        self._tally = records.tally
+        if isinstance(records, TimedRecords):
+            records.fill(change)
+            return
         changed = records.changed()
         change.delete_rows(self._following.shape.predicate.name, changed.removed)
         change.insert_rows(self._following.shape.predicate.name, changed.added)
-        self._tally = records.tally
 
     def _take_script(self, name: str, content: bytes, change: Change) -> None:
         """Put a change script into the transaction; one that has errors is rejected as a whole."""
