@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 
 from tidelog.errors import Span
 from tidelog.logic import builtins, codes
@@ -464,5 +465,11 @@ def _variable_names(tree: object) -> Iterator[str]:
         for item in tree:
             yield from _variable_names(item)
     elif isinstance(tree, ast.Node):
-        for part in fields(tree):
-            yield from _variable_names(getattr(tree, part.name))
+        for part in _parts(type(tree)):
+            yield from _variable_names(getattr(tree, part))
+
+
+@cache
+def _parts(kind: type[ast.Node]) -> tuple[str, ...]:
+    """The attributes of a kind of node in which there may be nodes."""
+    return tuple(part.name for part in fields(kind) if part.name != "span")

@@ -85,6 +85,7 @@ class Index:
 
     facts: Mapping[str, Iterable[Row]]
     _found: dict[tuple[str, tuple[int, ...]], dict[Row, list[Row]]] = field(default_factory=dict)
+    _rows: dict[str, list[Row]] = field(default_factory=dict)
 
     def solutions(self, atoms: Sequence[Atom], binding: Binding | None = None) -> Iterator[Binding]:
         """What the variables may stand for, so that all atoms are facts."""
@@ -110,10 +111,17 @@ class Index:
         index = self._found.get((atom.predicate, places))
         if index is None:
             index = defaultdict(list)
-            for row in sorted(self.facts.get(atom.predicate, ()), key=repr):  # the same in every run
+            for row in self._sorted(atom.predicate):
                 index[tuple(row[place] for place in places)].append(row)
             self._found[atom.predicate, places] = index
         return index.get(tuple(value for _, value in fixed), [])
+
+    def _sorted(self, predicate: str) -> list[Row]:
+        """The facts of a predicate in an order that is the same in every run."""
+        rows = self._rows.get(predicate)
+        if rows is None:
+            rows = self._rows[predicate] = sorted(self.facts.get(predicate, ()), key=repr)
+        return rows
 
 
 def _is_known(term: Term, binding: Binding) -> bool:
