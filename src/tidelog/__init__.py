@@ -82,15 +82,16 @@ def load(path: Path | str, *, parameters: Mapping[str, str] | None = None) -> Pr
     return load_program(path, parameters)
 
 
-def load_ontology(*paths: Path | str, equality: str = "axiomatise") -> Ontology:
+def load_ontology(*paths: Path | str, equality: str = "axiomatise", unique_names: bool = False) -> Ontology:
     """The ontology in files of RDF: its rules, and what lies outside OWL 2 RL.
 
     `Reasoner(tl.load_ontology("zoo.owl").program)` reasons by it. With `equality="rewrite"` what is
-    `owl:sameAs` something else is merged with it, by rules with `?x = ?y` in their heads.
+    `owl:sameAs` something else is merged with it, by rules with `?x = ?y` in their heads. With `unique_names`
+    it is inconsistent that two IRIs are the same.
     """
     from tidelog.ontology import ontology
 
-    return ontology.load_ontology(*paths, equality=equality)
+    return ontology.load_ontology(*paths, equality=equality, unique_names=unique_names)
 
 
 def open(

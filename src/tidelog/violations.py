@@ -29,6 +29,8 @@ INCONSISTENT: Final = "E601"
 MOST: Final = 10  # rules that are reported
 MOST_INSTANCES: Final = 10_000  # among which the one to be shown is chosen
 MOST_RULES: Final = 100  # that are asked how they derive a fact
+MOST_COMPARED: Final = 32  # instances of which the one that is explained best is shown
+MANY_FACTS: Final = 200_000  # from which on that would take long
 ANSWER: Final = "?- violation"
 ALIGNED: Final = "\n        "  # below the first line of a help
 
@@ -47,6 +49,11 @@ class Instance:
         """The facts that are not stated."""
         return tuple(fact for fact, is_stated in zip(self.facts, self.stated, strict=True) if not is_stated)
 
+    @property
+    def unexplained(self) -> int:
+        """How many facts are not stated; an instance of which none is shown is the worst."""
+        return len(self.derived) if self.facts else MOST
+
     def text(self, writing: Writing) -> str:
         """The facts, each with whether it is stated."""
         words = {True: " (stated)", False: " (derived)"}
@@ -59,36 +66,61 @@ class Instance:
 
 def violations(program: Program, engine: Any) -> list[Diagnostic]:
     """A diagnostic for each rule whose body holds and whose head may not; the engine holds all facts."""
+    search = _Search(program, engine)
     found: list[Diagnostic] = []
     for rule in program.rules:
         if rule.head.predicate == BOTTOM and len(found) < MOST:
-            found += _violation(rule, program, engine)
+            found += search.violation(rule)
     return found
 
 
-def _violation(rule: Rule, program: Program, engine: Any) -> Iterator[Diagnostic]:
-    """The diagnostic for a rule, with the facts of one instance and how they come about, if there is one."""
-    instance = _instance(rule, engine)
-    if instance is None:
-        return
-    writing = Writing.of(program)
-    named = f" by the rule {rule.name!r}" if rule.name else ""
-    times = "" if instance.ways == 1 else f", in {instance.ways:,} ways"
-    lines = [f"from {instance.text(writing)}"] if instance.facts else []
-    for fact in dict.fromkeys(instance.derived):
-        lines += _derivation(fact, program, engine, writing)
-    help = ALIGNED.join(lines) or None
-    yield Diagnostic(INCONSISTENT, f"inconsistent: bottom() derived{named}{times}", rule.span, help)
+class _Search:
+    """Looks for instances among all facts. Mutable: it knows by what a fact is derived from then on."""
 
+    def __init__(self, program: Program, engine: Any) -> None:
+        self.program = program
+        self.engine = engine
+        self.writing = Writing.of(program)
+        self._derivations: dict[Atom, Instance | None] = {}
+        facts = sum(engine.size(name) for name in engine.relations())
+        self.most = MOST_COMPARED if facts <= MANY_FACTS else 1
 
-def _derivation(fact: Atom, program: Program, engine: Any, writing: Writing) -> Iterator[str]:
-    """By which rule a fact is derived, at best from facts that are stated."""
-    able = [rule for rule in program.rules if _may_derive(rule, fact)][:MOST_RULES]
-    found = [made for rule in able if (made := _instance(_for_head(rule, fact), engine)) is not None]
-    if found:
-        best = min(found, key=lambda made: len(made.derived))
-        named = f"by the rule {best.rule.name!r}" if best.rule.name and best.rule.span else "as it follows"
-        yield f"{_written(fact, writing)} {named} from {best.text(writing)}"
+    def violation(self, rule: Rule) -> Iterator[Diagnostic]:
+        """The diagnostic for a rule, if it has an instance: with its facts, and how these come about."""
+        instances = _instances(rule, self.engine, self.most)
+        if not instances:
+            return
+        instance = min(instances, key=self._unexplained)
+        named = f" by the rule {rule.name!r}" if rule.name else ""
+        times = "" if instance.ways == 1 else f", in {instance.ways:,} ways"
+        lines = [f"from {instance.text(self.writing)}"] if instance.facts else []
+        for fact in dict.fromkeys(instance.derived):
+            lines += self._derived_by(fact)
+        help = ALIGNED.join(lines) or None
+        yield Diagnostic(INCONSISTENT, f"inconsistent: bottom() derived{named}{times}", rule.span, help)
+
+    def _unexplained(self, instance: Instance) -> int:
+        """How many facts are left of which it would not be said where they come from."""
+        made = map(self._derivation, dict.fromkeys(instance.derived))
+        return sum(MOST if each is None else each.unexplained for each in made)
+
+    def _derived_by(self, fact: Atom) -> Iterator[str]:
+        """By which rule a fact is derived, as text."""
+        made = self._derivation(fact)
+        if made is not None:
+            named = (
+                f"by the rule {made.rule.name!r}" if made.rule.name and made.rule.span else "as it follows"
+            )
+            yield f"{_written(fact, self.writing)} {named} from {made.text(self.writing)}"
+
+    def _derivation(self, fact: Atom) -> Instance | None:
+        """The instance by which a fact is derived: not from itself, at best from stated facts."""
+        if fact not in self._derivations:
+            able = [rule for rule in self.program.rules if _may_derive(rule, fact)][:MOST_RULES]
+            made = (_instances(_for_head(rule, fact), self.engine, 1, fact) for rule in able)
+            found = [instance for instances in made for instance in instances]
+            self._derivations[fact] = min(found, key=lambda each: each.unexplained, default=None)
+        return self._derivations[fact]
 
 
 def _may_derive(rule: Rule, fact: Atom) -> bool:
@@ -105,27 +137,40 @@ def _for_head(rule: Rule, fact: Atom) -> Rule:
     return Rule(rule.head, (*rule.body, *tests), name=rule.name, span=rule.span)
 
 
-def _instance(rule: Rule, engine: Any) -> Instance | None:
-    """The instance of a rule with most facts that are stated, the first of these in the order of ids."""
+def _instances(rule: Rule, engine: Any, most: int, other_than: Atom | None = None) -> list[Instance]:
+    """Some instances of a rule: those with most stated facts, the first of these in the order of ids.
+
+    None of their facts is the one that they are to explain.
+    """
     variables = tuple(dict.fromkeys(each for atom in rule.positive for each in literal_variables(atom)))
     columns, count = engine.answer(Rule(Atom(ANSWER, variables), rule.body))
     if not count:
-        return None
+        return []
     order = np.lexsort(columns[::-1])[:MOST_INSTANCES] if columns else np.zeros(1, np.int64)
     values = dict(zip(variables, (column[order] for column in columns), strict=True))
     seen = [atom for atom in rule.positive if not atom.predicate.startswith(PRIVATE)]
     stated = np.zeros((len(seen), len(order)), bool)
     for place, atom in enumerate(seen):
         stated[place] = _are_stated(atom, values, len(order), engine)
-    best = int(np.argmax(stated.sum(axis=0))) if seen else 0
-    row = {
-        variable: Constant(engine.dictionary.decode(int(column[best]))) for variable, column in values.items()
-    }
-    facts = tuple(
-        Atom(atom.predicate, tuple(row[term] if isinstance(term, Variable) else term for term in atom.terms))
-        for atom in seen
+    counts = stated.sum(axis=0)
+    found: list[Instance] = []
+    for row in np.argsort(-counts, kind="stable").tolist():
+        if found and (len(found) == most or counts[row] < sum(found[0].stated)):
+            break
+        facts = tuple(_ground(atom, values, row, engine) for atom in seen)
+        if other_than not in facts:
+            found.append(Instance(rule, facts, tuple(map(bool, stated[:, row])), count))
+    return found
+
+
+def _ground(atom: Atom, values: dict[Variable, Any], row: int, engine: Any) -> Atom:
+    """The fact that an atom is in a row of values."""
+    decode = engine.dictionary.decode
+    terms = (
+        Constant(decode(int(values[term][row]))) if isinstance(term, Variable) else term
+        for term in atom.terms
     )
-    return Instance(rule, facts, tuple(map(bool, stated[:, best])), count)
+    return Atom(atom.predicate, tuple(terms))
 
 
 def _are_stated(atom: Atom, values: dict[Variable, Any], rows: int, engine: Any) -> Any:

@@ -102,6 +102,45 @@ def test_inconsistency_shows_how_its_facts_come_about(
         assert line in done.error
 
 
+@pytest.mark.parametrize("equality", ["axiomatise", "rewrite"])
+def test_two_literals_for_one_thing_are_shown_with_what_says_so(
+    tidelog: Tidelog, write: Write, equality: str
+) -> None:
+    write("name.ttl", PREFIXES + ":name a owl:FunctionalProperty .")
+    write("odd.ttl", PREFIXES + ':tom :name "Tom" , "Tim" .')
+    done = tidelog("run", "--ontology", "name.ttl", "odd.ttl", "--equality", equality)
+    assert done.code == 3
+    assert "by the rule 'prp-fp' from triple(" in done.error
+    assert "by the rule 'dt-diff' from triple(\"T" in done.error
+
+
+@pytest.mark.parametrize("equality", ["axiomatise", "rewrite"])
+def test_unique_names_of_an_ontology(tidelog: Tidelog, equality: str) -> None:
+    words = ("run", "--ontology", "zoo.ttl", "animals.ttl", "--equality", equality, "-q")
+    assert tidelog(*words).code == 0
+    done = tidelog(*words, "--unique-names")
+    assert (done.code, done.output) == (3, "")
+    assert "inconsistent" in done.error
+    assert "example:tom" in done.error
+
+
+def test_queries_and_explanations_by_an_ontology(tidelog: Tidelog, write: Write) -> None:
+    write("more.ttl", PREFIXES + ":tim a :Cat .")
+    asked = "triple(?x, rdf:type, example:Animal)"
+    done = tidelog("query", "--ontology", "zoo.ttl", "animals.ttl", "more.ttl", asked, "-f", "csv", "-q")
+    assert done.code == 0
+    assert sorted(done.output.split()[1:]) == [
+        f"https://example.org/{name}" for name in ("tim", "tom", "tomcat")
+    ]
+    fact = "triple(example:tim, rdf:type, example:Animal)"
+    for words in (["more.ttl", fact], [fact, "--data", "more.ttl"]):
+        done = tidelog("explain", "--ontology", "zoo.ttl", *words, "-q")
+        assert done.code == 0
+        assert "cax-sco" in done.output
+    missing = ("--why-not", "triple(example:tim, rdf:type, example:Plant)")
+    assert "does not hold" in tidelog("explain", "--ontology", "zoo.ttl", "more.ttl", *missing, "-q").output
+
+
 def test_inconsistency_of_any_program_shows_facts(tidelog: Tidelog, write: Write) -> None:
     write("odd.rls", "age(a, -1) . age(b, -2) . bottom() :- age(_, ?n), ?n < 0 .")
     done = tidelog("run", "odd.rls")

@@ -150,6 +150,7 @@ def _add_query(commands: Commands) -> None:
     query = command(commands, "query", summary, "tidelog query family.rls 'ancestor(alice, ?x)'")
     query.add_argument("program", metavar="PROGRAM", nargs="?", help=_PROGRAM_HELP)
     query.add_argument("query", metavar="QUERY", help="literals, such as 'ancestor(alice, ?x), ?x != bob'")
+    add_ontology(query)
     add_data(query)
     add_store_options(query, reading=True)
     answered = query.add_argument_group("answering")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tidelog.cli.ontology_arguments import add_ontology
 from tidelog.cli.options import add_data, add_limits, add_maintainer
 from tidelog.cli.store_arguments import add_store_options, add_store_to_read
 from tidelog.cli.usage import command, row_count
@@ -29,6 +30,7 @@ def add_explain(commands: Commands) -> None:
     explain.add_argument(
         "--what-if", metavar="CHANGES", help="say what this change script would change, without the change"
     )
+    add_ontology(explain)
     add_data(explain)
     add_store_to_read(explain)
     shown = explain.add_argument_group("proofs")

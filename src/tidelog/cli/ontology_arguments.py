@@ -16,6 +16,7 @@ TRIPLES: Final = ("all", "inferred", "explicit")
 SHOWN: Final = ("coverage", "rules")
 SPARQL_FORMATS: Final = ("table", "csv", "tsv", "json", "nt", "ttl")
 PROGRAM_SUFFIX: Final = ".rls"
+ASKING: Final = ("sparql", "query", "explain")  # commands whose last argument is a question
 SAME_AS: Final = "axiomatise"  # how `owl:sameAs` of an ontology is treated where nothing is said
 
 
@@ -81,14 +82,22 @@ def settle(options: argparse.Namespace, unknown: list[str]) -> list[str]:
     if not getattr(options, "ontology", None) and options.command != "sparql":
         return unknown
     files = [word for word in unknown if not word.startswith("-")]
-    if options.command == "sparql":
-        files = [options.query, *files]
-        options.query = files.pop()
+    if options.command in ASKING:
+        files = _without_question(options, files)
     if options.program is not None and not _is_program(options.program):
         files.insert(0, options.program)
         options.program = None
     options.data = [*options.data, *map(Path, files)]
     return [word for word in unknown if word.startswith("-")]
+
+
+def _without_question(options: argparse.Namespace, files: list[str]) -> list[str]:
+    """The files of the arguments, of which the last is the question, unless an option asks it."""
+    if options.query is not None:
+        *files, options.query = (options.query, *files)
+    elif getattr(options, "why_not", None) is None and getattr(options, "what_if", None) is None:
+        options.program, options.query = None, options.program
+    return files
 
 
 def _is_program(name: str) -> bool:

@@ -168,7 +168,10 @@ class Work:
         paths: list[Path] = getattr(self.options, "ontology", [])
         if not paths:
             return None
-        return load_ontology(*paths, equality=self.options.same_as, tell=self.messages.say)
+        options = self.options
+        return load_ontology(
+            *paths, equality=options.same_as, unique_names=options.unique_names, tell=self.messages.say
+        )
 
     def showing_progress(self) -> Progress:
         """The work in the block shows how far it is."""

@@ -18,7 +18,7 @@ from tidelog.logic.resolve import load
 from tidelog.ontology.owl2rl import specialise
 from tidelog.ontology.prefixes import prefixes_of
 from tidelog.ontology.profile import Gap, Graph, axioms, gaps
-from tidelog.ontology.rewriting import by_rewriting, data_properties, without_replacing
+from tidelog.ontology.rewriting import UNIQUE_NAMES, by_rewriting, data_properties, without_replacing
 from tidelog.ontology.schema import Closure, close, read_triples
 from tidelog.ontology.vocabulary import TRIPLE
 from tidelog.plan.rule_text import Writing
@@ -111,17 +111,21 @@ def _is_about_triples(warning: Diagnostic, program: Program) -> bool:
 def load_ontology(
     *paths: Path | str,
     equality: str = "axiomatise",
+    unique_names: bool = False,
     tell: Callable[[str], None] = lambda notice: None,
 ) -> Ontology:
     """The ontology in some files; raises `DataError` if one cannot be read.
 
     With `equality="rewrite"` things that are `owl:sameAs` each other are merged, by rules with `?x = ?y` in
     their heads; with `"axiomatise"` the rows of the tables replace each by the other; with `"off"` neither.
+    Then `unique_names` adds a rule by which it is inconsistent that two IRIs are the same.
     """
     files = tuple(Path(path) for path in paths)
     tables = load(bundled_rules() / RULE_SET)
     closure = close(tables, read_triples(files, tables.predicates[TRIPLE]), tell)
     program = _with_equality(specialise(tables, closure), closure, equality)
+    if unique_names:
+        program = replace(program, rules=(*program.rules, UNIQUE_NAMES))
     names = (value for row in closure.stated for value in row)
     prefixes = prefixes_of(names, program.prefixes)
     program = replace(program, prefixes=prefixes, imports=tuple(map(_import, files)))

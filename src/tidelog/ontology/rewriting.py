@@ -22,6 +22,7 @@ from dataclasses import replace
 from typing import Final
 
 from tidelog.logic.program import (
+    BOTTOM,
     EQUAL,
     Apply,
     Atom,
@@ -71,6 +72,13 @@ REPLACED_BY_ROWS: Final = (
     Rule(Atom(TRIPLE, (Y, P, Z)), (_HAVE_LITERAL, Atom(TRIPLE, (X, P, Z))), name="eq-rep-s"),
     Rule(Atom(TRIPLE, (Z, Y, P)), (_HAVE_LITERAL, Atom(TRIPLE, (Z, X, P))), name="eq-rep-p"),
     Rule(Atom(TRIPLE, (Z, P, Y)), (_HAVE_LITERAL, Atom(TRIPLE, (Z, P, X))), name="eq-rep-o"),
+)
+
+# What follows from no row: that two names are the same is inconsistent, where names are unique.
+UNIQUE_NAMES: Final = Rule(
+    Atom(BOTTOM, ()),
+    (_ARE_SAME, Comparison("!=", X, Y), *(Condition(Apply("ISIRI", (each,))) for each in (X, Y))),
+    name="unique names",
 )
 
 
