@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cache
+from typing import Any
 
 from tidelog.errors import Span
 from tidelog.logic import builtins, codes
@@ -465,11 +466,12 @@ def _variable_names(tree: object) -> Iterator[str]:
         for item in tree:
             yield from _variable_names(item)
     elif isinstance(tree, ast.Node):
-        for part in _parts(type(tree)):
+        kind: Any = type(tree)
+        for part in _parts(kind):
             yield from _variable_names(getattr(tree, part))
 
 
 @cache
-def _parts(kind: type[ast.Node]) -> tuple[str, ...]:
+def _parts(kind: Any) -> tuple[str, ...]:
     """The attributes of a kind of node in which there may be nodes."""
     return tuple(part.name for part in fields(kind) if part.name != "span")
