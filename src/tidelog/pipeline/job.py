@@ -42,7 +42,7 @@ from tidelog.pipeline.sinks import Sinks, check_sinks
 from tidelog.pipeline.source_files import with_times
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.tables import Changes
-from tidelog.pipeline.version import Version
+from tidelog.pipeline.version import Version, delta_of
 from tidelog.reasoner import Reasoner
 from tidelog.transaction import Change
 
@@ -200,7 +200,7 @@ class Job:
             told = before.batch if batch is None else batch(change)
             origin = Origin(reason, before.job, before.inputs, told)
             manifest = self._publish(number, reasoner, reasoner.program, changes, stated, origin)
-        return manifest, change.delta
+        return manifest, delta_of(changes, before, manifest, reasoner.engine)
 
     @contextmanager
     def _in_step(self) -> Iterator[None]:
@@ -343,7 +343,8 @@ class Job:
             return None
         origin = Origin("incremental", hash_of(program), intake.inputs, before.batch)
         after = replace(program, facts=(), imports=()) if has_new_rules else reasoner.program
-        return self._publish(number, reasoner, after, changes, stated, origin), change.delta
+        manifest = self._publish(number, reasoner, after, changes, stated, origin)
+        return manifest, delta_of(changes, before, manifest, reasoner.engine)
 
     def _carry_out(self, reasoner: Reasoner, change: Change, before: Manifest) -> tuple[Changes, Changes]:
         """What a transaction changes in all facts and in the explicit ones, now that it is carried out."""

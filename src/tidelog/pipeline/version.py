@@ -18,7 +18,7 @@ from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.maintenance.row_sets import joined, without
 from tidelog.pipeline.manifest import BASE, Feed, Manifest, Table
 from tidelog.pipeline.store import Store
-from tidelog.pipeline.tables import Changed, TableReader, no_change, nothing
+from tidelog.pipeline.tables import Changed, Changes, TableReader, no_change, nothing
 from tidelog.pipeline.times import times_in
 from tidelog.relation import Relation
 from tidelog.temporal.periodic_relation import PeriodicRelation
@@ -139,12 +139,19 @@ def difference(store: Store, first: int, second: int, engine: ColumnarEngine | N
     engine = engine or ColumnarEngine(1)
     before, after = (store.manifest(number) for number in (first, second))
     changes = changes_between(store, before, after, engine)
+    return delta_of(changes, before, after, engine)
+
+
+def delta_of(changes: Changes, before: Manifest, after: Manifest, engine: Any) -> Delta:
+    """Changes of tables, between two versions, as people see them."""
     net = NetChange(
         {name: changed.added for name, changed in changes.items() if changed.added.count},
         {name: changed.removed for name, changed in changes.items() if changed.removed.count},
     )
-    told = replace(after, tables={**before.tables, **after.tables}, time=after.time or before.time)
-    return VersionDelta(net, Version(store, told).program.predicates, told, engine)
+    tables = {**before.tables, **after.tables}
+    told = replace(after, tables=tables, time=after.time or before.time)
+    predicates = {name: _predicate(name, table) for name, table in tables.items()}
+    return VersionDelta(net, predicates, told, engine)
 
 
 def changes_between(
