@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tidelog.equality.representatives import Classes, Grouped, Grouping, Ids, expanded
+from tidelog.equality.representatives import NONE, Classes, Grouped, Grouping, Ids, expanded, spread
 from tidelog.logic.program import BOTTOM, Atom, Predicate, Rule, Variable
 from tidelog.maintenance.maintainer import LateRows, NetChange, Rows
 from tidelog.maintenance.net_rows import counts_of
@@ -18,8 +19,8 @@ from tidelog.rewrite.over_representatives import MARK, stored
 CHANGED = "= changed"
 ANSWER = "?- changed"
 
-# The facts of a predicate in parts, over representatives, as they are listed with these members of classes.
-Listed = Callable[[str, Iterable[Rows | None], Grouping], Rows | None]
+# Facts in parts, over representatives, as they are listed with these members of classes.
+Listed = Callable[[Iterable[Rows | None], Grouping], Rows | None]
 
 
 class Late:
@@ -92,17 +93,18 @@ def expanded_change(
     classes: Classes,
     net: NetChange,
     predicates: Mapping[str, Predicate],
-    listed: Listed | None = None,
+    listed: Callable[[str], Listed | None] = lambda predicate: None,
 ) -> NetChange:
-    """The net change among members, or as `listed` lists facts.
+    """The net change among members, or as facts of a predicate are listed.
 
     `classes.former` tells which classes were others before.
     """
-    listed = listed or _expanded
     added: dict[str, Rows] = {}
     removed: dict[str, Rows] = {}
     former = classes.former
     changed = _changed(classes, former)
+    now, before = classes.grouped, partial(_before, classes, former)
+    growth = Growth.of(classes, former, changed)
     for predicate in predicates.values():
         name = stored(predicate.name)
         came, went = net.added.get(name), net.removed.get(name)
@@ -110,8 +112,14 @@ def expanded_change(
             new, old = came, went
         else:
             staying = _minus(_mentioning(engine, name, predicate.arity, changed), came)
-            new = listed(predicate.name, [came, staying], classes.grouped)
-            old = listed(predicate.name, [went, staying], partial(_before, classes, former))
+            as_listed = listed(predicate.name)
+            if as_listed is not None:
+                new, old = as_listed([came, staying], now), as_listed([went, staying], before)
+            else:
+                new = together([_expanded(came, now), *_differing(staying, now, growth.gained, growth.kept)])
+                old = together(
+                    [_expanded(went, before), *_differing(staying, before, growth.lost, growth.kept)]
+                )
         if former and new is not None and old is not None:
             new, old = without(new, old), without(old, new)
         _put(added, predicate.name, [new])
@@ -157,9 +165,46 @@ def _before(classes: Classes, former: Mapping[int, Ids], representatives: Ids) -
     return members, sizes
 
 
-def _expanded(_: str, parts: Iterable[Rows | None], grouped: Grouping) -> Rows | None:
+@dataclass(frozen=True)
+class Growth:
+    """Of classes that have other members than before: the new ones, those that left, and the others."""
+
+    gained: Mapping[int, Ids]
+    lost: Mapping[int, Ids]
+    kept: Grouping  # of any class
+
+    @staticmethod
+    def of(classes: Classes, former: Mapping[int, Ids], changed: Ids) -> Growth:
+        """What has become of classes that are represented as before."""
+        pairs = {each: (former[each], classes.class_of(each)) for each in changed.tolist()}
+        kept = {each: np.intersect1d(then, now) for each, (then, now) in pairs.items()}
+        return Growth(
+            {each: np.setdiff1d(now, then) for each, (then, now) in pairs.items()},
+            {each: np.setdiff1d(then, now) for each, (then, now) in pairs.items()},
+            partial(_before, classes, kept),
+        )
+
+
+def _differing(
+    rows: Rows | None, grouped: Grouping, some: Mapping[int, Ids], kept: Grouping
+) -> Iterator[Rows]:
+    """The rows with every constant replaced by members of its class, at least one of which is among some.
+
+    The first such is in each column in turn, so that each row comes once, and no other is made.
+    """
+    for place, column in enumerate(() if rows is None else rows.columns):
+        assert rows is not None
+        found, groups = np.unique(column, return_inverse=True)
+        parts = [some.get(each, NONE) for each in found.tolist()]
+        sizes = np.array([len(part) for part in parts], np.int32)
+        if sizes.any():
+            made = spread(rows, place, groups, (np.concatenate(parts), sizes))
+            made = expanded(made, kept, range(place))
+            yield expanded(made, grouped, range(place + 1, len(rows.columns)))
+
+
+def _expanded(rows: Rows | None, grouped: Grouping) -> Rows | None:
     """The rows with every constant replaced by all members of its class."""
-    rows = together(parts)
     return None if rows is None else expanded(rows, grouped, range(len(rows.columns)))
 
 

@@ -8,13 +8,14 @@ pairs that are equal. Whoever has these has the classes, and with them all that 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tidelog.equality.answers import EXPAND
-from tidelog.equality.deltas import expanded_change, together
+from tidelog.equality.deltas import Listed, expanded_change, together
 from tidelog.equality.representatives import Classes, Grouping, Ids, expanded
 from tidelog.logic.program import EQUAL, Predicate
 from tidelog.logic.values import order_key
@@ -30,6 +31,7 @@ class Listing:
     engine: Any
     classes: Classes
     shown: str  # expand or representative
+    _known: dict[bytes, int] = field(default_factory=dict, repr=False)  # the smallest of members
 
     def rows(self, predicate: str) -> Rows:
         """All facts of a predicate."""
@@ -41,7 +43,12 @@ class Listing:
         if not isinstance(net.added, LateRows) or not isinstance(net.removed, LateRows):
             return net  # it changed nothing
         kept = NetChange(net.added.kept, net.removed.kept)
-        return expanded_change(self.engine, self.classes, kept, predicates, self._listed)
+        return expanded_change(self.engine, self.classes, kept, predicates, self._listed_apart)
+
+    def _listed_apart(self, predicate: str) -> Listed | None:
+        """How a predicate's facts are listed, if not with every member in every column."""
+        is_apart = predicate == EQUAL or self.shown != EXPAND
+        return partial(self._listed, predicate) if is_apart else None
 
     def _listed(self, predicate: str, parts: Iterable[Rows | None], grouped: Grouping) -> Rows | None:
         """Facts of a predicate, given over representatives of classes with these members."""
@@ -74,8 +81,11 @@ class Listing:
         members, sizes = grouped(found)
         ends = np.cumsum(sizes)
         for place in np.flatnonzero(sizes > 1).tolist():
-            some = members[ends[place] - sizes[place] : ends[place]].tolist()
-            found[place] = min(some, key=lambda one: order_key(decode(one)))
+            some = members[ends[place] - sizes[place] : ends[place]]
+            key = some.tobytes()
+            if key not in self._known:
+                self._known[key] = min(some.tolist(), key=lambda one: order_key(decode(one)))
+            found[place] = self._known[key]
         return found[places]
 
 

@@ -220,17 +220,22 @@ def expanded(rows: Rows, grouped: Grouping, columns: Iterable[int]) -> Rows:
     for place in columns:
         found, inverse = np.unique(rows.columns[place], return_inverse=True)
         members, sizes = grouped(found)
-        if len(members) == len(found):
-            continue
-        starts = np.cumsum(sizes) - sizes
-        counts = sizes[inverse]
-        places = np.repeat(np.arange(rows.count), counts)
-        within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
-        made = members[np.repeat(starts[inverse], counts) + within]
-        others = [each[places] for each in rows.columns]
-        others[place] = made
-        rows = Rows(tuple(others), len(places))
+        if len(members) > len(found):
+            rows = spread(rows, place, inverse, (members, sizes))
     return rows
+
+
+def spread(rows: Rows, place: int, groups: Places, grouped: Grouped) -> Rows:
+    """The rows with what is in one column replaced by all constants of a group, of which each row has one."""
+    members, sizes = grouped
+    starts = np.cumsum(sizes) - sizes
+    counts = sizes[groups]
+    places = np.repeat(np.arange(rows.count), counts)
+    within = np.arange(len(places)) - np.repeat(np.cumsum(counts) - counts, counts)
+    made = members[np.repeat(starts[groups], counts) + within]
+    others = [each[places] for each in rows.columns]
+    others[place] = made
+    return Rows(tuple(others), len(places))
 
 
 def components(count: int, left: Places, right: Places) -> Places:
