@@ -11,7 +11,7 @@ import pytest
 
 import tidelog as tl
 from tests.pipeline.conftest import Write
-from tidelog.errors import DataError
+from tidelog.errors import DataError, TidelogError
 from tidelog.pipeline import Engine, Job, Sink, Source, read
 from tidelog.pipeline.manifest import BASE, Manifest
 
@@ -219,6 +219,9 @@ def test_equality_over_frames(spark: Any, write: Write, shown: str) -> None:
             tl.parse(EQUALITY), publish=name, sources=sources, engine=engine, session=spark, sinks=sinks
         )
 
+    none = {**conf, "tidelog.residentFacts": "0"}
+    with pytest.raises(TidelogError, match="E684"):
+        job("refused", Engine("spark", conf=none, equal=shown)).run()
     here = job("here", Engine(equal=shown))
     engine = Engine("spark", conf=conf, equal=shown)
     there = job("there", engine, [Sink("met", format="table", table="met_members")])

@@ -141,3 +141,28 @@ def test_a_run_under_equality_that_is_killed(write: Write, step: str) -> None:
     assert versions("published") == versions("clean")
     rows = Path("out/reach.csv").read_text().splitlines()[1:]
     assert {tuple(row.split(",")) for row in rows} == set(read("published")["reach"])
+
+
+TIMES = """\
+@declare hot(sensor: any) .
+reach(?s) :- boxminus[0, 5] hot(?s) .
+"""
+HOT = "a,0,10\nb,2,3\n", "a,0,12\nc,1/3,7\n"
+
+
+@pytest.mark.parametrize("step", marked(STEPS))
+def test_a_run_over_time_that_is_killed(write: Write, step: str) -> None:
+    write("rules.rls", TIMES)
+    source = '[[source]]\npredicate = "hot"\npath = "hot.csv"\ntime = ["start", "end"]\n'
+    write("job.toml", f'program = "rules.rls"\npublish = "published"\n{source}{SINKS}')
+    clean = Job("rules.rls", publish="clean", sources=Job.load("job.toml").settings.sources)
+    for text in HOT:
+        write("hot.csv", text)
+        clean.run()
+    write("hot.csv", HOT[0])
+    Job.load("job.toml").run()
+    write("hot.csv", HOT[1])
+    kill(step, "run")
+    Job.load("job.toml").run()
+    assert versions("published") == versions("clean")
+    assert Path("out/reach.csv").read_text().splitlines()[1:] == ['a,"[5, 12]"', 'c,"[16/3, 7]"']
