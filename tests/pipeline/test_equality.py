@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tests.pipeline.conftest import Write
+from tests.pipeline.histories import MEMORY, Facts, check_difference, check_feeds, facts, present
 from tidelog.errors import DataError, Inconsistent
-from tidelog.pipeline import Engine, Job, Sink, Source, Step, Version, difference, read
+from tidelog.pipeline import Engine, Job, Sink, Source, Step, Version, read
 from tidelog.pipeline.job_file import parse_settings
 from tidelog.pipeline.rollback import roll_back
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # disks take their time for what is forced to them
 NAMES = st.sampled_from("abcdef")
 PAIRS = st.frozensets(st.tuples(NAMES, NAMES), max_size=6)
 NUMBERS = st.frozensets(st.tuples(NAMES, st.sampled_from(["1", "2", "3"])), max_size=6)
@@ -42,7 +42,6 @@ knows(a, f) .
 """
 SOURCES = tuple(Source(name, f"{name}.csv", header=False) for name in ("knows", "same", "passport"))
 STATES = st.tuples(PAIRS, PAIRS, NUMBERS, st.frozensets(st.sampled_from(RULES)), st.booleans())
-Facts = dict[str, set[tuple[str, ...]]]
 
 
 def program(rules: frozenset[str]) -> tl.Program:
@@ -69,15 +68,7 @@ def expected(folder: Path, rules: frozenset[str], shown: str) -> Facts:
     return present({**found, "=": classes})
 
 
-def present(facts: Facts) -> Facts:
-    return {name: rows for name, rows in facts.items() if rows}
-
-
-def facts(version: Version) -> Facts:
-    return {name: set(version[name].to_texts("exact").rows()) for name in version}
-
-
-@settings(max_examples=max(10, settings().max_examples // 4))
+@settings(max_examples=max(6, settings().max_examples // 8))
 @given(st.lists(STATES, min_size=2, max_size=4), st.sampled_from(["expand", "representative"]))
 def test_maintaining_publishes_what_axioms_give(states: list[tuple[object, ...]], shown: str) -> None:
     check(states, shown)
@@ -108,21 +99,8 @@ def check(states: list[tuple[object, ...]], shown: str) -> None:
             assert present(found) == expected(folder, rules, shown)  # type: ignore[arg-type]
             held[version.version] = found
         assert job is not None
-        for number in job.store.numbers()[1:]:
-            check_changes(Version(job.store, job.store.manifest(number)), held[number - 1], held[number])
-        delta = difference(job.store, 1, max(held))
-        for predicate in held[1]:
-            before, after = held[1][predicate], held[max(held)].get(predicate, set())
-            assert set(delta[predicate].added.to_texts("exact").rows()) == after - before
-            assert set(delta[predicate].removed.to_texts("exact").rows()) == before - after
-
-
-def check_changes(version: Version, before: Facts, after: Facts) -> None:
-    """The changes of a version are the difference from the one before."""
-    for name in version:
-        changes = version.changes(name)
-        assert set(changes.added.to_texts("exact").rows()) == after[name] - before.get(name, set())
-        assert set(changes.removed.to_texts("exact").rows()) == before.get(name, set()) - after[name]
+        check_feeds(job, held)
+        check_difference(job, held)
 
 
 # ---- one job

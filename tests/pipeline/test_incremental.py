@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tidelog.pipeline import Job, Source, Version, difference
+from tests.pipeline.histories import MEMORY, Facts, check_difference, check_feeds, facts, present
+from tidelog.pipeline import Job, Source, Version
 from tidelog.pipeline.tables import MOST_CHANGES
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
-MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # disks take their time for what is forced to them
 NAMES = st.sampled_from("abcde")
 EDGES = st.frozensets(st.tuples(NAMES, NAMES), max_size=8)
 LABELS = st.frozensets(st.tuples(NAMES, st.sampled_from(["1", "2", "x", '"a b"', "2.5"])), max_size=4)
@@ -42,14 +42,10 @@ def program(rules: frozenset[str]) -> tl.Program:
     return tl.parse(declared + "\n".join(rule for rule in RULES if rule in rules))
 
 
-def expected(folder: Path, rules: frozenset[str]) -> dict[str, set[tuple[str, ...]]]:
+def expected(folder: Path, rules: frozenset[str]) -> Facts:
     reasoner = tl.Reasoner(program(rules))
     reasoner.read(folder / "edge.csv", folder / "label.tsv", header=False)
     return {name: set(reasoner[name].to_texts("exact").rows()) for name in reasoner}
-
-
-def facts(version: Version) -> dict[str, set[tuple[str, ...]]]:
-    return {name: set(version[name].to_texts("exact").rows()) for name in version}
 
 
 @settings(max_examples=max(10, settings().max_examples // 4))
@@ -70,7 +66,7 @@ def check(states: list[tuple[object, ...]]) -> None:
         patched.setattr("tidelog.pipeline.tables.MOST_CHANGES", 3)
         folder = Path(name)
         job: Job | None = None
-        held: dict[int, dict[str, set[tuple[str, ...]]]] = {}
+        held: dict[int, Facts] = {}
         for edges, labels, rules, is_warm in states:
             written(folder, edges, labels)  # type: ignore[arg-type]
             if job is None or not is_warm:
@@ -80,27 +76,9 @@ def check(states: list[tuple[object, ...]]) -> None:
             version = job.run().version
             wanted = expected(folder, rules)  # type: ignore[arg-type]
             found = facts(Version(job.store, version))
-            assert {name: rows for name, rows in found.items() if rows} == {
-                name: rows for name, rows in wanted.items() if rows
-            }
+            assert present(found) == present(wanted)
             held[version.version] = found
         assert job is not None
-        for number in job.store.numbers()[1:]:
-            check_changes(job, number, held)
-        delta = difference(job.store, 1, max(held))
-        for predicate in held[1]:
-            before, after = held[1][predicate], held[max(held)].get(predicate, set())
-            added, removed = delta[predicate].added, delta[predicate].removed
-            assert set(added.to_texts("exact").rows()) == after - before
-            assert set(removed.to_texts("exact").rows()) == before - after
-
-
-def check_changes(job: Job, number: int, held: dict[int, dict[str, set[tuple[str, ...]]]]) -> None:
-    """The changes of a version are the difference from the one before."""
-    version = Version(job.store, job.store.manifest(number))
-    for name in version:
-        before = held[number - 1].get(name, set())
-        added = set(version.changes(name).added.to_texts("exact").rows())
-        removed = set(version.changes(name).removed.to_texts("exact").rows())
-        assert added == held[number][name] - before and removed == before - held[number][name]
-    assert MOST_CHANGES > 3
+        check_feeds(job, held)
+        check_difference(job, held)
+        assert MOST_CHANGES > 3

@@ -123,7 +123,8 @@ knows(bob, anna) . knows(anna, carl) .
 PASSPORTS = "ann,7\nanna,7\nbob,8\n", "ann,7\nanna,9\nbob,9\nanne,7\n"
 
 
-@pytest.mark.parametrize("step", marked(STEPS))
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
 def test_a_run_under_equality_that_is_killed(write: Write, step: str) -> None:
     write("rules.rls", EQUALITY)
     source = '[[source]]\npredicate = "passport"\npath = "passport.csv"\n'
@@ -150,7 +151,8 @@ reach(?s) :- boxminus[0, 5] hot(?s) .
 HOT = "a,0,10\nb,2,3\n", "a,0,12\nc,1/3,7\n"
 
 
-@pytest.mark.parametrize("step", marked(STEPS))
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
 def test_a_run_over_time_that_is_killed(write: Write, step: str) -> None:
     write("rules.rls", TIMES)
     source = '[[source]]\npredicate = "hot"\npath = "hot.csv"\ntime = ["start", "end"]\n'

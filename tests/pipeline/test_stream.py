@@ -238,6 +238,7 @@ def test_a_stream_that_is_killed_at_every_step(streaming: Job, step: str, count:
     check_kills([(step, count)])
 
 
+@pytest.mark.slow
 def test_batches_that_make_constants_equal(streaming: Job, write: Write) -> None:
     rules = Path("reach.rls").read_text().replace("string", "any")
     write("reach.rls", rules + "?x = ?y :- edge(?x, ?y), edge(?y, ?x) .\n")
