@@ -13,6 +13,7 @@ from tests.maintenance.scripts import Script, graph_scripts, program_scripts
 from tidelog.engine.columnar import layout, maintain, ranked_update
 from tidelog.engine.events import StratumMaintained
 from tidelog.logic.values import iri
+from tidelog.maintenance import driver
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.rank_counting import RankCounting
 
@@ -162,3 +163,18 @@ def test_whenever_the_loop_is_stopped_nothing_has_changed(
                 left += 1
         laboratory.explicit = change.explicit
         laboratory.compare()
+
+
+def test_the_loop_is_kept_while_relations_keep_their_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(driver, "RENEWED_EVERY", 1)
+    rules = "near(?x, ?y) :- link(?x, ?y) . near(?y, ?x) :- near(?x, ?y) ."
+    reasoner = tl.Reasoner(tl.parse(f"{rules} near(?x, ?z) :- near(?x, ?y), near(?y, ?z) ."))
+    reasoner.engine.fewest = 0  # a structure keeps `near`: a stratum without plans
+    reasoner.insert("link", [(f"a{n}", f"b{n}") for n in range(100)])
+    reasoner.materialise()
+    loops = set()
+    for number in range(4):
+        with reasoner.change() as change:
+            change.delete("link", [(f"a{number}", f"b{number}")])
+        loops.add(id(reasoner._maintainer._ranks._loop[1]))  # type: ignore[attr-defined]
+    assert len(loops) == 1

@@ -106,7 +106,7 @@ class Shelf:
         self.library = library
         self.sources = sources
         self._rules = {source.rule for some in sources.values() for source in some}
-        self._sizes: dict[str, int] = {}
+        self._sizes: dict[str, int] | None = None  # not known yet; a stratum without plans reads nothing
         self._driven: dict[Step, Driven] = {}
         self._beside_links: Driven | None = None  # one of plans that are not outdated
 
@@ -142,7 +142,7 @@ class Shelf:
 
     def renew(self) -> bool:
         """Let go of plans that were made for relations of another size; whether there were any."""
-        if self._sizes and not is_outdated(self._sizes, self.library.engine):
+        if self._sizes is not None and not is_outdated(self._sizes, self.library.engine):
             return False
         self._sizes = sizes(self._rules, self.library.engine)
         self._driven = {}
