@@ -25,7 +25,6 @@ from benchmarks.record import Counts, Measurement, Task
 PROGRAM = Path(__file__).parent / "programs" / "uobm.rls"
 OPERATIONS, LARGE_OPERATIONS = 7, 3  # of each size; the first is apart
 LARGE = 10_000  # facts from which a deletion is large
-LARGER = "-5m"  # how the names of workloads end that are like others, but larger
 COMPARED = ("student", "faculty", "person")  # predicates that every variant can count
 MAINTAINERS = {"backward-forward": "backward-forward"}  # by the second part of a variant's name
 Places = npt.NDArray[np.int64]
@@ -51,7 +50,7 @@ class Loaded:
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """What deleting so many facts costs, in the median of several; all sizes of one variant."""
     tidelog.prepare()
-    tables = people(SHAPES[tasks[0].workload.removesuffix(LARGER)], tasks[0].facts)
+    tables = people(SHAPES[tasks[0].workload.partition("-")[0]], tasks[0].facts)  # sizes follow names
     treatment, _, way = tasks[0].variant.partition("-")
     loaded = derived(tables, treatment, MAINTAINERS.get(way, "auto"))
     measure = recomputed if way == "recompute" else maintained

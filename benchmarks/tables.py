@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from math import log
 
 from benchmarks.plain import ratio_text, seconds_text
 from benchmarks.record import Record
@@ -115,13 +116,31 @@ def equality_tables(records: Sequence[Record]) -> Iterator[str]:
         own = [record for record in records if record.workload == workload]
         found = {(record.variant, record.size): record for record in own}
         sizes = sorted({record.size for record in own})
-        rows = [["", "facts kept", "deriving", *(f"−{size:,}" for size in sizes)]]
+        rows = [["", "facts kept", "deriving", *(f"−{size:,}" for size in sizes), "as dear as deriving anew"]]
         for variant in dict.fromkeys(record.variant for record in own):
             done = next((r for r in own if r.variant == variant and r.is_done), None)
             whole = ["", ""] if done is None else [number(done, "kept"), derived_cell(done)]
             cells = (equality_cell(found.get((variant, size))) for size in sizes)
-            rows.append([f"`{variant}`", *whole, *cells])
+            rows.append([f"`{variant}`", *whole, *cells, equilibrium(found, variant, sizes)])
         yield f"Equality, {workload}: CPU seconds (derivations):\n\n{markdown(rows)}"
+
+
+def equilibrium(found: Mapping[tuple[str, int], Record], variant: str, sizes: Sequence[int]) -> str:
+    """How many deletions cost as much as to derive everything anew, between the sizes that were measured."""
+    anew = f"{variant.partition('-')[0]}-recompute"
+    before: tuple[int, float] | None = None
+    for size in sizes if variant != anew else ():
+        own, other = found.get((variant, size)), found.get((anew, size))
+        if own is None or other is None or not (own.is_done and other.is_done):
+            continue
+        share = log(own.cpu_s / other.cpu_s)
+        if share >= 0:
+            if before is None:
+                return f"≤ {size:,}"
+            way = before[1] / (before[1] - share)
+            return f"about {float(f'{before[0] * (size / before[0]) ** way:.2g}'):,.0f}"
+        before = size, share
+    return "" if before is None else f"> {before[0]:,}"
 
 
 def derived_cell(record: Record) -> str:

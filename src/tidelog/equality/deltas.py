@@ -12,7 +12,7 @@ import numpy as np
 from tidelog.equality.representatives import NONE, Classes, Grouped, Grouping, Ids, expanded, spread
 from tidelog.logic.program import BOTTOM, Atom, Predicate, Rule, Variable
 from tidelog.maintenance.maintainer import LateRows, NetChange, Rows
-from tidelog.maintenance.net_rows import counts_of
+from tidelog.maintenance.net_rows import NetRows
 from tidelog.maintenance.row_sets import distinct, joined, without
 from tidelog.rewrite.over_representatives import MARK, stored
 
@@ -48,7 +48,9 @@ class Late:
 
 def _stored_facts(rows: Mapping[str, Rows]) -> int:
     """How many facts over representatives there are among rows."""
-    return sum(count for name, count in counts_of(rows) if name.endswith(MARK))
+    if type(rows) is NetRows:
+        return sum(count for name, count in rows.counts.items() if name.endswith(MARK))
+    return sum(some.count for name, some in rows.items() if name.endswith(MARK))
 
 
 def composed(nets: Sequence[NetChange]) -> NetChange:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from tidelog.maintenance.maintainer import Columns, LateRows, Rows
 from tidelog.rewrite.aggregates import is_auxiliary
@@ -35,16 +35,19 @@ class NetRows(Mapping[str, Rows]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
-    def counts(self) -> Iterable[tuple[str, int]]:
-        """How many rows each relation has."""
-        return ((name, count) for name, count in self._counts.items() if not is_auxiliary(name))
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many rows each relation has, auxiliary ones included."""
+        return self._counts
 
-
-def counts_of(rows: Mapping[str, Rows]) -> Iterable[tuple[str, int]]:
-    """How many rows each relation has."""
-    return rows.counts() if isinstance(rows, NetRows) else ((name, some.count) for name, some in rows.items())
+    @property
+    def total(self) -> int:
+        """How many rows there are."""
+        return sum(count for name, count in self._counts.items() if not is_auxiliary(name))
 
 
 def total(rows: Mapping[str, Rows]) -> int:
     """How many rows there are, of all relations; of those that are found late, how many stand for them."""
-    return rows.total if isinstance(rows, LateRows) else sum(count for _, count in counts_of(rows))
+    if type(rows) is NetRows or type(rows) is LateRows:  # `isinstance` asks abstract classes, which is slow
+        return rows.total
+    return sum(some.count for some in rows.values())

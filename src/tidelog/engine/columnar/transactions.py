@@ -125,10 +125,11 @@ class TransactionEngine(FollowedEngine):
 
     def tidy(self, relations: Iterable[str]) -> None:
         """Let go of dead rows where they are the greater part; sets of facts are no longer valid."""
-        numbers = np.array([self._numbers[relation] for relation in relations], np.int64)
-        for place in np.flatnonzero(self.descriptors[numbers, layout.DEAD] > COMPACT_FROM).tolist():
-            table = self.tables[numbers[place]]
-            if 2 * table.dead > len(table):
+        numbers = [self._numbers[relation] for relation in relations]
+        if not numbers or self.descriptors[numbers, layout.DEAD].max() <= COMPACT_FROM:
+            return
+        for table in (self.tables[number] for number in numbers):
+            if table.dead > COMPACT_FROM and 2 * table.dead > len(table):
                 self.compact(table)
 
     def roll_back(self) -> None:
