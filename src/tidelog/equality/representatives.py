@@ -75,8 +75,11 @@ class Classes:
 
     def representatives(self, ids: Ids) -> Ids:
         """The representative of each constant."""
-        self._reach(ids)
-        return self.of[ids]
+        try:
+            return self.of[ids]
+        except IndexError:  # constants that are not mentioned yet
+            self._reach(ids)
+            return self.of[ids]
 
     def class_of(self, representative: int) -> Ids:
         """The members of a class."""

@@ -250,12 +250,10 @@ def _share(weight: Weight, kept: Mapping[str, float]) -> float:
 
 def _shares(update: Update, engine: Any) -> dict[str, float]:
     """The part of each relation that is explicitly removed or added."""
-    shares = {}
-    for name in {*update.removed, *update.added}:
-        removed = update.removed[name].count if name in update.removed else 0
-        added = update.added[name].count if name in update.added else 0
-        size = engine.size(name)
-        shares[name] = min(1.0, removed / max(size, 1) + added / max(size + added, 1))
+    shares = {name: min(1.0, rows.count / max(engine.size(name), 1)) for name, rows in update.removed.items()}
+    for name, rows in update.added.items():
+        share = rows.count / (engine.size(name) + rows.count)
+        shares[name] = min(1.0, shares.get(name, 0.0) + share)
     return shares
 
 

@@ -96,18 +96,23 @@ class Driver:
         closed = self._closures.lasting(stages, update.added)
         while True:
             try:
-                net = self._transact(update, after, stages, closed)
+                gone, new = self._transact(update, after, stages, closed)
             except Outgrown as outgrown:
                 closed -= {outgrown.relation}
             else:
                 break
-        if after.rules is not before.rules or closed != self._closures.chosen:
+        net = NetChange(added=self._rows(new), removed=self._rows(gone))
+        if after.rules is before.rules and closed == self._closures.chosen:
+            self.engine.tidy(gone.relations)
+        else:
             self._go_on(after, closed)
-        self.engine.tidy(net.removed)
+            self.engine.tidy(net.removed)  # auxiliary relations may have gone
         return net
 
-    def _transact(self, update: Update, after: Program, stages: Sequence[Rules], closed: Names) -> NetChange:
-        """The net change of an update, while structures keep the closed predicates."""
+    def _transact(
+        self, update: Update, after: Program, stages: Sequence[Rules], closed: Names
+    ) -> tuple[Facts, Facts]:
+        """What went and what came, while structures keep the closed predicates."""
         started = perf_counter()
         self.engine.begin_transaction()
         try:
@@ -121,8 +126,7 @@ class Driver:
             if isinstance(error, Overflow):
                 raise EvaluationError(Diagnostic("E603", str(error))) from None
             raise
-        gone, new = self.engine.commit()
-        return NetChange(added=self._rows(new), removed=self._rows(gone))
+        return self.engine.commit()
 
     def _go_on(self, after: Program, closed: Names) -> None:
         """Let there be a schedule of the program after an update."""

@@ -33,6 +33,8 @@ def split_rows(data: object, arity: int | None, is_integer: bool) -> tuple[objec
     Rows are tuples with an interval, or a text that writes one, behind the arguments; tables have a column
     `interval`, or `start` and `end`, perhaps with `start_open` and `end_open`.
     """
+    if type(data) is list and data and type(data[0]) is tuple and len(data[0]) == arity:
+        return None  # most are so: this is asked of everything that is stated
     table = _table(data)
     if table is not None:
         return _split_table(table, arity, is_integer)
