@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidelog as tl
+from tests.equality.laboratory import Facts as References
+from tests.equality.laboratory import reference
+from tests.equality.scripts import Script, scripts
 from tests.pipeline.conftest import Write
 from tests.pipeline.histories import MEMORY, Facts, check_difference, check_feeds, facts, present
 from tidelog.errors import DataError, Inconsistent
+from tidelog.logic.program import BUILT_IN
 from tidelog.pipeline import Engine, Job, Sink, Source, Step, Version, read
 from tidelog.pipeline.job_file import parse_settings
 from tidelog.pipeline.rollback import roll_back
@@ -254,3 +260,61 @@ def test_sinks_of_changes_name_members(passports: Path) -> None:
     job.run()
     job.apply("+ passport(ane, 7) .")
     assert Path("changes/2.csv").read_text().splitlines()[1:] == ["2,+,bob,ane"]
+
+
+# ---- any program
+
+
+@pytest.mark.slow
+@settings(max_examples=max(20, settings().max_examples // 10))
+@given(scripts(), st.lists(st.booleans(), min_size=9, max_size=9))
+def test_random_programs_and_changes(script: Script, warmth: list[bool]) -> None:
+    """Rules with functions, negation and aggregates, that come and go: warm or cold, as from scratch."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        rules, stated = script.rules, script.facts
+        job = Job(tl.parse(script.text), publish="out", folder=folder, engine=Engine(threads=1))
+        if not carried_out(job.run, reference(rules, stated), job):
+            return
+        for change, is_warm in zip(script.changes, warmth, strict=False):
+            kept, added = set(change.removed), change.added
+            later = tuple(rule for rule in rules if rule not in kept)
+            later += tuple(each for each in added if ":-" in each)
+            facts_later = tuple(fact for fact in stated if fact not in kept)
+            facts_later += tuple(each for each in added if ":-" not in each)
+            job = job if is_warm else Job.of(job.settings)
+            if carried_out(partial(job.apply, change.text), reference(later, facts_later), job):
+                rules, stated = later, facts_later
+
+
+def carried_out(act: Callable[[], object], wanted: References | None, job: Job) -> bool:
+    """Whether an action may be carried out; what is published then is what is wanted."""
+    if wanted is None:
+        with pytest.raises(Inconsistent):
+            act()
+        return False
+    act()
+    found = facts(Version(job.store, job.store.manifest()))
+    pairs = wanted.get("=", frozenset())
+    classes = {(x, min(other for one, other in pairs if one == x)) for x, _ in pairs}
+    assert found.pop("=", set()) == classes
+    assert {name: rows for name, rows in present(found).items() if name not in BUILT_IN} == {
+        name: rows for name, rows in wanted.items() if name not in BUILT_IN
+    }
+    return True
+
+
+def test_equalities_and_differences_that_are_stated() -> None:
+    program = tl.parse(
+        "morning = evening . evening != mars . seen(?x) :- look(?x) . look(evening) . p(mars, a, b, c) ."
+    )
+    job = Job(program, publish="published")
+    job.run()
+    assert set(read("published")["seen"]) == {("morning",), ("evening",)}
+    assert set(read("published")["!="]) >= {("morning", "mars"), ("evening", "mars")}
+    cold = Job(program, publish="published")
+    with pytest.raises(Inconsistent, match="E605"):
+        cold.apply("+ mars = morning .")
+    cold.apply("+ c = d .")
+    assert set(read("published")["p"]) == {("mars", "a", "b", "c"), ("mars", "a", "b", "d")}
+    Job(program, publish="published").apply("- morning = evening .")
+    assert set(read("published")["seen"]) == {("evening",)}
