@@ -280,3 +280,19 @@ def test_what_is_refused(doors: Path, write: Write) -> None:
     sink = Sink("alarm", "alarm.nt", "ntriples")
     with pytest.raises(DataError, match="E813"):
         Job.of(replace(Job.load(doors).settings, sinks=(sink,))).run()
+
+
+def test_times_that_come_later(write: Write) -> None:
+    write("rules.rls", "p(a) . q(?x) :- p(?x) .")
+    job = Job("rules.rls", publish="published")
+    job.run()
+    job.apply("+ hot(a)@[0, 10) . + warm(?x) :- diamondminus[0, 1] hot(?x), q(?x) .")
+    assert held("warm") == {("a", "[0, 11)")}
+    assert Job("rules.rls", publish="published").apply("- p(a) .").version.tables["warm"].rows == 0
+    steps: list[Step] = []
+    job.listeners.append(steps.append)
+    write("rules.rls", "p(a) . q(?x) :- p(?x) . tick(a)@1 . tick(?x) :- diamondminus[2, 2] tick(?x), q(?x) .")
+    assert job.run().version.reason == "full" and held("tick") == {("a", "[1, 1]", "2")}
+    assert any(step.name == "everything anew" for step in steps)
+    job.apply("+ tock(a)@0 . + tock(?x) :- diamondminus[2, 2] tock(?x) .")
+    assert held("tock") == {("a", "[0, 0]", "2")} and held("tick") == {("a", "[1, 1]", "2")}

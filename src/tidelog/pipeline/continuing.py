@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, ProgramError
 from tidelog.logic.program import Program
 from tidelog.logic.strata import entangled
 from tidelog.pipeline import codes
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.settings import Engine
 from tidelog.temporal.analysis import time_cycle
+from tidelog.temporal.reasoning import NOT_CHANGED
 from tidelog.temporal.relation import BOUNDS
 
 
@@ -42,6 +43,14 @@ def reason_for_anew(before: Manifest, then: Program, program: Program, engine: E
     if then.rules is not program.rules and entangled((*then.timed_rules, *program.timed_rules)):
         return "rules over time that come and rules that go negate each other in a cycle"
     return None
+
+
+def reason_in(error: ProgramError) -> str:
+    """Why everything must be derived anew, as maintaining what holds at times has told; else raises it."""
+    for fault in error.diagnostics:
+        if fault.code == NOT_CHANGED:
+            return fault.message
+    raise error
 
 
 def is_outdated(held: Program, program: Program) -> bool:

@@ -28,7 +28,7 @@ from tidelog.transaction import Change
 if TYPE_CHECKING:
     from tidelog.pipeline.elsewhere import Elsewhere
 
-Before = Callable[[str], Rows]  # all facts of a predicate, as the last version has them
+Before = Callable[[str], Rows | None]  # all facts of a predicate, as the last version has them if it does
 
 
 class Holding:
@@ -92,7 +92,8 @@ class Holding:
         """What changed in a predicate that holds at times; where all repeats, by comparing all of it."""
         if self._reasoner.time.periodic is None:
             return self._timed.changed(name, _timed(net.removed, name), _timed(net.added, name))
-        then, now = before(name), self._timed.facts(name)
+        now = self._timed.facts(name)
+        then = before(name) or nothing(len(now.columns))
         return Changed(without(then, now), without(now, then))
 
     def touched(self, change: Change) -> Touched:

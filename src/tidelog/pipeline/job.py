@@ -19,6 +19,7 @@ from tidelog.engine import registry as engines
 from tidelog.engine.events import Listener
 from tidelog.engine.registry import EngineSettings
 from tidelog.engine.spark.settings import SparkSettings
+from tidelog.errors import ProgramError
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import EMPTY
 from tidelog.logic.resolve import load as load_program
@@ -29,6 +30,7 @@ from tidelog.pipeline.continuing import (
     is_outdated,
     no_advance,
     reason_for_anew,
+    reason_in,
 )
 from tidelog.pipeline.holding import Holding
 from tidelog.pipeline.intake import Intake
@@ -161,7 +163,12 @@ class Job:
             if before is None or then is None:
                 manifest = self._derive(program, intake, full)
                 return Run(manifest, True, perf_counter() - start)
-            found = self._maintain(before, then, program, intake)
+            try:
+                found = self._maintain(before, then, program, intake)
+            except ProgramError as error:
+                self.reached("everything anew", reason_in(error))
+                manifest = self._derive(program, self._intake(program), full)
+                return Run(manifest, True, perf_counter() - start)
         if found is None:
             return Run(before, False, perf_counter() - start)
         return Run(found[0], True, perf_counter() - start, found[1])
@@ -353,7 +360,7 @@ class Job:
         touched = Holding(reasoner).touched(change)
         change.commit()
         holding, version = Holding(reasoner), Version(self.store, before, reasoner.engine)
-        changes = holding.changes(change, version.rows)
+        changes = holding.changes(change, lambda name: version.rows(name) if name in before.tables else None)
         added = sum(changed.added.count for changed in changes.values())
         removed = sum(changed.removed.count for changed in changes.values())
         self.reached("maintained", counts(added, removed))

@@ -20,6 +20,7 @@ from tidelog.temporal.changing import TimedRows, Times
 from tidelog.temporal.lists import Integers, Lists, single
 from tidelog.temporal.maintain import Difference
 from tidelog.temporal.periodic_relation import PeriodicRelation
+from tidelog.temporal.relation import BOUNDS
 from tidelog.temporal.rows import Table
 from tidelog.temporal.table import TimedTable
 from tidelog.transaction import Change
@@ -58,15 +59,20 @@ class TimedHolding:
     def stated(self, name: str) -> Rows:
         """The explicit facts of a predicate: those given with times, and those that were said without."""
         given = self._time.store.given.get(name)
-        parts = [self._always(name, Rows(*self._engine.explicit(name)))]
+        parts = [self._always(Rows(*self._engine.explicit(name)))]
         if given is not None:
             columns, left, right = given.rows()
             parts.append(self._rows(tuple(columns), Times(self._time.store.timeline, left, right)))
         return joined(parts)
 
-    def _always(self, name: str, rows: Rows) -> Rows:
-        width = self.layout(self._predicates[name]).times
-        return Rows((*rows.columns, *always_ids(rows.count, width, self._engine.dictionary)), rows.count)
+    @property
+    def _width(self) -> int:
+        """How many columns tell when."""
+        return len(BOUNDS) + (self._time.periodic is not None)
+
+    def _always(self, rows: Rows) -> Rows:
+        times = always_ids(rows.count, self._width, self._engine.dictionary)
+        return Rows((*rows.columns, *times), rows.count)
 
     # ---- what a transaction changed
 
@@ -125,13 +131,13 @@ class TimedHolding:
 
     def _said(self, name: str, rows: Rows | None) -> Rows:
         """Facts without a time; none if there are none."""
-        return self._always(name, nothing(self._predicates[name].arity) if rows is None else rows)
+        return self._always(nothing(self._predicates[name].arity) if rows is None else rows)
 
     def _given(self, name: str, columns: Table) -> Rows:
         """When facts are given."""
         given = self._time.store.given.get(name)
         if given is None:
-            return nothing(self._predicates[name].arity + self.layout(self._predicates[name]).times)
+            return nothing(len(columns) + self._width)
         numbers = np.unique(given.facts.find(columns, columns.shape[1]))
         numbers = numbers[numbers >= 0]
         return self._of(given, numbers, given.lists.taken(numbers))
