@@ -4,7 +4,9 @@ All read the same files, and all answers are compared: the triples of the ontolo
 properties. Triples about the ontology, and of `owl:Thing`, are not counted: reasoners differ in these.
 
 The clock runs from the files to all triples, given and derived, in the hands of Python: as Arrow columns of
-N-Triples terms (tidelog), as a list of terms of rdflib (reasonable), as a graph of rdflib (owlrl).
+N-Triples terms (tidelog), as a list of terms of rdflib (reasonable), as a graph of rdflib (owlrl). It counts
+for all of them the ontology and what is made of it, the data, reasoning, and handing over; it does not count
+the start of Python, imports, and loading what is compiled (tidelog's kernels, reasonable's library).
 """
 
 from __future__ import annotations

@@ -253,19 +253,17 @@ def on_spark(figures: Figures) -> Iterator[Target]:
 
 
 def reasoning(figures: Figures) -> Iterator[Target]:
-    """OWL 2 RL, beside owlrl at the largest size that it comes to the end of.
+    """OWL 2 RL over a million triples; owlrl, which needs half an hour for these, also where it was run.
 
-    Rules are made once for an ontology, whatever the size of the data: they are apart, and so is handing over
-    results, which the peers do as they reason. A second line has everything.
+    Everything counts on both sides, from the files to all triples in the hands of Python.
     """
-    for peer, size, limit in (("reasonable", 1_000_000, 10), ("owlrl", 100_000, 500)):
-        other = figures.reasoned(peer, size)
+    waited = [size for size in (100_000, 300_000) if figures.reasoned("owlrl", size)]
+    asked = [("reasonable", 1_000_000, 10), *(("owlrl", size, 500) for size in (*waited, 1_000_000))]
+    for peer, size, limit in asked:
         for variant in ("specialised", "tables"):
-            own = figures.reasoned(variant, size)
-            words = f"OWL 2 RL, {size:,} triples, {variant}"
-            derived = other.cpu_s / derivation(own) if own and other else None
-            yield at_least(f"{words}: times faster than {peer}", limit, derived)
-            yield at_least(f"{words}, rules and results included", limit, quotient(other, own))
+            times = quotient(figures.reasoned(peer, size), figures.reasoned(variant, size))
+            words = f"OWL 2 RL, {size:,} triples, {variant}: times faster than {peer}"
+            yield at_least(words, limit, times)
 
 
 def explaining(figures: Figures) -> Iterator[Target]:
@@ -330,11 +328,6 @@ def later_seconds(record: Record) -> float:
     """The CPU seconds of the later rounds."""
     ends = str(record.counts["seconds_by_round"]).split()
     return float(ends[-1]) - float(ends[LATER - 2])
-
-
-def derivation(record: Record) -> float:
-    """CPU seconds of reading and deriving."""
-    return (record.load_s or 0.0) + (record.reason_s or 0.0) - float(record.counts.get("rules_s", 0.0))
 
 
 def equating(figures: Figures) -> Iterator[Target]:
