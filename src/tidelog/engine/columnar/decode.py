@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
+from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of, taken
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, TEXT_KINDS, Dictionary
 from tidelog.engine.columnar.many_texts import many_texts
 from tidelog.io.arrays import text_array
@@ -44,7 +44,7 @@ def _distinct(ids: Ids) -> tuple[Ids, npt.NDArray[np.int64]]:
 def to_arrow(dictionary: Dictionary, ids: Ids) -> pa.Array:
     """The values as an Arrow column: typed if all are of one kind, plain texts otherwise."""
     distinct, places = _distinct(ids)
-    return _typed(dictionary, distinct).take(array_of(places))
+    return taken(_typed(dictionary, distinct), places)
 
 
 def _typed(dictionary: Dictionary, ids: Ids) -> pa.Array:
@@ -89,7 +89,7 @@ def _decimals(dictionary: Dictionary, ids: Ids) -> pa.Array:
 def to_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
     """The values as texts: `plain`, `exact` or `ntriples`."""
     distinct, places = _distinct(ids)
-    return _distinct_texts(dictionary, distinct, form).take(array_of(places))
+    return taken(_distinct_texts(dictionary, distinct, form), places)
 
 
 def _distinct_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.engine.columnar.arrow import array_of, mask_of
+from tidelog.engine.columnar.arrow import array_of, mask_of, pool_for_results, taken
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.io.arrays import flags_of, text_array, text_scalar
 from tidelog.logic.values import XSD, Kind
@@ -45,13 +45,13 @@ def many_texts(dictionary: Dictionary, ids: Ids, form: str, write: Callable[[Ids
     places.append(np.flatnonzero(left))
     order = np.empty(len(ids), np.int64)
     order[np.concatenate(places)] = np.arange(len(ids))
-    return pa.concat_arrays(parts).take(array_of(order))
+    return taken(pa.concat_arrays(parts), order)
 
 
 def _joined(*parts: pa.Array | str) -> pa.Array:
     """The texts of columns, row by row; a word stands for all rows."""
     columns = [_large(part) if isinstance(part, str) else part for part in parts]
-    return pc.binary_join_element_wise(*columns, _large(""))
+    return pc.binary_join_element_wise(*columns, _large(""), memory_pool=pool_for_results())
 
 
 @cache
