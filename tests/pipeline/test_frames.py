@@ -206,7 +206,8 @@ lone(?x) :- passport(?x, _), ~met(?x, _) .
 PASSPORTS = "".join(f"{name},{number}\n" for number, name in enumerate("abcdefgh")) + "aa,0\ncc,2\n"
 
 
-@pytest.mark.parametrize("shown", ["expand", pytest.param("representative", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("shown", ["expand", "representative"])
 def test_equality_over_frames(spark: Any, write: Write, shown: str) -> None:
     write("passport.csv", PASSPORTS)
     write("knows.csv", "b,a\ncc,d\nd,e\ne,aa\n")
