@@ -137,6 +137,14 @@ def test_holders_of_one_key_are_merged_without_a_pair_for_every_two() -> None:
     assert reasoner.statistics.matches < 10 * count
 
 
+def test_what_must_not_be_equal_is_shown_with_what_was_derived() -> None:
+    text = "?x = ?y :- id(?x, ?n), id(?y, ?n), ok(?x) . ok(?x) :- good(?x) . good(b) . id(a, 5) . id(b, 5) ."
+    with pytest.raises(Inconsistent) as caught:
+        tl.Reasoner(tl.parse(text), equality="rewrite", unique_names=True).materialise()
+    shown = str(caught.value.diagnostics[0].help)
+    assert "from id(a, 5), id(b, 5), ok(a) (derived); `tidelog explain" in shown
+
+
 def test_a_first_equality_that_is_inconsistent_is_taken_back() -> None:
     plain = tl.Reasoner(tl.parse("p(?x) :- q(?x, _) . q(a, 1) . q(a, 2) ."), equality="rewrite")
     plain.materialise()

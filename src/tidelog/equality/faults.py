@@ -66,13 +66,13 @@ def _repeated(ids: Ids) -> list[int]:
     return repeated
 
 
-def conflict(members: Iterable[Value], program: Program, engine: Any) -> Diagnostic:
+def conflict(members: Iterable[Value], program: Program, engine: Any, classes: Classes) -> Diagnostic:
     """What is wrong with a class that has two literals, or else two names."""
     ordered = sorted(members, key=order_key)
     literals = [value for value in ordered if value.kind not in (Kind.IRI, Kind.BLANK)]
     names = [value for value in ordered if value.kind is Kind.IRI]
     pair, reason = (literals, DIFFERENT_LITERALS) if len(literals) > 1 else (names, DIFFERENT_NAMES)
-    return _described((pair[0], pair[1]), REASONS[reason], program, engine)
+    return _described((pair[0], pair[1]), REASONS[reason], program, engine, classes)
 
 
 def not_different(program: Program, engine: Any, classes: Classes) -> Diagnostic | None:
@@ -88,7 +88,7 @@ def not_different(program: Program, engine: Any, classes: Classes) -> Diagnostic
             others = classes.class_of(one).tolist() if relation != DIFFERENT else [other]
             found += [(decode(one), decode(each)) for each in others]
     found.sort(key=lambda pair: (pair[0] == pair[1], *map(order_key, pair)))
-    return _described(found[0], REASONS[VIOLATED], program, engine) if found else None
+    return _described(found[0], REASONS[VIOLATED], program, engine, classes) if found else None
 
 
 def _first_atom(rule: Rule) -> Atom:
@@ -102,31 +102,77 @@ def _pairs(engine: Any, rule: Rule) -> Iterator[Pair]:
     yield from sorted(found, key=lambda pair: (pair[0] == pair[1], *map(order_key, pair)))[:1]
 
 
-def _described(pair: Pair, reason: str, program: Program, engine: Any) -> Diagnostic:
-    """The diagnostic, with a proof if one rule gives the equality at once."""
+def _described(
+    pair: Pair, reason: str, program: Program, engine: Any, classes: Classes | None = None
+) -> Diagnostic:
+    """The diagnostic, with a proof if one rule gives the equality at once. Facts are over `classes`."""
     writing = Writing.of(program)
     left, right = map(writing.value, pair)
     message = f"inconsistent: {left} = {right}, {reason}"
-    for rule in program.rules:
-        if rule.head.predicate != EQUAL or rule.span is None:
-            continue
-        for wanted in (pair, pair[::-1]):
-            facts = instance(rule, wanted, engine)
+    asking = f"`tidelog explain PROGRAM '{left} = {right}'`, or `reasoner.explain(…)`, says why"
+    equating = [rule for rule in program.rules if rule.head.predicate == EQUAL and rule.span is not None]
+    for beside in (_nothing, _derived_atoms) if classes is not None else (_nothing,):
+        for rule in equating:
+            followed = beside(rule, engine)
+            facts = _proof(rule, pair, engine, followed, classes)
             if facts is not None:
                 named = f"the rule {rule.name!r}" if rule.name else "this rule"
-                texts = ", ".join(writing.fact(fact).removesuffix(" .") for fact in facts)
-                return Diagnostic(UNEQUAL, message, rule.span, f"by {named} from {texts}")
-    help = f"`tidelog explain PROGRAM '{left} = {right}'`, or `reasoner.explain(…)`, says why they are equal"
-    return Diagnostic(UNEQUAL, message, help=help)
+                texts = [writing.fact(fact).removesuffix(" .") for fact in facts]
+                shown = (*texts[: len(texts) - len(followed)], *_marked(texts[len(texts) - len(followed) :]))
+                more = f"; {asking}" if followed else ""
+                return Diagnostic(UNEQUAL, message, rule.span, f"by {named} from {', '.join(shown)}{more}")
+    return Diagnostic(UNEQUAL, message, help=f"{asking} they are equal")
 
 
-def instance(rule: Rule, head: Iterable[Value], engine: Any) -> tuple[Fact, ...] | None:
-    """The facts of one instance of a rule with this head, if there is any."""
-    variables = tuple(dict.fromkeys(each for item in rule.positive for each in literal_variables(item)))
+def _marked(texts: Iterable[str]) -> list[str]:
+    return [f"{text} (derived)" for text in texts]
+
+
+def _proof(
+    rule: Rule, pair: Pair, engine: Any, followed: tuple[Atom, ...], classes: Classes | None
+) -> tuple[Fact, ...] | None:
+    """The facts by which a rule makes two constants equal, last those of atoms that need not be explicit."""
+    for wanted in (pair, pair[::-1]):
+        facts = instance(rule, wanted, engine, followed)
+        if facts is not None and _hold(facts[len(facts) - len(followed) :], engine, classes):
+            return facts
+    return None
+
+
+def _nothing(rule: Rule, engine: Any) -> tuple[Atom, ...]:
+    """The atoms of a rule that need not be explicit: none."""
+    return ()
+
+
+def _derived_atoms(rule: Rule, engine: Any) -> tuple[Atom, ...]:
+    """The atoms of a rule that need not be explicit: others bind their variables, and no fact is explicit."""
+    found = tuple(atom for atom in rule.positive if not engine.explicit(atom.predicate)[1])
+    others = {each for atom in rule.positive if atom not in found for each in literal_variables(atom)}
+    return tuple(atom for atom in found if others.issuperset(literal_variables(atom)))
+
+
+def _hold(facts: Iterable[Fact], engine: Any, classes: Classes | None) -> bool:
+    """Whether facts are among those over representatives."""
+    for fact in facts:
+        assert classes is not None
+        ids = classes.representatives(engine.dictionary.encode_values(list(fact.values)))
+        terms = tuple(Constant(engine.dictionary.decode(int(each))) for each in ids)
+        if not engine.answer(Rule(Atom(ANSWER, ()), (Atom(stored(fact.predicate), terms),)))[1]:
+            return False
+    return True
+
+
+def instance(
+    rule: Rule, head: Iterable[Value], engine: Any, followed: tuple[Atom, ...]
+) -> tuple[Fact, ...] | None:
+    """The facts of one instance of a rule with this head, if there is any; last those not looked for."""
+    body = tuple(literal for literal in rule.body if literal not in followed)
+    atoms = (*(literal for literal in body if isinstance(literal, Atom)), *followed)
+    variables = tuple(dict.fromkeys(each for item in atoms for each in literal_variables(item)))
     tests = tuple(
         Comparison("=", term, Constant(value)) for term, value in zip(rule.head.terms, head, strict=True)
     )
-    columns, count = engine.answer(Rule(Atom(ANSWER, variables), (*rule.body, *tests)))
+    columns, count = engine.answer(Rule(Atom(ANSWER, variables), (*body, *tests)))
     if not count:
         return None
     row = {
@@ -137,4 +183,4 @@ def instance(rule: Rule, head: Iterable[Value], engine: Any) -> tuple[Fact, ...]
     def ground(term: Term) -> Value:
         return term.value if isinstance(term, Constant) else row[term]
 
-    return tuple(Fact(atom.predicate, tuple(map(ground, atom.terms))) for atom in rule.positive)
+    return tuple(Fact(atom.predicate, tuple(map(ground, atom.terms))) for atom in atoms)

@@ -165,7 +165,7 @@ class Rewriting(Axiomatised):
         self._conflicts = [*found, *self._conflicts] if found else []
         if found:
             members = dictionary.decode_all(classes.class_of(found[0]).tolist())
-            return faults.conflict(members, program, self._engine)
+            return faults.conflict(members, program, self._engine, classes)
         is_open = bool(self._engine.size(BOTTOM))
         return faults.not_different(program, self._engine, classes) if is_open else None
 
