@@ -1,13 +1,56 @@
-"""What histories of runs are held against: the facts of each version, and the feed between two of them."""
+"""Histories of runs, and what they are held against: the facts of each version, and the feed between two."""
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
-from tidelog.pipeline import Job, Version, difference
+import pytest
+
+import tidelog as tl
+from tidelog.pipeline import Engine, Job, Source, Version, difference
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # disks take their time for what is forced to them
 Facts = dict[str, set[tuple[str, ...]]]
+
+
+@dataclass(frozen=True)
+class Scene:
+    """A job whose inputs and rules change from run to run."""
+
+    sources: tuple[Source, ...]
+    write: Callable[..., None]  # the inputs, into a folder
+    program: Callable[[frozenset[str]], tl.Program]
+    expected: Callable[[Path, frozenset[str]], Facts]
+    engine: Engine = field(default_factory=Engine)
+
+    @contextmanager
+    def history(self, states: list[tuple[Any, ...]]) -> Iterator[tuple[Job, dict[int, Facts]]]:
+        """Run the job on each state, warm or cold: every version is what follows from scratch.
+
+        A state has the inputs, the rules, and whether the process goes on.
+        """
+        with tempfile.TemporaryDirectory(dir=MEMORY) as name, pytest.MonkeyPatch.context() as patched:
+            patched.setattr("tidelog.pipeline.tables.MOST_CHANGES", 3)
+            folder = Path(name)
+            job: Job | None = None
+            held: dict[int, Facts] = {}
+            for *inputs, rules, is_warm in states:
+                self.write(folder, *inputs)
+                program = self.program(rules)
+                if job is None or not is_warm:
+                    job = Job(program, publish="out", sources=self.sources, folder=folder, engine=self.engine)
+                else:
+                    job.settings = replace(job.settings, program=program)
+                version = job.run().version
+                held[version.version] = facts(Version(job.store, version))
+                assert present(held[version.version]) == present(self.expected(folder, rules))
+            assert job is not None
+            yield job, held
 
 
 def facts(version: Version) -> Facts:

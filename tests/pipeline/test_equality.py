@@ -17,7 +17,7 @@ from tests.equality.laboratory import Facts as References
 from tests.equality.laboratory import reference
 from tests.equality.scripts import Script, scripts
 from tests.pipeline.conftest import Write
-from tests.pipeline.histories import MEMORY, Facts, check_difference, check_feeds, facts, present
+from tests.pipeline.histories import MEMORY, Facts, Scene, check_difference, check_feeds, facts, present
 from tidelog.errors import DataError, Inconsistent
 from tidelog.logic.program import BUILT_IN
 from tidelog.pipeline import Engine, Job, Sink, Source, Step, Version, read
@@ -87,24 +87,10 @@ def test_the_same_for_longer_histories(states: list[tuple[object, ...]], shown: 
 
 
 def check(states: list[tuple[object, ...]], shown: str) -> None:
-    """Run a job on each state, warm or cold, and compare every version with what follows from scratch."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as name, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tidelog.pipeline.tables.MOST_CHANGES", 3)
-        folder = Path(name)
-        job: Job | None = None
-        held: dict[int, Facts] = {}
-        for *tables, rules, is_warm in states:
-            written(folder, *tables)  # type: ignore[arg-type]
-            if job is None or not is_warm:
-                engine = Engine(equal=shown, threads=1)
-                job = Job(program(rules), publish="out", sources=SOURCES, folder=folder, engine=engine)  # type: ignore[arg-type]
-            else:
-                job.settings = replace(job.settings, program=program(rules))  # type: ignore[arg-type]
-            version = job.run().version
-            found = facts(Version(job.store, version))
-            assert present(found) == expected(folder, rules, shown)  # type: ignore[arg-type]
-            held[version.version] = found
-        assert job is not None
+    """Every version, and every feed, is what follows from scratch."""
+    engine = Engine(equal=shown, threads=1)
+    scene = Scene(SOURCES, written, program, partial(expected, shown=shown), engine)
+    with scene.history(states) as (job, held):
         check_feeds(job, held)
         check_difference(job, held)
 

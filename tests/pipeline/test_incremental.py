@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tests.pipeline.histories import MEMORY, Facts, check_difference, check_feeds, facts, present
-from tidelog.pipeline import Job, Source, Version
-from tidelog.pipeline.tables import MOST_CHANGES
+from tests.pipeline.histories import Facts, Scene, check_difference, check_feeds
+from tidelog.pipeline import Source
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -61,24 +58,7 @@ def test_the_same_for_longer_histories(states: list[tuple[object, ...]]) -> None
 
 
 def check(states: list[tuple[object, ...]]) -> None:
-    """Run a job on each state, warm or cold, and compare every version with what follows from scratch."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as name, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tidelog.pipeline.tables.MOST_CHANGES", 3)
-        folder = Path(name)
-        job: Job | None = None
-        held: dict[int, Facts] = {}
-        for edges, labels, rules, is_warm in states:
-            written(folder, edges, labels)  # type: ignore[arg-type]
-            if job is None or not is_warm:
-                job = Job(program(rules), publish="out", sources=SOURCES, folder=folder)  # type: ignore[arg-type]
-            else:
-                job.settings = replace(job.settings, program=program(rules))  # type: ignore[arg-type]
-            version = job.run().version
-            wanted = expected(folder, rules)  # type: ignore[arg-type]
-            found = facts(Version(job.store, version))
-            assert present(found) == present(wanted)
-            held[version.version] = found
-        assert job is not None
+    """Every version, and every feed, is what follows from scratch."""
+    with Scene(SOURCES, written, program, expected).history(states) as (job, held):
         check_feeds(job, held)
         check_difference(job, held)
-        assert MOST_CHANGES > 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -14,10 +13,10 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tests.pipeline.conftest import Write
-from tests.pipeline.histories import MEMORY, Facts, check_feeds, facts, present
+from tests.pipeline.histories import Facts, Scene, check_feeds
 from tidelog.cli.deltas import script_lines
 from tidelog.errors import DataError, ProgramError
-from tidelog.pipeline import Engine, Job, Sink, Source, Step, Version, difference, read
+from tidelog.pipeline import Engine, Job, Sink, Source, Step, difference, read
 from tidelog.pipeline.job_file import parse_settings
 from tidelog.pipeline.rollback import roll_back
 
@@ -86,23 +85,8 @@ def test_the_same_for_longer_histories(states: list[tuple[object, ...]]) -> None
 
 
 def check(states: list[tuple[object, ...]]) -> None:
-    """Run a job on each state, warm or cold, and compare every version with what follows from scratch."""
-    with tempfile.TemporaryDirectory(dir=MEMORY) as name, pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tidelog.pipeline.tables.MOST_CHANGES", 3)
-        folder = Path(name)
-        job: Job | None = None
-        held: dict[int, Facts] = {}
-        for hot, resets, rules, is_warm in states:
-            written(folder, hot, resets)  # type: ignore[arg-type]
-            if job is None or not is_warm:
-                job = Job(program(rules), publish="out", sources=SOURCES, folder=folder, engine=ENGINE)  # type: ignore[arg-type]
-            else:
-                job.settings = replace(job.settings, program=program(rules))  # type: ignore[arg-type]
-            version = job.run().version
-            found = facts(Version(job.store, version))
-            assert present(found) == present(expected(folder, rules))  # type: ignore[arg-type]
-            held[version.version] = found
-        assert job is not None
+    """Every version, and every feed, is what follows from scratch."""
+    with Scene(SOURCES, written, program, expected, ENGINE).history(states) as (job, held):
         check_feeds(job, held)
 
 
