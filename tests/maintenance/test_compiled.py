@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,7 +12,7 @@ import tidelog as tl
 from tests.maintenance.columnar import ColumnarBench
 from tests.maintenance.laboratory import Change, Laboratory
 from tests.maintenance.scripts import Script, graph_scripts, program_scripts
-from tidelog.engine.columnar import layout, maintain, ranked_update
+from tidelog.engine.columnar import layout, maintain, memory, ranked_update
 from tidelog.engine.events import StratumMaintained
 from tidelog.logic.values import iri
 from tidelog.maintenance import driver
@@ -178,3 +180,23 @@ def test_the_loop_is_kept_while_relations_keep_their_size(monkeypatch: pytest.Mo
             change.delete("link", [(f"a{number}", f"b{number}")])
         loops.add(id(reasoner._maintainer._ranks._loop[1]))  # type: ignore[attr-defined]
     assert len(loops) == 1
+
+
+def test_a_plan_goes_on_when_lists_have_moved(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The facts that drive it lie elsewhere then, and where they were is memory that others use."""
+
+    def moved(array: Any, used: int, size: int) -> Any:
+        larger = grown(array, used, size)
+        array[:] = 0
+        return larger
+
+    grown = memory.grown
+    reasoner = tl.Reasoner(tl.parse("s(?x, ?y) :- q(?x), r(?y) ."), maintainer="rank-counting", threads=1)
+    reasoner.insert("q", [(f"q{number}",) for number in range(6_000)])
+    reasoner.insert("r", [(number,) for number in range(5)])
+    reasoner.materialise()
+    monkeypatch.setattr(memory, "grown", moved)
+    with reasoner.change() as change:
+        change.delete("q", [(f"q{number}",) for number in range(5_999)])
+    assert sorted(reasoner["s"]) == [("q5999", number) for number in range(5)]
+    assert len(change.delta["s"].removed) == 5 * 5_999

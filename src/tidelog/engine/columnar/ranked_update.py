@@ -228,6 +228,8 @@ class RankedUpdate:
             store.lists.reserve(max(4 * BATCH, 2 * store.lists.capacity))
             self._grow_lists()
             self._publish(workspace)
+            # The plan that asked for it goes on with the facts that drive it, which lie elsewhere now.
+            state[layout.Z_LIST] = state[layout.Z_PICKED]
         elif wish == layout.GROW_INDEX:
             index = store.index(number)
             index.catch_up(len(index.table), len(store.dictionary))
