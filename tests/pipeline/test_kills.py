@@ -123,23 +123,28 @@ knows(bob, anna) . knows(anna, carl) .
 PASSPORTS = "ann,7\nanna,7\nbob,8\n", "ann,7\nanna,9\nbob,9\nanne,7\n"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("step", STEPS)
-def test_a_run_under_equality_that_is_killed(write: Write, step: str) -> None:
-    write("rules.rls", EQUALITY)
-    source = '[[source]]\npredicate = "passport"\npath = "passport.csv"\n'
-    write("job.toml", f'program = "rules.rls"\npublish = "published"\n{source}{SINKS}')
-    clean = Job.load("job.toml")
-    clean = Job("rules.rls", publish="clean", sources=clean.settings.sources)
-    for text in PASSPORTS:
-        write("passport.csv", text)
+def run_killed(write: Write, step: str, rules: str, source: str, inputs: tuple[str, str]) -> None:
+    """Run a job on two inputs, killed at a step of the second run and run again: as if it had not been."""
+    write("rules.rls", rules)
+    write("job.toml", f'program = "rules.rls"\npublish = "published"\n[[source]]\n{source}\n{SINKS}')
+    job = Job.load("job.toml")
+    (path,) = job.settings.sources[0].paths
+    clean = Job("rules.rls", publish="clean", sources=job.settings.sources)
+    for text in inputs:
+        write(path, text)
         clean.run()
-    write("passport.csv", PASSPORTS[0])
-    Job.load("job.toml").run()
-    write("passport.csv", PASSPORTS[1])
+    write(path, inputs[0])
+    job.run()
+    write(path, inputs[1])
     kill(step, "run")
     Job.load("job.toml").run()
     assert versions("published") == versions("clean")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", STEPS)
+def test_a_run_under_equality_that_is_killed(write: Write, step: str) -> None:
+    run_killed(write, step, EQUALITY, 'predicate = "passport"\npath = "passport.csv"', PASSPORTS)
     rows = Path("out/reach.csv").read_text().splitlines()[1:]
     assert {tuple(row.split(",")) for row in rows} == set(read("published")["reach"])
 
@@ -154,17 +159,6 @@ HOT = "a,0,10\nb,2,3\n", "a,0,12\nc,1/3,7\n"
 @pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS)
 def test_a_run_over_time_that_is_killed(write: Write, step: str) -> None:
-    write("rules.rls", TIMES)
-    source = '[[source]]\npredicate = "hot"\npath = "hot.csv"\ntime = ["start", "end"]\n'
-    write("job.toml", f'program = "rules.rls"\npublish = "published"\n{source}{SINKS}')
-    clean = Job("rules.rls", publish="clean", sources=Job.load("job.toml").settings.sources)
-    for text in HOT:
-        write("hot.csv", text)
-        clean.run()
-    write("hot.csv", HOT[0])
-    Job.load("job.toml").run()
-    write("hot.csv", HOT[1])
-    kill(step, "run")
-    Job.load("job.toml").run()
-    assert versions("published") == versions("clean")
+    source = 'predicate = "hot"\npath = "hot.csv"\ntime = ["start", "end"]'
+    run_killed(write, step, TIMES, source, HOT)
     assert Path("out/reach.csv").read_text().splitlines()[1:] == ['a,"[5, 12]"', 'c,"[16/3, 7]"']

@@ -117,15 +117,13 @@ def _described(
             facts = _proof(rule, pair, engine, followed, classes)
             if facts is not None:
                 named = f"the rule {rule.name!r}" if rule.name else "this rule"
-                texts = [writing.fact(fact).removesuffix(" .") for fact in facts]
-                shown = (*texts[: len(texts) - len(followed)], *_marked(texts[len(texts) - len(followed) :]))
+                known = len(facts) - len(followed)
+                marks = ("",) * known + (" (derived)",) * len(followed)
+                texts = (writing.fact(fact).removesuffix(" .") for fact in facts)
+                shown = ", ".join(map("".join, zip(texts, marks, strict=True)))
                 more = f"; {asking}" if followed else ""
-                return Diagnostic(UNEQUAL, message, rule.span, f"by {named} from {', '.join(shown)}{more}")
+                return Diagnostic(UNEQUAL, message, rule.span, f"by {named} from {shown}{more}")
     return Diagnostic(UNEQUAL, message, help=f"{asking} they are equal")
-
-
-def _marked(texts: Iterable[str]) -> list[str]:
-    return [f"{text} (derived)" for text in texts]
 
 
 def _proof(
