@@ -250,3 +250,42 @@ def test_a_query_that_is_not_sparql_is_shown_with_its_place(tidelog: Tidelog) ->
 def test_formats_that_do_not_fit(tidelog: Tidelog) -> None:
     assert tidelog("sparql", "animals.ttl", "SELECT ?x { ?x a ?y }", "-f", "nt").code == 2
     assert tidelog("sparql", "animals.ttl", "CONSTRUCT WHERE { ?x a ?y }", "-f", "csv").code == 2
+
+
+@pytest.mark.parametrize(
+    ("query", "reason", "place"),
+    [
+        ("INSERT DATA { <a> <b> <c> }", "`INSERT` is an update", "1:1"),
+        ("PREFIX : <a>\nDELETE WHERE { ?x ?y ?z }", "`DELETE` is an update", "2:1"),
+        ("SELCT ?x { ?x ?y ?z }", "`SELCT` begins no query", "1:1"),
+        ("SELECT ?x { ?x foo:y ?z }", "the prefix `foo:` is not declared", "1:16"),
+        ("SELECT ?x WHERE { ?x ?y ?z", "`{` is not closed", "1:17"),
+        ("SELECT ?x { ?x ?y ?z ) }", "`)` closes nothing that is open", "1:22"),
+        ('SELECT ?x { ?x ?y "a }', "a string is not closed", "1:19"),
+        ("SELECT ?x { ?x ?y ?z FILTER(?z > ) }", "a value is missing after `>`", "1:32"),
+        ("SELECT ?x { ?x ?y ?z } LIMIT x", "it cannot be understood around `x`", "1:30"),
+        ("", "it is empty", "1:1"),
+    ],
+)
+def test_what_is_wrong_with_a_query(tidelog: Tidelog, query: str, reason: str, place: str) -> None:
+    done = tidelog("sparql", "animals.ttl", query)
+    assert (done.code, done.output) == (1, "")
+    assert f"error[E518]: the query is not SPARQL: {reason}" in done.error
+    assert f"--> <query>:{place}\n" in done.error
+
+
+def test_all_columns_are_in_the_order_of_the_query(tidelog: Tidelog) -> None:
+    query = "SELECT DISTINCT * { ?s a ?o . OPTIONAL { ?o <none> ?a } { SELECT ?s { ?s ?p ?z } } }"
+    for form in ("csv", "json"):
+        done = tidelog("sparql", "animals.ttl", query, "-f", form, "-q")
+        assert (
+            (done.output.split()[0] == "s,o,a") if form == "csv" else done.json["head"]["vars"] == list("soa")
+        )
+
+
+def test_axioms_outside_the_profile_are_one_warning(tidelog: Tidelog, write: Write) -> None:
+    write("more.ttl", PREFIXES + ZOO + " :Dog rdfs:subClassOf [ owl:unionOf (:Cat :Cow) ] .")
+    done = tidelog("sparql", "--ontology", "more.ttl", "animals.ttl", "ASK { ?x ?y ?z }")
+    assert done.error.count("W710") == 1
+    assert "help: `tidelog ontology more.ttl` lists them" in done.error
+    assert tidelog("ontology", "more.ttl", "--show", "rules").error.count("W710") == 2

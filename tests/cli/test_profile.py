@@ -55,4 +55,5 @@ def test_text_and_page(tidelog: Tidelog, folder: Path) -> None:
     done = tidelog("profile", "family.rls", "-f", "html", "-o", "profile.html")
     assert (done.code, done.output) == (0, "")
     page = (folder / "profile.html").read_text()
-    assert '<div class="flame">' in page and "<script" not in page and "http" not in page
+    assert page.count("<meter") >= 2 and '<span class="predicate">ancestor</span>' in page
+    assert "<script" not in page and "http" not in page and "<pre" not in page

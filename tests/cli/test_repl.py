@@ -14,7 +14,7 @@ from tests.cli.conftest import Done, Tidelog, Write
 from tidelog.cli.arguments import parse_arguments
 from tidelog.cli.prompt import Completing, Highlighting, _history
 from tidelog.cli.reasoning import Work
-from tidelog.cli.repl import Session, is_complete
+from tidelog.cli.repl import Session, is_complete, is_ready
 
 
 @pytest.fixture
@@ -229,3 +229,30 @@ def test_a_terminal_without_prompt_toolkit_has_a_plain_prompt(
         "tidelog>",
         "...",
     ]
+
+
+@pytest.mark.parametrize("word", ["help", "?", ":help"])
+def test_help_is_found_by_the_words_people_try(word: str, say: Tidelog) -> None:
+    assert ":predicates" in say(f"{word}\n").output
+
+
+def test_literals_with_variables_are_asked(say: Tidelog) -> None:
+    asked = say("?- ancestor(alice, ?x) .\n", "family.rls")
+    assert asked.output.count("\n") == 5
+    assert say("ancestor(alice, ?x) .\n", "family.rls") == asked
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ancestor(alice, ?x)", True),
+        ("?- ancestor(alice, ?x)", True),
+        ("p(?x), ~q(?x)", True),
+        ("p(?x),", False),
+        ("p(?x) :-", False),
+        ("p(a)", False),
+        ("p(", False),
+    ],
+)
+def test_enter_hands_in_questions_without_their_signs(text: str, expected: bool) -> None:
+    assert is_ready(text) is expected

@@ -60,7 +60,7 @@ def test_lanes_are_as_many_as_wanted(tidelog: Tidelog) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "error"),
     [
-        (["hot(?s)", "-o", "hot.png"], 2, "ends in .svg or .html"),
+        (["hot(?s)", "-o", "hot.png"], 2, "does not tell the format"),
         (["hot(?s)", "--from", "9", "--to", "3"], 2, "--from is not before --to"),
         (["hot(?s)", "--from", "soon"], 2, "'soon' is not a time"),
         (["hot(?s)", "--to", "inf"], 2, "a picture cannot reach inf"),

@@ -15,6 +15,7 @@ from tidelog.cli.options import (
     ROWS_HELP,
     add_data,
     add_data_files,
+    add_document,
     add_form,
     add_limits,
     add_maintainer,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from tidelog.cli.usage import Commands
 
 STAGES: Final = ("parsed", "resolved", "strata", "rewritten", "plan")
-PICTURES: Final = ("text", "dot", "mermaid", "html")
 STRATEGIES: Final = ("auto", "lookup", "magic", "tabling", "full")
 MARKINGS: Final = ("none", "literal", "linked")
 MISSING: Final = ("error", "ignore")
@@ -204,11 +204,8 @@ def _add_plan(commands: Commands) -> None:
     plan = command(commands, "plan", summary, "tidelog plan family.rls --format html --output plan.html")
     plan.add_argument("program", metavar="PROGRAM", nargs="?", help="the program, `-` for standard input")
     plan.add_argument("--stage", choices=STAGES, default="plan", help="which stage (default plan)")
-    plan.add_argument("-f", "--format", choices=PICTURES, default="text", help="how (default text)")
+    add_document(plan, "text", "dot", "mermaid", "html")
     plan.add_argument("--query", metavar="QUERY", help="show the plan of this query too")
-    plan.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write to this file, not standard output"
-    )
     plan.add_argument(
         "--run",
         action="store_true",

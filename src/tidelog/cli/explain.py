@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from argparse import Namespace
-from pathlib import Path
 
 from tidelog.changes import Delta
 from tidelog.cli.deltas import script_lines
-from tidelog.cli.messages import Messages
+from tidelog.cli.files import write_text
+from tidelog.cli.options import format_of
 from tidelog.cli.reasoning import Work
 from tidelog.cli.usage import UsageError
-from tidelog.io.atomic import replacing
 from tidelog.proof.explanation import Explanation
 from tidelog.reasoner import Reasoner
 
@@ -26,7 +24,7 @@ def explain(options: Namespace) -> int:
             work.read()
             text = _asked(work.reasoner, options)
         work.report_rejects()
-    put_out(text, options.output, work.messages)
+    write_text(text, options.output, work.messages)
     return 0
 
 
@@ -35,22 +33,24 @@ def _check(options: Namespace) -> None:
     asked = (options.query, options.why_not, options.what_if)
     if sum(each is not None for each in asked) != 1:
         raise UsageError("explain takes one of QUERY, --why-not FACT and --what-if CHANGES")
-    if options.query is None and options.format not in ("text", "json"):
-        raise UsageError(f"--format {options.format} is for proofs", "choose text or json")
+    form = format_of(options)
+    if options.query is None and form not in ("text", "json"):
+        raise UsageError(f"--format {form} is for proofs", "choose text or json")
     for name in ("all", "limit"):
         if getattr(options, name) < 1:
             raise UsageError(f"--{name} 0 leaves nothing to explain")
 
 
 def _asked(reasoner: Reasoner, options: Namespace) -> str:
-    """What is to be said."""
+    """Return the explanation that is asked for, in the format that is asked for."""
+    form = format_of(options)
     if options.what_if is not None:
-        return _changed(reasoner.what_if(options.what_if, name="<what-if>"), options.format)
+        return _changed(reasoner.what_if(options.what_if, name="<what-if>"), form)
     if options.why_not is not None:
         doubted = reasoner.why_not(options.why_not, repairs=options.limit)
-        return _json(doubted.to_json()) if options.format == "json" else doubted.to_text()
+        return _json(doubted.to_json()) if form == "json" else doubted.to_text()
     found = reasoner.explain(options.query, proofs=options.all, limit=options.limit, rows=options.rows)
-    return _written(found, options.format, options.depth)
+    return _written(found, form, options.depth)
 
 
 def _changed(delta: Delta, format: str) -> str:
@@ -75,13 +75,3 @@ def _written(found: Explanation, format: str, depth: int | None) -> str:
             return found.to_dot(depth)
         case _:
             return found.to_text(depth)
-
-
-def put_out(text: str, path: Path | None, messages: Messages) -> None:
-    """Let the text be on standard output, or in a file."""
-    if path is None:
-        sys.stdout.write(text)
-        return
-    with replacing(path) as stream:
-        stream.write(text.encode())
-    messages.say(f"wrote {path}")

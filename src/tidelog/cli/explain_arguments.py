@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from tidelog.cli.ontology_arguments import add_ontology
-from tidelog.cli.options import add_data, add_limits, add_maintainer
+from tidelog.cli.options import add_data, add_document, add_limits, add_maintainer
 from tidelog.cli.store_arguments import add_store_options, add_store_to_read
 from tidelog.cli.usage import command, row_count
 
 if TYPE_CHECKING:
     from tidelog.cli.usage import Commands
-
-PICTURES: Final = ("text", "json", "html", "dot")
 
 
 def add_explain(commands: Commands) -> None:
@@ -45,10 +42,7 @@ def add_explain(commands: Commands) -> None:
         "--rows", metavar="N", type=row_count, default=20, help="rows of a group to show (default 20)"
     )
     written = explain.add_argument_group("output")
-    written.add_argument("-f", "--format", choices=PICTURES, default="text", help="how (default text)")
-    written.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write to this file, not standard output"
-    )
+    add_document(written, "text", "json", "html", "dot")
     add_limits(explain)
 
 
@@ -69,10 +63,5 @@ def add_profile(commands: Commands) -> None:
     add_data(profile)
     add_store_options(profile)
     written = profile.add_argument_group("output")
-    written.add_argument(
-        "-f", "--format", choices=("text", "json", "html"), default="text", help="how (default text)"
-    )
-    written.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="write to this file, not standard output"
-    )
+    add_document(written, "text", "json", "html")
     add_maintainer(add_limits(profile))

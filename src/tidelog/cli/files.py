@@ -1,13 +1,16 @@
-"""Files written together: all of them are there in the end, or none."""
+"""Files that are written whole or not at all: one of them, or several together."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tidelog.cli.messages import Messages
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io.atomic import replacing
 
 
 class Staging:
@@ -68,6 +71,16 @@ def staging(inputs: frozenset[Path] = frozenset()) -> Iterator[Staging]:
     except BaseException:
         staged.clear()
         raise
+
+
+def write_text(text: str, path: Path | None, messages: Messages) -> None:
+    """Write the text to a file, or to standard output if there is none."""
+    if path is None:
+        sys.stdout.write(text)
+        return
+    with replacing(path) as stream:
+        stream.write(text.encode())
+    messages.say(f"wrote {path}")
 
 
 def _cannot_write(path: Path, reason: str) -> DataError:

@@ -59,7 +59,8 @@ def add_ontology(parser: argparse.ArgumentParser) -> None:
         type=Path,
         action="append",
         default=[],
-        help="reason by this ontology, in OWL 2 RL; arguments that are no programs are then data",
+        help="reason by this ontology, in OWL 2 RL; arguments that are not programs are then files of data: "
+        f"`tidelog {parser.prog.rpartition(' ')[2]} --ontology zoo.owl animals.ttl`",
     )
 
 

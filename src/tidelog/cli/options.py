@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tidelog.cli.time_options import add_time
-from tidelog.cli.usage import parameter, positive, row_count, seconds, setting
+from tidelog.cli.usage import UsageError, parameter, positive, row_count, seconds, setting
 
 ENGINES: Final = ("columnar", "spark")
 FORMATS: Final = ("table", "csv", "tsv", "json", "jsonl", "parquet", "arrow", "nt", "ttl")
@@ -69,6 +69,37 @@ def add_parameters(parser: argparse.ArgumentParser | argparse._ArgumentGroup) ->
         default=[],
         help="the value of a parameter of the program",
     )
+
+
+# Endings of file names that name another format than their own.
+_FORMAT_ENDINGS: Final = {"gv": "dot", "mmd": "mermaid", "htm": "html", "txt": "text"}
+
+
+def add_document(group: argparse.ArgumentParser | argparse._ArgumentGroup, *formats: str) -> None:
+    """Add `--format` and `--output` of a command that writes one document, by default in the first format."""
+    group.set_defaults(formats=formats)
+    group.add_argument(
+        "-f",
+        "--format",
+        choices=formats,
+        metavar="FORMAT",
+        help=f"one of {', '.join(formats)} (default: what the name of --output ends in, else {formats[0]})",
+    )
+    group.add_argument(
+        "-o", "--output", metavar="FILE", type=Path, help="write to this file, not standard output"
+    )
+
+
+def format_of(options: argparse.Namespace) -> str:
+    """Return the format of the document that a command writes."""
+    if options.format is not None or options.output is None or not options.output.suffix:
+        return str(options.format or options.formats[0])
+    ending = options.output.suffix.lower().removeprefix(".")
+    ending = _FORMAT_ENDINGS.get(ending, ending)
+    if ending in options.formats:
+        return str(ending)
+    help = f"choose one with --format: {', '.join(options.formats)}"
+    raise UsageError(f"the name `{options.output}` does not tell the format", help)
 
 
 ROWS_HELP: Final = "rows of a table to show, 0 for all (default 100 on a terminal, else all)"

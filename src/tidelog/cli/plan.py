@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 
+from tidelog.cli.files import write_text
 from tidelog.cli.messages import Messages
+from tidelog.cli.options import format_of
 from tidelog.cli.programs import read_source, resolve_source, shown_name
 from tidelog.cli.usage import UsageError
 from tidelog.errors import Source
-from tidelog.io.atomic import replacing
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Atom, Program, Query, Rule
 from tidelog.logic.resolve import resolve_query
@@ -41,13 +41,7 @@ def plan(options: Namespace) -> int:
     stage = _stage(options, messages)
     if options.engine == "spark" and options.stage == "plan" and not (options.run or options.data):
         stage = _with_strategies(stage, options)
-    text = _text(stage, options.format)
-    if options.output is None:
-        sys.stdout.write(text)
-    else:
-        with replacing(options.output) as stream:
-            stream.write(text.encode())
-        messages.say(f"wrote {options.output}")
+    write_text(_text(stage, format_of(options)), options.output, messages)
     return 0
 
 

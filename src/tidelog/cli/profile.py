@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from html import escape
-from pathlib import Path
 from typing import Any, Final
 
 from tidelog.cli.deltas import duration
-from tidelog.cli.explain import put_out
+from tidelog.cli.files import write_text
+from tidelog.cli.options import format_of
 from tidelog.cli.reasoning import Work
 from tidelog.cli.updates import Updates
 from tidelog.engine.profile import PHASES, Done, Profile
 from tidelog.logic.program import Atom, Literal, Negation, Rule
 from tidelog.plan.compile import best_pivot
 from tidelog.plan.join_order import order
+from tidelog.plan.page import code, document
 from tidelog.plan.rule_text import Writing, unnamed
 
-_STYLE: Final = Path(__file__).with_name("profile.css")
 _COUNTS: Final = ("attempts", "given", "matches", "new", "duplicates", "no_value", "seconds")
 
 
@@ -39,7 +39,7 @@ def profile(options: Namespace) -> int:
                 commits += 1
                 found.rules = work.reasoner.rules
         record = _record(work, found, commits)
-    put_out(_written(record, options.format), options.output, work.messages)
+    write_text(_written(record, format_of(options)), options.output, work.messages)
     return 0
 
 
@@ -151,38 +151,62 @@ def _lines(record: dict[str, Any]) -> Iterator[str]:
 
 
 def _page(record: dict[str, Any]) -> str:
-    title = f"{record['program']}: profile"
-    total = sum(phase["seconds"] for phase in record["phases"]) or 1.0
-    flames = "".join(_flame(phase, total) for phase in record["phases"])
-    text = escape("\n".join(_lines(record)))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<style>
-{_STYLE.read_text(encoding="utf-8")}</style>
-</head>
-<body>
-<h1>{escape(title)}</h1>
-<p>{duration(total)} in rules, {record["commits"]:,} commits</p>
-<div class="flame">{flames}</div>
-<pre>{text}</pre>
-</body>
-</html>
-"""
+    """Return the profile as a page: a section for each phase, then join orders and indexes."""
+    total = sum(phase["seconds"] for phase in record["phases"])
+    summary = [
+        f"{duration(total)} in rules",
+        f"{record['commits']:,} commit{'' if record['commits'] == 1 else 's'}",
+    ]
+    sections = "".join(_phase(phase, total) for phase in record["phases"])
+    return document(f"{record['program']}: profile", summary, sections + _orders(record) + _sizes(record))
 
 
-def _flame(phase: dict[str, Any], total: float) -> str:
-    """A phase as wide as its share of the time, its rules below it, as wide as theirs."""
-    inner = phase["seconds"] or 1.0
-    rules = (_bar(_called(row), row["seconds"], 100 * row["seconds"] / inner) for row in phase["rules"])
-    bars = f'{_bar(phase["phase"], phase["seconds"], 100.0)}<div class="rules">{"".join(rules)}</div>'
-    width = 100 * phase["seconds"] / total
-    return f'<div class="phase {phase["phase"]}" style="width:{width:.3f}%">{bars}</div>'
+def _phase(phase: dict[str, Any], total: float) -> str:
+    """Return a phase as a table of its rules, each with a bar for its share of the phase."""
+    head = _cells("th", ("", "rule", "attempts", "matches", "new", "duplicates", "time", ""))
+    longest = max((row["seconds"] for row in phase["rules"]), default=0.0)
+    rows = "".join(_rule_row(row, longest) for row in phase["rules"])
+    share = f"{phase['seconds'] / total:.0%} of the time" if total else ""
+    title = f'{escape(phase["phase"])}<span class="chip">{duration(phase["seconds"])}</span>'
+    return _section(f'{title}<span class="tag">{share}</span>', head, rows)
 
 
-def _bar(name: str, seconds: float, width: float) -> str:
-    told = escape(f"{name}: {duration(seconds)}", quote=True)
-    return f'<div class="bar" style="width:{width:.3f}%" title="{told}">{escape(name)}</div>'
+def _rule_row(row: dict[str, Any], longest: float) -> str:
+    name = f"<b>{escape(row['name'])}</b><br>" if row["name"] else ""
+    counts = (f"{row[each]:,}" for each in ("attempts", "matches", "new", "duplicates"))
+    bar = f'<meter value="{row["seconds"]:.9f}" max="{longest or 1.0:.9f}"></meter>'
+    rule = _numbered(row["rule"], f"{name}<code>{code(row['text'])}</code>")
+    return f"<tr>{rule}{_cells('td', (*counts, duration(row['seconds'])))}<td>{bar}</td></tr>\n"
+
+
+def _numbered(number: int | None, text: str) -> str:
+    """Return the cells of a rule: its number, if it has one, and its text, which is HTML."""
+    return f"<td>{'' if number is None else number}</td><td>{text}</td>"
+
+
+def _orders(record: dict[str, Any]) -> str:
+    joined = ((item["rule"], " ⋈ ".join(map(code, item["order"]))) for item in record["join_orders"])
+    rows = "".join(f"<tr>{_numbered(number, f'<code>{order}</code>')}</tr>\n" for number, order in joined)
+    return _section("join orders", _cells("th", ("", "order")), rows)
+
+
+def _sizes(record: dict[str, Any]) -> str:
+    rows = "".join(
+        f"<tr><td></td><td>{code(item['relation'])}{' (partial)' if item['partial'] else ''}</td>"
+        + _cells("td", (", ".join(map(str, item["columns"])), f"{item['bytes']:,}"))
+        + "</tr>\n"
+        for item in record["indexes"]
+    )
+    return _section("indexes", _cells("th", ("", "relation", "columns", "bytes")), rows)
+
+
+def _section(title: str, head: str, rows: str) -> str:
+    """Return a table under a title, or nothing if it has no rows; title, head and rows are HTML."""
+    if not rows:
+        return ""
+    table = f"<table>\n<tr>{head}</tr>\n{rows}</table>"
+    return f'<section>\n<h2>{title}</h2>\n<div class="table">{table}</div>\n</section>\n'
+
+
+def _cells(tag: str, texts: Iterable[str]) -> str:
+    return "".join(f"<{tag}>{escape(text)}</{tag}>" for text in texts)

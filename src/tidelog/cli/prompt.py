@@ -17,7 +17,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
-from tidelog.cli.repl import COMMANDS, CONTINUED, PROMPT, Session, is_complete
+from tidelog.cli.repl import COMMANDS, CONTINUED, PROMPT, Session, is_ready
 from tidelog.logic.builtins import FUNCTIONS
 from tidelog.syntax.highlight import highlight
 from tidelog.syntax.tokens import AGGREGATES, DIRECTIVES
@@ -62,8 +62,8 @@ def prompted(session: Session) -> Iterator[str]:
 
 
 def _is_ready(text: str) -> bool:
-    """Whether Enter hands the text in: it is complete, or an empty line says so."""
-    return is_complete(text) or text.endswith("\n")
+    """Whether Enter hands the text in: it is ready, or an empty line says so."""
+    return is_ready(text) or text.endswith("\n")
 
 
 def _history() -> History:

@@ -139,7 +139,7 @@ class Work:
     def warn(self, *, about_unused: bool = True) -> None:
         """Say what is doubtful about the program and its data; data that nothing uses is left out."""
         found = unused(self.program, self.files) if about_unused else {}
-        outside = self.ontology.warnings if self.ontology else ()
+        outside = self.ontology.summary if self.ontology else ()
         self.messages.diagnose((*warnings(self.program, self.files), *outside, *found.values()))
         self.files = tuple(path for path in self.files if path not in found)
 

@@ -22,8 +22,8 @@ from tidelog.plan.rule_text import Writing
 from tidelog.relation import column_names
 from tidelog.syntax import ast, codes
 from tidelog.syntax.lexer import Lexer
-from tidelog.syntax.parser import parse
-from tidelog.syntax.tokens import END, Tokens
+from tidelog.syntax.parser import parse, parse_literals
+from tidelog.syntax.tokens import ANONYMOUS, END, VARIABLE, Tokens
 
 COMMANDS: Final = {
     ":help": "this list",
@@ -33,11 +33,20 @@ COMMANDS: Final = {
     ":load": "FILE   add a program, or the facts in a data file",
     ":quit": "leave; so does Ctrl-D",
 }
+# What people type who know other prompts.
+_OTHER_NAMES: Final = {
+    "help": ":help",
+    "?": ":help",
+    "quit": ":quit",
+    "exit": ":quit",
+    ":q": ":quit",
+    ":exit": ":quit",
+}
 _HELP: Final = """\
 A fact or rule adds it:      parent(alice, bob) .
                              ancestor(?x, ?y) :- parent(?x, ?y) .
 A `-` takes it away:         - parent(alice, bob) .
-A query asks:                ?- ancestor(alice, ?x) .
+A query asks:                ?- ancestor(alice, ?x) .      or just  ancestor(alice, ?x)
 A statement may take several lines; it ends with a full stop.
 """
 PROMPT, CONTINUED = "tidelog> ", "     ... "
@@ -86,11 +95,14 @@ class Session:
     def take(self, text: str) -> bool:
         """Do what a text says; false if it says to leave."""
         word, _, rest = text.strip().partition(" ")
-        if word in (":quit", ":q", ":exit"):
+        word = _OTHER_NAMES.get(word, word)
+        if word == ":quit":
             return False
         try:
             if is_command(text):
                 self._command(word, rest.strip())
+            elif is_question(text):
+                self._ask(text.strip())
             else:
                 self._statements(Source("<repl>", text))
         except TidelogError as error:
@@ -201,7 +213,31 @@ def is_command(text: str) -> bool:
     (True, False)
     """
     word = text.strip().partition(" ")[0]
-    return word in COMMANDS or (word.startswith(":") and word[1:].isalpha() and "." not in text)
+    return (
+        text.strip() in _OTHER_NAMES
+        or word in COMMANDS
+        or (word.startswith(":") and word[1:].isalpha() and "." not in text)
+    )
+
+
+def is_question(text: str) -> bool:
+    """Whether a text is literals with variables and nothing else, which can only be a query.
+
+    >>> is_question("ancestor(ada, ?x)"), is_question("ancestor(ada, bruno) ."), is_question("p(?x) :-")
+    (True, False, False)
+    """
+    source = Source("<repl>", text)
+    try:
+        parse_literals(source)
+    except TidelogError:
+        return False
+    kinds = Lexer(source).read().kinds
+    return VARIABLE in kinds or ANONYMOUS in kinds
+
+
+def is_ready(text: str) -> bool:
+    """Whether Enter at a prompt hands a text in: it is complete, or a query without its signs."""
+    return is_complete(text) or is_question(text)
 
 
 def is_complete(text: str) -> bool:
@@ -260,6 +296,6 @@ def _typed() -> Texts:
             print(file=sys.stderr)
             text = ""
             continue
-        if is_complete(text):
+        if is_ready(text) or not text.splitlines()[-1].strip():
             yield text
             text = ""

@@ -71,6 +71,8 @@ def wrong_store_options(options: argparse.Namespace) -> str | None:
     if store is None:
         needs_program = options.command in PROGRAMS and not getattr(options, "ontology", None)
         if needs_program and options.program is None:
+            if options.command == "query" and options.query.endswith(".rls"):
+                return f"QUERY is missing: what is asked of {options.query}, such as 'ancestor(alice, ?x)'"
             return "PROGRAM is missing: name one, or a store with --store"
         for name in ("durability", "read_only"):
             if getattr(options, name, None):

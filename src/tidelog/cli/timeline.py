@@ -6,10 +6,12 @@ import sys
 from argparse import Namespace
 from shutil import get_terminal_size
 
+from tidelog.cli.files import write_text
+from tidelog.cli.options import format_of
 from tidelog.cli.reasoning import Work
 from tidelog.cli.results import ROWS_ON_TERMINAL
 from tidelog.cli.usage import UsageError
-from tidelog.temporal.chart.drawing import FORMS, WIDTH, Drawing
+from tidelog.temporal.chart.drawing import WIDTH, Drawing
 
 LANES = 1_000
 
@@ -27,21 +29,26 @@ def timeline(options: Namespace) -> int:
     outcome = work.reasoner.time.outcome
     remarks = [] if outcome is None else [str(outcome)]
     drawing = Drawing(answers, options.start, options.end, _lanes(options), remarks)
-    if options.output is None:
-        width = get_terminal_size().columns if sys.stdout.isatty() else WIDTH
-        print(drawing.text(width))
-    else:
-        drawing.save(options.output)
-        work.messages.say(f"wrote {options.output}")
+    write_text(_written(drawing, format_of(options)), options.output, work.messages)
     return 0
+
+
+def _written(drawing: Drawing, form: str) -> str:
+    match form:
+        case "svg":
+            return drawing.svg()
+        case "html":
+            return drawing.html()
+        case _:
+            width = get_terminal_size().columns if sys.stdout.isatty() else WIDTH
+            return drawing.text(width) + "\n"
 
 
 def _check(options: Namespace) -> None:
     """Nothing, if the options go together; else a usage error."""
     if not options.queries:
         raise UsageError("timeline draws the answers to queries, and there is none")
-    if options.output is not None and options.output.suffix.lower() not in FORMS:
-        raise UsageError(f"--output {options.output} is not a name that ends in {' or '.join(FORMS)}")
+    format_of(options)
     if options.start is not None and options.end is not None and options.start >= options.end:
         raise UsageError("--from is not before --to")
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidelog.cli.options import add_data, add_limits
+from tidelog.cli.options import add_data, add_document, add_limits
 from tidelog.cli.store_arguments import add_store_to_read
 from tidelog.cli.usage import command, row_count
 
@@ -33,9 +32,7 @@ def add_timeline(commands: Commands) -> None:
         type=row_count,
         help="lanes to draw of each query, 0 for all (default 1,000; 100 on a terminal)",
     )
-    drawn.add_argument(
-        "-o", "--output", metavar="FILE", type=Path, help="the picture: a name that ends in .svg or .html"
-    )
+    add_document(timeline.add_argument_group("output"), "text", "svg", "html")
     add_limits(timeline)
 
 

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.errors import Diagnostic, ProgramError, Source, Span
-from tidelog.io import codes
+from tidelog.errors import ProgramError
 from tidelog.io.arrays import Array, joined
 from tidelog.io.rdf import load_pyoxigraph
+from tidelog.io.sparql_text import syntax_error, with_named_columns
 from tidelog.io.write_rdf import write_statements
 
 # Names are relative IRIs here. The store wants them resolved, so they are, and back.
 BASE: Final = "tidelog-relative:///"
 _ABSOLUTE: Final = r"^<[A-Za-z][A-Za-z0-9+.-]*:"
-_PLACE: Final = re.compile(r"at (\d+):(\d+): *(.*)", re.DOTALL)
-_CHARACTERS: Final = re.compile(r"\[[^\]]*\](?:, )?", re.DOTALL)
 
 
 class Store:
@@ -37,11 +34,18 @@ class Store:
         self._store.bulk_load(lines, self._pyoxigraph.RdfFormat.N_QUADS)
 
     def query(self, text: str) -> Answer:
-        """The answer; raises `ProgramError` with the place if the query is not well written."""
+        """Return the answer; raise `ProgramError` with the place if the query is not well written.
+
+        The columns of `SELECT *` are in the order in which the query names them.
+        """
         try:
-            return Answer(self._pyoxigraph, self._store.query(text, base_iri=BASE))
+            found = self._store.query(text, base_iri=BASE)
+            if isinstance(found, self._pyoxigraph.QuerySolutions):
+                named = with_named_columns(text, [variable.value for variable in found.variables])
+                found = self._store.query(named, base_iri=BASE) if named != text else found
         except SyntaxError as error:
-            raise ProgramError(_syntax_error(text, error)) from None
+            raise ProgramError(syntax_error(text, str(error.msg or error))) from None
+        return Answer(self._pyoxigraph, found)
 
 
 class Answer:
@@ -117,18 +121,3 @@ def _resolved(column: Array) -> Array:
     column = column.cast(pa.string())
     inside = pc.binary_slice(column.cast(pa.binary()), 1).cast(pa.string())
     return pc.if_else(is_name, joined(f"<{BASE}", inside), column)
-
-
-def _syntax_error(text: str, error: SyntaxError) -> Diagnostic:
-    """The fault of a query, where it lies."""
-    found = _PLACE.search(str(error.msg or error))
-    if found is None:
-        return Diagnostic(codes.NOT_SPARQL, f"the query is not SPARQL: {error}")
-    source = Source("<query>", text)
-    starts = source.line_starts
-    start = starts[min(int(found[1]), len(starts)) - 1] + int(found[2]) - 1
-    start = min(start, max(0, len(text.rstrip()) - 1))
-    reason = _CHARACTERS.sub("", found[3]).strip(" ,\n")
-    if "Prefix not found" in reason:
-        reason = "a prefix that is not declared"
-    return Diagnostic(codes.NOT_SPARQL, f"the query is not SPARQL: {reason}", Span(source, start, start + 1))

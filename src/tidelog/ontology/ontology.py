@@ -54,17 +54,21 @@ class Ontology:
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """A warning for each axiom outside the profile."""
-        place = ", ".join(map(str, self.paths))
-        return tuple(
-            Diagnostic(
-                OUTSIDE,
-                f"outside OWL 2 RL: {gap.axiom}",
-                help=gap.reason,
-                severity=Severity.WARNING,
-                place=place,
-            )
-            for gap in self.gaps
+        return tuple(self._warning(f"outside OWL 2 RL: {gap.axiom}", gap.reason) for gap in self.gaps)
+
+    @property
+    def summary(self) -> tuple[Diagnostic, ...]:
+        """One warning for all axioms outside the profile, if there are any."""
+        if len(self.gaps) < 2:
+            return self.warnings
+        message = (
+            f"{len(self.gaps):,} axioms lie outside OWL 2 RL, or a part of them does: that part is not used"
         )
+        return (self._warning(message, f"`tidelog ontology {' '.join(map(str, self.paths))}` lists them"),)
+
+    def _warning(self, message: str, help: str) -> Diagnostic:
+        place = ", ".join(map(str, self.paths))
+        return Diagnostic(OUTSIDE, message, help=help, severity=Severity.WARNING, place=place)
 
     def text(self) -> str:
         """The rules as a program that can be run, over triples that it does not import."""

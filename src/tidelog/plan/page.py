@@ -90,10 +90,11 @@ def _section(section: Section, place: int) -> str:
 def _entry(entry: Entry) -> str:
     figures = "".join(_figure(figure) for figure in entry.figures)
     shown = f'<div class="figures">\n{figures}</div>\n' if figures else ""
-    return f"<article>\n<h3>{escape(entry.title)}</h3>\n<pre>{_code(entry.text)}</pre>\n{shown}</article>\n"
+    return f"<article>\n<h3>{escape(entry.title)}</h3>\n<pre>{code(entry.text)}</pre>\n{shown}</article>\n"
 
 
-def _code(text: str) -> str:
+def code(text: str) -> str:
+    """Return a piece of a program as HTML, with a class for each kind of token."""
     return "".join(
         escape(piece) if name == PLAIN else f'<span class="{name}">{escape(piece)}</span>'
         for name, piece in highlight(text)

@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
+from tidelog.plan.page import code
 from tidelog.proof.node import Kind, Node, walk
 from tidelog.proof.words import Words, omission, origin_of
 
@@ -93,29 +94,18 @@ def _record(node: Node, words: Words) -> dict[str, object]:
 # ---- HTML
 
 
-def page(title: str, content: str) -> str:
-    """A page that needs nothing else."""
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{escape(title)}</title>
-<style>body {{ font: 16px/1.5 system-ui, sans-serif; margin: 2em; }}</style>
-</head>
-<body>
-<h1>{escape(title)}</h1>
-{content}</body>
-</html>
-"""
-
-
 def folding_lists(proofs: Sequence[Node], words: Words, depth: int | None = None) -> str:
-    """Proofs as lists that fold, with the style that they need."""
+    """Return proofs as trees that fold, a section for each, with the style that they need.
+
+    The style takes its colours from the page around it, and has its own in a notebook.
+    """
     style = f"<style>\n{_STYLE.read_text(encoding='utf-8')}</style>\n"
     opened = _OPEN if depth is None else depth
-    lists = ("".join(_list(proof, words, opened)) for proof in proofs)
-    return f'{style}<div class="tidelog-proof">\n{"".join(lists)}</div>\n'
+    sections = (
+        f'<section class="tidelog-proof">\n{"".join(_list(proof, words, opened))}</section>\n'
+        for proof in proofs
+    )
+    return style + "".join(sections)
 
 
 def _list(proof: Node, words: Words, opened: int) -> Iterator[str]:
@@ -130,18 +120,18 @@ def _list(proof: Node, words: Words, opened: int) -> Iterator[str]:
         seen.add(id(node))
         line = _html_line(node, words, again)
         if again or not node.children:
-            yield f'<div class="leaf {node.kind.value}">{line}</div>\n'
+            yield f'<div class="step {node.kind.value}">{line}</div>\n'
             continue
-        more = f'<div class="leaf">{omission(node)}</div>\n' if node.elided else ""
+        more = f'<div class="step">{omission(node)}</div>\n' if node.elided else ""
         is_open = " open" if level < opened else ""
-        yield f'<details class="{node.kind.value}"{is_open}><summary>{line}</summary>\n'
+        yield f'<details class="step {node.kind.value}"{is_open}><summary>{line}</summary>\n'
         waiting.append((f"{more}</details>\n", 0))
         waiting.extend((child, level + 1) for child in reversed(node.children))
 
 
 def _html_line(node: Node, words: Words, again: bool) -> str:
     reason = "as above" if again else words.reason(node)
-    return f"<code>{escape(words.statement(node))}</code> <small>{escape(reason)}</small>"
+    return f"<code>{code(words.statement(node))}</code> <small>{escape(reason)}</small>"
 
 
 # ---- DOT

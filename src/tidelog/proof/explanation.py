@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidelog.plan.page import document
 from tidelog.plan.rule_text import Writing
 from tidelog.proof import draw
 from tidelog.proof.node import Node
@@ -33,7 +34,10 @@ class Explanation:
 
     def to_html(self, depth: int | None = None) -> str:
         """A page of its own; steps below the depth are folded."""
-        return draw.page(self.query, self.to_html_fragment(depth))
+        count = f"{len(self.proofs):,} proof{'' if len(self.proofs) == 1 else 's'}"
+        summary = [count, f"height {', '.join(f'{height:,}' for height in self.heights)}"]
+        footer = f"<footer>{self._omission}</footer>\n" if self.omitted else ""
+        return document(self.query, summary, self.to_html_fragment(depth) + footer)
 
     def to_html_fragment(self, depth: int | None = None) -> str:
         """The same without the page around it."""
