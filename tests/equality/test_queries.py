@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 
 import tidelog as tl
-from tests.equality.scripts import Script, scripts
+from tests.equality.scripts import DECLARED, Script, scripts
 from tidelog.changes import PredicateDelta
 from tidelog.errors import Inconsistent, ProgramError
 
@@ -64,6 +64,25 @@ def test_every_strategy_gives_the_same(strategy: str, script: Script) -> None:
     expected = [rows(reasoner.query(text, "lookup")) for text in QUERIES]
     assert found == expected
     assert [rows(reasoner.query(text, strategy)) for text in QUERIES] == expected
+
+
+@pytest.mark.parametrize("equality", ["rewrite", "axiomatise"])
+@pytest.mark.parametrize("strategy", ["magic", "tabling", "full"])
+@settings(max_examples=max(settings().max_examples // 10, 1))
+@given(script=scripts())
+def test_every_strategy_gives_the_same_when_little_is_left(
+    equality: str, strategy: str, script: Script
+) -> None:
+    """Without rules that equate, and after facts and then stated equalities were deleted."""
+    equalities = ("a = b .", "b = c .")
+    facts = [*equalities, *script.facts]
+    rules = [rule for rule in script.rules if " = " not in rule.partition(":-")[0]]
+    reasoner = tl.Reasoner(tl.parse("\n".join((DECLARED, *rules, *facts))), equality=equality)
+    for gone in (script.facts, equalities[:1], equalities[1:]):
+        reasoner.apply("\n".join(f"- {fact}" for fact in gone))
+        assert [rows(reasoner.query(text, strategy)) for text in QUERIES] == [
+            rows(reasoner.query(text, "lookup")) for text in QUERIES
+        ]
 
 
 def test_it_is_said_that_axioms_are_used() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Sequence
 from decimal import Decimal
@@ -22,6 +23,7 @@ INTEGERS = st.integers(-BOUND, BOUND - 1) | st.integers(-9, 9)
 DECIMALS = st.builds(lambda mantissa, scale: Decimal(f"{mantissa}E-{scale}"), INTEGERS, st.integers(0, 6))
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 ERROR = "overflow"
+INFINITE, NEGATIVE = (f'"{sign}INF"^^<{XSD}double>' for sign in ("", "-"))
 
 
 def call(name: str, *arguments: Value | None) -> Value | None:
@@ -536,6 +538,16 @@ def aggregate(name: str, *terms: str) -> str | None:
         ("sum", ["a"], None),
         ("sum", ["9223372036854775807", "1", "-5"], "9223372036854775803"),
         ("sum", ["1", "1E0"], "2.0E0"),
+        ("sum", ["9007199254740993", "1E0", "-9007199254740992"], "2.0E0"),
+        ("sum", ["0.1", "2E-1"], "3.0E-1"),
+        ("sum", ["1.5E308", "1.0E308", "-1.6E308"], "9.0E307"),
+        ("sum", ["1.5E308", "1.0E308"], None),
+        ("sum", [INFINITE, "1.5E308", "1"], INFINITE),
+        ("sum", [INFINITE, NEGATIVE], None),
+        ("avg", ["1.5E308", "1.0E308"], "1.25E308"),
+        ("avg", ["9007199254740993", "1E0", "-9007199254740992"], "6.666666666666666E-1"),
+        ("avg", [NEGATIVE, "1"], NEGATIVE),
+        ("avg", [INFINITE, NEGATIVE, "1"], None),
         ("min", ["2", "1E0", "1.0", "1"], "1"),
         ("max", ["2", "1E0", "alice"], "alice"),
         ("max", ["1", "1E0"], "1.0E0"),
@@ -577,3 +589,23 @@ def test_aggregates_do_not_depend_on_the_order(members: list[Value]) -> None:
             assert compute(rows) == compute(ordered), name
         except Overflow:
             assert name in ("sum", "avg") and any(member.kind in NUMBERS for member in members)
+
+
+SUMMANDS = st.one_of(
+    st.builds(values.double, st.floats(allow_nan=False)),
+    st.builds(values.double, st.sampled_from((2.0**53, 1.5e308, -1.5e308, 5e-324, math.inf))),
+    st.builds(integer, st.integers(-BOUND, BOUND - 1)),
+    st.builds(lambda thousandths: decimal(Decimal(thousandths) / 1000), st.integers(-(10**9), 10**9)),
+)
+
+
+@given(st.lists(SUMMANDS, min_size=1, max_size=6), st.builds(values.double, FINITE))
+def test_sums_with_doubles_are_exact_and_rounded_once(others: list[Value], one: Value) -> None:
+    numbers = [values.exact_number(value) for value in (one, *others)]
+    infinite = {number for number in numbers if math.isinf(number)}
+    for name, divisor in (("sum", 1), ("avg", len(numbers))):
+        expected = values.double(next(iter(infinite))) if len(infinite) == 1 else None
+        if not infinite:
+            with contextlib.suppress(OverflowError):  # no double is so large: no value
+                expected = values.double(float(sum(map(Fraction, numbers)) / divisor))
+        assert AGGREGATES[name]([(one,), *((other,) for other in others)]) == expected, name

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog as tl
 from tests.corpus import cases as corpus
+from tests.maintenance.scripts import Script, closure_scripts
 from tests.rewrite.test_magic_sets import EVERYTHING, queries
 from tests.strategies import cases
 from tidelog.engine.events import Event, StrategyChosen
 from tidelog.errors import Inconsistent, ProgramError
-from tidelog.logic.program import Query
+from tidelog.logic.program import Fact, Query
 from tidelog.query.registry import AUTO, STRATEGIES
 
 GRAPH = """
@@ -58,6 +61,18 @@ def test_random_queries(data: st.DataObject) -> None:
     query = data.draw(queries(case))
     program = tl.parse(case.text)
     found = {name: rows(tl.Reasoner(program).query(query, name)) for name in (AUTO, *DERIVING)}
+    assert all(answers == found["full"] for answers in found.values())
+
+
+@given(script=closure_scripts(), data=st.data())
+def test_closures_of_few_facts_or_none(script: Script, data: st.DataObject) -> None:
+    """Closures that begin with nothing too: no fact is stated, and no rule derives one."""
+    facts = [Fact(name, row) for name, some in script.start.explicit.items() for row in some]
+    kept = tuple(facts[: data.draw(st.sampled_from((0, 1, len(facts))))])
+    program = replace(script.program, rules=script.start.rules, facts=kept)
+    name, known = data.draw(st.sampled_from(sorted(program.predicates.items())))
+    query = f"{name}({', '.join((data.draw(st.sampled_from(('?x', '1'))), '?y')[: known.arity])})"
+    found = {each: rows(tl.Reasoner(program).query(query, each)) for each in DERIVING}
     assert all(answers == found["full"] for answers in found.values())
 
 

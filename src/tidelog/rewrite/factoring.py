@@ -143,12 +143,16 @@ def relaxed(predicate: str, rules: Sequence[Rule], adornment: str, ages: Sequenc
 def linearise(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """The rules with those closures made right-linear that join the predicate with itself.
 
-    The closure of a predicate is that of its external facts, of which each path takes one more at a time.
+    The closure of a predicate is that of its external facts, of which each path takes one more at a time. A
+    closure without any, such as equality after the last stated one was deleted, stays as it is: it is empty.
     """
     rules = tuple(rules)
     modules = [module for stratum in strata(rules) if (module := recognise(stratum)) is not None]
     becomes = {
-        rule: made for module in modules if not module.is_linear for rule, made in _linear(module).items()
+        rule: made
+        for module in modules
+        if module.external_rules and not module.is_linear
+        for rule, made in _linear(module).items()
     }
     return tuple(dict.fromkeys(made for rule in rules for made in becomes.get(rule, (rule,))))
 

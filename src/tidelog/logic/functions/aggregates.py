@@ -1,16 +1,15 @@
 """Aggregates over the distinct rows of arguments of one group; the first argument is what is aggregated.
 
-The result does not depend on the order of the rows: sums of doubles are those of `math.fsum`.
+The result does not depend on the order of the rows: sums and means are exact, and rounded once.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 
 from tidelog.logic import values
 from tidelog.logic.functions.function import Overflow, Result
-from tidelog.logic.functions.numbers import fraction, number, of_double, of_quotient, total
+from tidelog.logic.functions.numbers import double_mean, fraction, of_quotient, total
 from tidelog.logic.values import NUMBERS, Kind, Value, order_key
 
 Rows = Sequence[tuple[Value, ...]]
@@ -49,18 +48,11 @@ def average(rows: Rows) -> Result:
     if any(operand.kind is Kind.BIG for operand in operands):
         raise Overflow("#avg", operands)
     if any(operand.kind is Kind.DOUBLE for operand in operands):
-        return _average_of_doubles(operands)
+        return double_mean(operands, len(operands))
     mean = of_quotient(sum(map(fraction, operands), start=fraction(values.integer(0))), len(operands))
     if mean is None:
         raise Overflow("#avg", operands)
     return mean
-
-
-def _average_of_doubles(operands: Sequence[Value]) -> Result:
-    try:
-        return of_double(math.fsum(map(number, operands)) / len(operands), operands)
-    except (OverflowError, ValueError):
-        return None
 
 
 AGGREGATES: dict[str, Callable[[Rows], Result]] = {

@@ -321,12 +321,35 @@ _define_double_function("TAN", "The tangent, a double.", math.tan)
 # ---- many operands
 
 
+def double_mean(operands: Sequence[Value], divisor: int) -> Result:
+    """The exact sum of numbers, some of them doubles, over a divisor, rounded once to a double.
+
+    An infinity outweighs all finite numbers. There is no value if there are infinities of both signs, or if
+    the result of finite numbers is beyond all doubles.
+    """
+    sums: dict[int, int] = {}  # of numerators, by denominator: few doubles differ in it
+    infinities: set[float] = set()
+    for operand in map(values.exact_number, operands):
+        if isinstance(operand, float) and math.isinf(operand):
+            infinities.add(operand)
+            continue
+        numerator, denominator = operand.as_integer_ratio()
+        sums[denominator] = sums.get(denominator, 0) + numerator
+    if infinities:
+        return values.double(infinities.pop()) if len(infinities) == 1 else None
+    whole = sum((Fraction(numerator, denominator) for denominator, numerator in sums.items()), Fraction(0))
+    try:
+        return values.double(float(whole / divisor))
+    except OverflowError:
+        return None
+
+
 def total(operation: str, operands: Sequence[Value]) -> Result:
     """The sum, the same in whatever order the operands stand; None of none."""
     if not operands or not are_numbers(operation, operands):
         return None
     if any(operand.kind is Kind.DOUBLE for operand in operands):
-        return of_double_function(lambda *numbers: math.fsum(numbers), operands)
+        return double_mean(operands, 1)
     scale = max(_scaled(operand)[1] for operand in operands)
     mantissa = sum(_scaled(operand)[0] * 10 ** (scale - _scaled(operand)[1]) for operand in operands)
     return _checked(operation, operands, _exactly(operands, mantissa, scale))
