@@ -604,7 +604,7 @@ def test_sums_with_doubles_are_exact_and_rounded_once(others: list[Value], one: 
     numbers = [values.exact_number(value) for value in (one, *others)]
     infinite = {number for number in numbers if math.isinf(number)}
     for name, divisor in (("sum", 1), ("avg", len(numbers))):
-        expected = values.double(next(iter(infinite))) if len(infinite) == 1 else None
+        expected = values.double(float(next(iter(infinite)))) if len(infinite) == 1 else None
         if not infinite:
             with contextlib.suppress(OverflowError):  # no double is so large: no value
                 expected = values.double(float(sum(map(Fraction, numbers)) / divisor))
