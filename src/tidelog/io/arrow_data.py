@@ -1,7 +1,9 @@
 """Arrow data as columns: of Parquet and Arrow files, and of anything in Python that offers Arrow's interface.
 
-A row with a missing value or NaN is at fault, since neither is a value. Numbers become doubles and decimals
-where those are declared; else a column of another type than the declared one is an error, not a conversion.
+Every wanted column is validated in full before a kernel reads it: offsets that point past the values, or text
+that is not UTF-8, would crash the process. A row with a missing value or NaN is at fault, since neither is a
+value. Numbers become doubles and decimals where those are declared; else a column of another type than the
+declared one is an error, not a conversion.
 """
 
 from __future__ import annotations
@@ -45,7 +47,10 @@ def wanted_columns(
     schema: Any, types: tuple[ColumnType, ...] | None, names: tuple[str | None, ...], shown: str
 ) -> Wanted:
     """The columns of the predicate's names if the data has them all, else its columns in order."""
-    found = tuple(schema.names)
+    try:
+        found = tuple(schema.names)
+    except UnicodeDecodeError:
+        raise _malformed("the name of a column is not UTF-8", shown) from None
     if types is None:
         return Wanted(tuple(range(len(found))), (ColumnType.ANY,) * len(found), found, shown)
     if names and len(names) == len(types) and all(name in found for name in names):
@@ -62,12 +67,31 @@ def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> It
     """The wanted columns of record batches or tables that follow each other."""
     first_row = 1
     for table in tables:
-        arrays = with_bounds([_plain_array(table.column(index)) for index in wanted.places], wanted.times)
+        places = zip(wanted.places, wanted.names, strict=True)
+        columns = [validated(table.column(index), name, wanted.shown) for index, name in places]
         rows = np.arange(first_row, first_row + table.num_rows)
-        batch = _read_rows(arrays, rows, wanted, faults)
+        try:
+            arrays = with_bounds([_plain_array(column) for column in columns], wanted.times)
+            batch = _read_rows(arrays, rows, wanted, faults)
+        except pa.ArrowException as fault:
+            message = f"the data cannot be read: {fault}"
+            raise DataError(Diagnostic(codes.NO_SUCH_VALUES, message, place=wanted.shown)) from fault
         first_row += table.num_rows
         if batch.rows and not faults.failed:
             yield batch
+
+
+def validated(values: Array, name: str, shown: str) -> Array:
+    """Return the column; raise `DataError` if its buffers do not fit together, or its text is not UTF-8."""
+    try:
+        values.validate(full=True)
+    except (pa.ArrowInvalid, pa.ArrowIndexError) as fault:
+        raise _malformed(f"column `{name}` is damaged: {fault}", shown) from None
+    return values
+
+
+def _malformed(message: str, shown: str) -> DataError:
+    return DataError(Diagnostic(codes.MALFORMED, message, place=shown, help="write the data again"))
 
 
 def _read_rows(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults) -> Batch:
@@ -94,10 +118,18 @@ def _without(
     for index, (place, reason) in sorted(bad.items()):
         where = f"{wanted.shown}:{rows[index]}:{wanted.places[place] + 1}"
         fault = Diagnostic(codes.NOT_OF_TYPE, f"{reason} (column `{wanted.names[place]}`)", place=where)
-        faults.add(BadRow(fault, json.dumps([array[index].as_py() for array in arrays], default=str)))
+        faults.add(BadRow(fault, json.dumps([_object(array[index]) for array in arrays], default=str)))
     keep = np.ones(len(rows), bool)
     keep[list(bad)] = False
     return _read_rows([array.filter(mask(keep)) for array in arrays], rows[keep], wanted, faults)
+
+
+def _object(scalar: Any) -> object:
+    """Return a value as Python has it, as text where Python has no such date or number."""
+    try:
+        return scalar.as_py()
+    except (ValueError, OverflowError):
+        return str(scalar.cast(pa.string()))
 
 
 def _missing(array: Array) -> list[int]:
@@ -113,12 +145,15 @@ def _plain_array(values: Array) -> Array:
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if isinstance(array, pa.ChunkedArray):  # more text than one array holds
         return array
-    if isinstance(array.type, pa.BaseExtensionType):
-        array = array.storage
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
-    if pa.types.is_run_end_encoded(array.type):
-        array = pc.run_end_decode(array)
+    while True:  # one may hold another: a dictionary of an extension type
+        if isinstance(array.type, pa.BaseExtensionType):
+            array = array.storage
+        elif pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()
+        elif pa.types.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        else:
+            break
     if pa.types.is_string_view(array.type) or (
         pa.types.is_large_string(array.type) and array.nbytes < _INT32_OFFSETS
     ):

@@ -22,6 +22,9 @@ NOT_WRITABLE: Final = "E515"
 NEEDS_QUOTES: Final = "E516"
 NOT_A_STATEMENT: Final = "E517"
 NOT_SPARQL: Final = "E518"
+MALFORMED: Final = "E519"
+ENTITIES: Final = "E520"
+TOO_DEEP: Final = "E521"
 
 MEANINGS: Final = {
     NOT_FOUND: "a file that does not exist or cannot be opened",
@@ -41,4 +44,7 @@ MEANINGS: Final = {
     NEEDS_QUOTES: "text that cannot be written without quotes",
     NOT_A_STATEMENT: "a row that cannot be written as a statement of RDF",
     NOT_SPARQL: "a query that is not SPARQL",
+    MALFORMED: "Arrow data that is damaged: buffers that do not fit together, or text that is not UTF-8",
+    ENTITIES: "a file of RDF/XML with entities that are external, too long or too many",
+    TOO_DEEP: "data, or a query of SPARQL, that is nested too deeply",
 }

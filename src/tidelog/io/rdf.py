@@ -7,10 +7,11 @@ the file it changes; blank nodes without a label are numbered, within the name o
 
 from __future__ import annotations
 
+import io
 import re
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,13 +22,16 @@ from tidelog.io import codes
 from tidelog.io.arrays import Array, integers_of, mask, text_array, text_scalar
 from tidelog.io.columns import Batch, Column, column_of_values
 from tidelog.io.faults import BadRow, Faults, OnError
+from tidelog.io.nesting import JSON_STRINGS, first_too_deep
 from tidelog.io.ntriples import DEFAULT_GRAPH, Statements, read_statements, split_statements
 from tidelog.io.source import DataFile
+from tidelog.io.xml_checks import check_xml
 from tidelog.io.xml_errors import xml_error
 from tidelog.logic import terms
 from tidelog.logic.values import ColumnType, Value, conform
 
 _CHUNK = 1 << 16
+_DEEPEST_JSON = 200  # objects and arrays of JSON-LD within one another
 _ROLES = ("subject", "predicate", "object", "graph")
 # Relative IRIs are names here. The parser wants them resolved, so they are, and back.
 _BASE = "tidelog-relative:///"
@@ -58,7 +62,9 @@ def _parsed(file: DataFile, faults: Faults) -> Iterator[Statements]:
     """The statements of a file as pyoxigraph parses it."""
     pyoxigraph = load_pyoxigraph(f"reading {file.format}", file.shown)
     rename = _Renaming(file)
-    with file.open() as stream:
+    with file.open() as opened:
+        stream = opened if opened.seekable() else io.BytesIO(opened.read())
+        _check(stream, file)
         parser = pyoxigraph.parse(
             stream,
             getattr(pyoxigraph.RdfFormat, PYOXIGRAPH_FORMATS[file.format]),
@@ -69,6 +75,20 @@ def _parsed(file: DataFile, faults: Faults) -> Iterator[Statements]:
             if columns is None:
                 raise _not_supported(text, file)
             yield Statements(tuple(rename(column) for column in columns), ())
+
+
+def _check(stream: IO[bytes], file: DataFile) -> None:
+    """Raise `DataError` for what would crash the parser, or never end in it; rewind the stream."""
+    if file.format == "rdfxml":
+        check_xml(stream, file)
+    elif file.format == "jsonld":
+        text = stream.read()
+        place = first_too_deep(text, _DEEPEST_JSON, JSON_STRINGS)
+        if place is not None:
+            line, column = text.count(b"\n", 0, place) + 1, place - text.rfind(b"\n", 0, place)
+            message = f"the values are nested more than {_DEEPEST_JSON:,} deep"
+            raise DataError(Diagnostic(codes.TOO_DEEP, message, place=file.place(line, column)))
+    stream.seek(0)
 
 
 def _n_quads(pyoxigraph: Any, parser: Any, file: DataFile, faults: Faults) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from tidelog.errors import ProgramError
 from tidelog.io.arrays import Array, joined
 from tidelog.io.rdf import load_pyoxigraph
+from tidelog.io.sparql_size import check_size
 from tidelog.io.sparql_text import syntax_error, with_named_columns
 from tidelog.io.write_rdf import write_statements
 
@@ -38,6 +39,7 @@ class Store:
 
         The columns of `SELECT *` are in the order in which the query names them.
         """
+        check_size(text)
         try:
             found = self._store.query(text, base_iri=BASE)
             if isinstance(found, self._pyoxigraph.QuerySolutions):

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.io.arrow_data import validated
 from tidelog.io.columns import Batch
+from tidelog.io.objects import SHOWN
 from tidelog.io.source import DURATION, START
 from tidelog.io.times import with_bounds
 from tidelog.logic.time import Interval, read_interval, read_point
@@ -60,7 +62,8 @@ def _split_table(table: Any, arity: int | None, is_integer: bool) -> tuple[objec
     chosen = time_columns(table.column_names, arity)
     if not chosen:
         return None
-    times = read_times([table.column(name) for name in chosen], tuple(chosen), is_integer)
+    columns = [validated(table.column(name), name, SHOWN) for name in chosen]
+    times = read_times(columns, tuple(chosen), is_integer)
     return table.drop_columns(chosen), times
 
 
