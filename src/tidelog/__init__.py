@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-
 from tidelog.errors import (
     DataError,
     Diagnostic,
@@ -19,6 +16,8 @@ __version__ = "0.1.0"
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
     from typing import Any
 
     from tidelog import pipeline
@@ -32,19 +31,37 @@ if TYPE_CHECKING:
     from tidelog.relation import Relation
     from tidelog.temporal.chart.drawing import Drawing, Time
     from tidelog.temporal.reasoning import TimeSettings
+    from tidelog.transaction import Change
+
+# Imported when they are first used: `import tidelog` does not wait for the engine.
+_LAZY = {
+    "Change": "tidelog.transaction",
+    "Delta": "tidelog.changes",
+    "Interval": "tidelog.logic.time",
+    "Ontology": "tidelog.ontology.ontology",
+    "Program": "tidelog.logic.program",
+    "Reasoner": "tidelog.reasoner",
+    "Relation": "tidelog.relation",
+    "StoredReasoner": "tidelog.opening",
+    "TimeSettings": "tidelog.temporal.reasoning",
+    "read_interval": "tidelog.logic.time",
+}
 
 __all__ = [
+    "Change",
     "DataError",
     "Delta",
     "Diagnostic",
     "EvaluationError",
     "Inconsistent",
     "Interval",
+    "Ontology",
     "Program",
     "ProgramError",
     "Reasoner",
     "Relation",
     "Stopped",
+    "StoredReasoner",
     "TidelogError",
     "TimeSettings",
     "load",
@@ -67,12 +84,9 @@ def parse(
     name: str = "<text>",
 ) -> Program:
     """The program of a text; relative paths in it lie in `folder`."""
-    from tidelog.errors import Source
-    from tidelog.logic.resolve import resolve
-    from tidelog.syntax.parser import parse as parse_source
+    from tidelog.logic.resolve import read_text
 
-    place = None if folder is None else Path(folder)
-    return resolve(parse_source(Source(name, text)), parameters=parameters, folder=place)
+    return read_text(text, parameters, folder, name)
 
 
 def load(path: Path | str, *, parameters: Mapping[str, str] | None = None) -> Program:
@@ -96,7 +110,7 @@ def load_ontology(*paths: Path | str, equality: str = "axiomatise", unique_names
 
 def open(
     path: Path | str,
-    program: Program | None = None,
+    program: Program | Path | str | None = None,
     *,
     durability: str = "full",
     read_only: bool = False,
@@ -104,7 +118,8 @@ def open(
 ) -> StoredReasoner:
     """The reasoner of a store, the folder `path`: its transactions are durable when they return.
 
-    Where there is no store, one is made of the program. `settings` are those of `Reasoner`.
+    Where there is no store, one is made of the program: a `Program`, its text, or the `Path` of its file.
+    `settings` are those of `Reasoner`.
     """
     from tidelog.opening import open_store
 
@@ -142,33 +157,14 @@ def spark(session: object = None, **settings: Any) -> SparkSettings:
 
 
 def __getattr__(name: str) -> object:
-    # The engine is imported when it is first used: `tidelog --version` need not wait for it.
-    if name == "Reasoner":
-        from tidelog.reasoner import Reasoner
+    from importlib import import_module
 
-        return Reasoner
-    if name == "Relation":
-        from tidelog.relation import Relation
-
-        return Relation
-    if name == "Delta":
-        from tidelog.changes import Delta
-
-        return Delta
     if name == "pipeline":
-        from importlib import import_module
-
         return import_module("tidelog.pipeline")
-    if name == "TimeSettings":
-        from tidelog.temporal.reasoning import TimeSettings
-
-        return TimeSettings
-    if name in ("Interval", "read_interval"):
-        from tidelog.logic import time
-
-        return getattr(time, name)
-    if name == "Program":
-        from tidelog.logic.program import Program
-
-        return Program
+    if name in _LAZY:
+        return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

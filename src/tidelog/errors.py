@@ -162,14 +162,28 @@ class Stopped(TidelogError):  # noqa: N818 - asked for by the user
     exit_code = 4
 
 
+_SHORT = 3  # letters of a word of which one in two may be wrong
+
+
 def suggest(word: str, known: Iterable[str]) -> str | None:
     """A help line naming the known word nearest to `word`, or None if none is near.
 
     >>> suggest("ancestr", ["parent", "ancestor"])
     'did you mean `ancestor`?'
+    >>> suggest("ee", ["e", "path"])
+    'did you mean `e`?'
     """
-    near = get_close_matches(word, list(known), n=1, cutoff=0.7)
+    near = get_close_matches(word, list(known), n=1, cutoff=0.7 if len(word) > _SHORT else 0.6)
     return f"did you mean `{near[0]}`?" if near else None
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return the number with its noun.
+
+    >>> counted(1, "column"), counted(2000, "row"), counted(0, "query", "queries")
+    ('1 column', '2,000 rows', '0 queries')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def render(diagnostic: Diagnostic) -> str:

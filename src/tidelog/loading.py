@@ -36,7 +36,7 @@ from tidelog.temporal.changing import Times
 from tidelog.temporal.intake import split_rows, time_columns
 from tidelog.temporal.reasoning import Temporal
 from tidelog.temporal.state import Restored, restore_times
-from tidelog.transaction import Change, with_arity
+from tidelog.transaction import Change, find_to_insert, with_arity
 
 
 class Loading(Explaining):
@@ -91,20 +91,22 @@ class Loading(Explaining):
 
     # ---- facts and rules in
 
-    def insert(self, predicate: str, data: object) -> int:
+    def insert(self, predicate: str, data: object, *, define: bool = False) -> int:
         """Add explicit facts to a predicate; returns how many were new.
+
+        The program mentions the predicate, or else `define` makes it.
 
         `data` is Arrow data, a polars or pandas data frame, or an iterable of tuples; on the Spark engine
         also a Spark data frame, whose rows stay on Spark if they have no times. Once everything has been
         derived this is a transaction of its own: `change()` puts several together.
         """
+        known = find_to_insert(predicate, self._program, define)
         if self._engine.takes(data):
             return self._insert_frame(predicate, data)
         if self._is_maintained:
             with self.change() as change:
-                change.insert(predicate, data)
+                change.insert(predicate, data, define=define)
             return change.inserted
-        known = self._program.find(predicate)
         timed = split_rows(data, None if known is None else known.arity, self._program.is_integer_time)
         if timed is not None:
             return self._insert_timed(predicate, *timed)
@@ -135,7 +137,7 @@ class Loading(Explaining):
         known = self._program.find(predicate)
         is_timed = bool(time_columns(data.columns, None if known is None else known.arity))
         if self._is_maintained or is_timed:  # times are kept by the driver, which gives them to Spark
-            return self.insert(predicate, data.toArrow())
+            return self.insert(predicate, data.toArrow(), define=True)
         known = known or self._define(predicate, len(data.columns))
         start = perf_counter()
         with self.runtime.limits().guarding():

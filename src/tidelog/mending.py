@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.formats import file_name
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import BUILT_IN
@@ -73,7 +73,7 @@ def _write_anew(examined: Examination, reasoner: StoredReasoner, sequence: int) 
         path.replace(aside / path.name)
     files.sync_folder(folder.path)
     facts = reasoner.statistics
-    recovered = f"recovered {facts.loaded:,} stated facts, from which {facts.derived:,} are derived"
+    recovered = f"recovered {counted(facts.loaded, 'stated fact')}, and derived {facts.derived:,} from them"
     return recovered, f"the damaged files are in {aside}"
 
 

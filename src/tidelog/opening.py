@@ -18,6 +18,7 @@ from tidelog.errors import DataError, Diagnostic, Inconsistent
 from tidelog.io.source import import_file
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program, Query, Variable
+from tidelog.logic.resolve import program_of
 from tidelog.maintenance.closures import Closures
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.net_rows import total
@@ -40,7 +41,7 @@ SETTINGS = ("equality", "unique_names")  # what facts depend on beside the progr
 
 def open_store(
     path: Path | str,
-    program: Program | None = None,
+    program: Program | Path | str | None = None,
     *,
     durability: str = "full",
     read_only: bool = False,
@@ -56,6 +57,7 @@ def open_store(
     """
     if durability not in DURABILITY:
         raise ValueError(f"durability is {durability!r}: it must be one of {', '.join(DURABILITY)}")
+    program = None if program is None else program_of(program)
     folder = Folder(Path(path))
     if read_only:
         return _reopened(read_found(folder.find()), None, settings)

@@ -17,11 +17,11 @@ from tidelog.engine.registry import EngineSettings
 from tidelog.equality import registry as treatments
 from tidelog.equality.answers import EXPAND
 from tidelog.equality.representatives import compile_kernels as compile_classes
-from tidelog.errors import Diagnostic, Inconsistent, ProgramError
+from tidelog.errors import Diagnostic, Inconsistent, ProgramError, counted
 from tidelog.io.faults import Faults, OnError
 from tidelog.loading import Loading
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Rule
-from tidelog.logic.resolve import EMPTY
+from tidelog.logic.resolve import program_of
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.time import Point
 from tidelog.logic.values import ColumnType
@@ -48,11 +48,13 @@ PROGRAM_CHANGED = "E634"
 class Reasoner(Loading):
     """Facts, rules, and all that follows from them.
 
+    The program is a `Program`, its text, or the `Path` of its file.
+
     >>> import tidelog as tl
-    >>> reasoner = tl.Reasoner(tl.parse('''
+    >>> reasoner = tl.Reasoner('''
     ...     ancestor(?x, ?y) :- parent(?x, ?y) .
     ...     ancestor(?x, ?z) :- ancestor(?x, ?y), parent(?y, ?z) .
-    ... '''))
+    ... ''')
     >>> reasoner.insert("parent", [("alice", "bob"), ("bob", "carol")])
     2
     >>> reasoner.materialise()
@@ -69,7 +71,7 @@ class Reasoner(Loading):
 
     def __init__(
         self,
-        program: Program = EMPTY,
+        program: Program | Path | str | None = None,
         *,
         engine: str | EngineSettings = "columnar",
         maintainer: str = registry.DEFAULT,
@@ -87,6 +89,7 @@ class Reasoner(Loading):
         listeners: Iterable[Listener] = (),
         time: TimeSettings = USUAL,
     ) -> None:
+        program = program_of(program)
         self.faults = Faults(OnError(on_error), Path(rejects))
         self.table_memory = table_memory  # bytes of tables that are kept between queries
         self.equal = equal  # how equal constants are shown: expand or representative
@@ -477,7 +480,8 @@ class Reasoner(Loading):
     def __repr__(self) -> str:
         state = "materialised" if self._is_materialised else "not materialised yet"
         program = self._program
-        return f"<Reasoner: {len(program.rules)} rules, {len(program.predicates)} predicates, {state}>"
+        sizes = f"{counted(len(program.rules), 'rule')}, {counted(len(program.predicates), 'predicate')}"
+        return f"<Reasoner: {sizes}, {state}>"
 
 
 def prepare() -> None:

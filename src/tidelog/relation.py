@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from html import escape
 from typing import Any, NamedTuple
 
@@ -13,10 +13,12 @@ import pyarrow as pa
 
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.errors import DataError, Diagnostic, counted, suggest
 from tidelog.logic.program import Predicate
 
 Ids = npt.NDArray[np.int32]
 SHOWN = 20  # rows of a representation
+NO_SUCH_COLUMN = "E527"
 
 
 class Coded(NamedTuple):
@@ -76,9 +78,26 @@ class Relation:
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """The rows as tuples of Python values."""
+        return map(row_class(self.columns), self._values())
+
+    def _values(self) -> Iterator[tuple[Any, ...]]:
         if not self._ids:
             return iter([()] * self._rows)
         return zip(*(decode.to_objects(self._dictionary, ids) for ids in self._ids), strict=True)
+
+    def __getitem__(self, name: str) -> list[Any]:
+        """The values of a column, in the order of the rows.
+
+        >>> import tidelog as tl
+        >>> tl.Reasoner("old(?who) :- age(?who, ?n), ?n > 70 . age(ann, 80) .")["old"]["who"]
+        ['ann']
+        """
+        if name not in self.columns:
+            help = suggest(str(name), self.columns) or f"its columns are {', '.join(self.columns) or 'none'}"
+            message = f"`{self.name}` has no column `{name}`"
+            raise DataError(Diagnostic(NO_SUCH_COLUMN, message, help=help))
+        place = self.columns.index(name)
+        return [row[place] for row in self._values()]
 
     def __contains__(self, row: object) -> bool:
         """Whether a row of Python values is in the relation."""
@@ -147,8 +166,7 @@ class Relation:
     # ---- shown
 
     def __repr__(self) -> str:
-        noun = "row" if self._rows == 1 else "rows"
-        lines = [f"{self.name}: {self._rows:,} {noun}"]
+        lines = [f"{self.name}: {counted(self._rows, 'row')}"]
         if self.columns and self._rows:
             rows = [self.columns, *self.sorted().head(SHOWN).to_texts().rows()]
             widths = [max(len(row[place]) for row in rows) for place in range(len(self.columns))]
@@ -164,8 +182,26 @@ class Relation:
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
         body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
         more = f", {SHOWN} shown" if self._rows > SHOWN else ""
-        caption = f"<caption>{escape(self.name)}: {self._rows:,} rows{more}</caption>"
+        caption = f"<caption>{escape(self.name)}: {counted(self._rows, 'row')}{more}</caption>"
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+@lru_cache(maxsize=128)
+def row_class(names: tuple[str, ...]) -> type[tuple[Any, ...]]:
+    """Return the class of rows with these columns: tuples that tell pandas their names.
+
+    pandas takes the names of columns from `_fields` of the first row, as named tuples have it.
+    """
+    return type("Row", (_Row,), {"__slots__": (), "_fields": names})
+
+
+class _Row(tuple[Any, ...]):
+    """A row: a tuple in all respects."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return tuple, (tuple(self),)
 
 
 class TextTable:

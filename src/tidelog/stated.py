@@ -20,7 +20,6 @@ from tidelog.maintenance.row_sets import distinct
 
 MOST_WAITING = 1 << 12  # rows of texts in one call that are kept as they are; more come as Arrow data anyway
 OF_TEXTS = (ColumnType.ANY, ColumnType.STRING)  # columns in which any text has a value
-TUPLES = {tuple}
 NO_ROWS = Rows((), 0)
 NO_IDS: Ids = np.zeros(0, np.int32)
 
@@ -125,7 +124,7 @@ def columns_of_texts(data: Sequence[object], types: Sequence[ColumnType]) -> lis
     """The columns of rows that are tuples of texts, where any text has a value; None if they are not."""
     if not types or len(data) > MOST_WAITING or any(kind not in OF_TEXTS for kind in types):
         return None
-    if set(map(type, data)) != TUPLES:
+    if not data or not all(issubclass(kind, tuple) for kind in set(map(type, data))):
         return None
     try:
         columns = list(zip(*data, strict=True))

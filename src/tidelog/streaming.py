@@ -136,7 +136,7 @@ def _fill(change: Change, rows: Iterable[tuple[str, str, tuple[Any, ...]]]) -> N
     for (sign, predicate), some in signed.items():
         match sign:
             case "+":
-                change.insert(predicate, some)
+                change.insert(predicate, some, define=True)
             case "-" | "−":
                 change.delete(predicate, some)
             case _:

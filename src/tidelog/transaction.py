@@ -22,7 +22,7 @@ from tidelog.engine.maintaining import Flag
 from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source, Span, TidelogError, suggest
 from tidelog.io.columns import Batch
 from tidelog.io.faults import Faults
-from tidelog.io.objects import from_python
+from tidelog.io.objects import from_python, values_of
 from tidelog.io.tables import read_import
 from tidelog.logic.changes import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.program import Fact, Predicate, Program, TimedFact
@@ -98,11 +98,14 @@ class Change:
 
     # ---- facts
 
-    def insert(self, predicate: str, data: object) -> None:
-        """Add explicit facts: Arrow data, a data frame, or an iterable of tuples."""
+    def insert(self, predicate: str, data: object, *, define: bool = False) -> None:
+        """Add explicit facts: Arrow data, a data frame, or an iterable of tuples.
+
+        With `define` the predicate may be one that the program does not mention.
+        """
+        known = find_to_insert(predicate, self.program, define)
         if self._take_times(predicate, data, self.times.added):
             return
-        known = self.program.find(predicate)
         if known is None:
             data, arity = with_arity(data)
             if arity is None:
@@ -129,11 +132,11 @@ class Change:
 
     def delete(self, predicate: str, data: object) -> None:
         """Take explicit facts away."""
-        if self._take_times(predicate, data, self.times.removed):
-            return
         known = self.program.find(predicate)
         if known is None:
             self._faulty.append(self._no_predicate(predicate))
+            return
+        if self._take_times(predicate, data, self.times.removed):
             return
         self._state(self._removed, known, data)
 
@@ -483,7 +486,23 @@ def with_arity(data: object) -> tuple[object, int | None]:
     if isinstance(data, Mapping):
         return data, len(data)
     rows = list(data) if isinstance(data, Iterable) else []
-    return rows, len(rows[0]) if rows else None
+    return rows, len(values_of(rows[0])) if rows else None
+
+
+def find_to_insert(name: str, program: Program, define: bool) -> Predicate | None:
+    """Return the predicate that facts are added to; None if it is new, and may be.
+
+    Raises `ProgramError` if it is new and may not: a name that is misspelt would go unnoticed.
+    """
+    known = program.find(name)
+    if known is not None or define:
+        return known
+    try:
+        return find_predicate(name, program.predicates)
+    except ProgramError as error:
+        (fault,) = error.diagnostics
+        help = f"{fault.help + ' ' if fault.help else ''}`define=True` makes a predicate that is new"
+        raise ProgramError(replace(fault, help=help)) from None
 
 
 def _by_predicate(facts: Iterable[Fact]) -> Iterable[tuple[str, list[Fact]]]:

@@ -421,8 +421,8 @@ def test_no_predicate_has_the_name_of_what_the_engine_keeps_for_itself() -> None
 
 def test_no_rows_tell_nothing_of_a_predicate() -> None:
     reasoner = tl.Reasoner()
-    assert reasoner.insert("t", []) == 0
-    assert reasoner.insert("t", [(1, 2)]) == 1
+    assert reasoner.insert("t", [], define=True) == 0
+    assert reasoner.insert("t", [(1, 2)], define=True) == 1
     assert set(reasoner["t"]) == {(1, 2)}
 
 

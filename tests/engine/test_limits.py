@@ -88,7 +88,7 @@ def test_too_many_facts_stop_it() -> None:
     fault = stopped_by(tl.Reasoner(tl.parse(ENDLESS), max_facts=100))
     assert fault.code == "E611"
     assert fault.message.startswith("stopped: more than 100 facts; it got to stratum 1 of 1 (n)")
-    assert "with 1 facts loaded and 100 derived" in fault.message
+    assert "with 1 fact loaded, 100 derived" in fault.message
 
 
 def test_as_many_facts_as_allowed_do_not_stop_it() -> None:
@@ -327,7 +327,7 @@ def test_available_memory_is_known_here() -> None:
 
 def test_the_limit_of_facts_holds_while_data_is_read() -> None:
     reasoner = tl.Reasoner(max_facts=10)
-    with pytest.raises(tl.Stopped, match=r"E611.*20 facts were loaded"):
+    with pytest.raises(tl.Stopped, match=r"E611.*it had loaded 20 facts"):
         reasoner.insert("e", [(number,) for number in range(20)])
 
 

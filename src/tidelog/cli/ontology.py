@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections import Counter
 
 from tidelog.cli.messages import Messages
+from tidelog.errors import counted
 from tidelog.ontology.ontology import Ontology, load_ontology
 
 
@@ -25,9 +26,9 @@ def ontology(options: Namespace) -> int:
 def coverage(found: Ontology) -> list[str]:
     """What there is of an ontology, what rules it became, and what they do not cover, as lines of text."""
     rows = Counter(rule.name or "within themselves" for rule in found.rules)
-    lines = [f"{sum(found.axioms.values()):,} axioms"]
+    lines = [counted(sum(found.axioms.values()), "axiom")]
     lines += _counted(found.axioms)
-    lines += ["", f"{len(found.rules):,} rules, by the rows of the tables"]
+    lines += ["", f"{counted(len(found.rules), 'rule')}, by the rows of the tables"]
     lines += _counted(rows)
     if not found.gaps:
         return [*lines, "", "all of it lies within OWL 2 RL"]

@@ -10,6 +10,7 @@ from tidelog.cli.deltas import duration
 from tidelog.cli.messages import Messages
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Notice
+from tidelog.errors import counted
 from tidelog.pipeline.job import Job, Run, Step
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Manifest
@@ -84,13 +85,14 @@ def report(messages: Messages, job: Job, run: Run) -> None:
         messages.say(f"nothing has changed: version {manifest.version} is current  {duration(run.seconds)}")
         return
     changed = counts(manifest.added, manifest.removed)
+    changed += _by_predicate(manifest)
     messages.say(
-        f"published version {manifest.version}: {manifest.rows:,} facts, {changed}{_by_predicate(manifest)}"
+        f"published version {manifest.version}: {counted(manifest.rows, 'fact')}, {changed}"
         f"  {duration(run.seconds)}"
     )
     files = [item.rejects for item in manifest.inputs.values() if item.rejects]
     if files:
-        rows = f"{manifest.rejected:,} row{'' if manifest.rejected == 1 else 's'}"
+        rows = counted(manifest.rejected, "row")
         messages.say(f"rejected {rows}; see {', '.join(str(job.store.path / file) for file in files)}")
 
 
@@ -105,15 +107,17 @@ def _batch(manifest: Manifest) -> str:
     """What a batch of a stream has published."""
     batch = manifest.batch
     assert batch is not None
-    counted = {
+    oddities = {
         "duplicate": batch.duplicates,
         "missing": batch.missing,
         "late": batch.late,
         "rejected": batch.rejected,
     }
-    odd = "".join(f", {number:,} {name}" for name, number in counted.items() if number)
+    odd = "".join(f", {number:,} {name}" for name, number in oddities.items() if number)
     changed = counts(manifest.added, manifest.removed)
-    return f"batch {batch.batch}: {batch.records:,} records{odd}; version {manifest.version}: {changed}"
+    return (
+        f"batch {batch.batch}: {counted(batch.records, 'record')}{odd}; version {manifest.version}: {changed}"
+    )
 
 
 def timetable(steps: list[Step]) -> list[str]:

@@ -15,6 +15,7 @@ from tidelog.cli.options import format_of
 from tidelog.cli.reasoning import Work
 from tidelog.cli.updates import Updates
 from tidelog.engine.profile import PHASES, Done, Profile
+from tidelog.errors import counted
 from tidelog.logic.program import Atom, Literal, Negation, Rule
 from tidelog.plan.compile import best_pivot
 from tidelog.plan.join_order import order
@@ -155,7 +156,7 @@ def _page(record: dict[str, Any]) -> str:
     total = sum(phase["seconds"] for phase in record["phases"])
     summary = [
         f"{duration(total)} in rules",
-        f"{record['commits']:,} commit{'' if record['commits'] == 1 else 's'}",
+        counted(record["commits"], "commit"),
     ]
     sections = "".join(_phase(phase, total) for phase in record["phases"])
     return document(f"{record['program']}: profile", summary, sections + _orders(record) + _sizes(record))

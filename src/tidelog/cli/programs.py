@@ -13,12 +13,11 @@ from tidelog.io.formats import data_files
 from tidelog.io.source import data_file, predicate_of
 from tidelog.logic.codes import EMPTY_PREDICATE, UNKNOWN_PREDICATE
 from tidelog.logic.program import Predicate, Program
-from tidelog.logic.resolve import resolve
+from tidelog.logic.resolve import SUFFIX, resolve
 from tidelog.logic.values import ColumnType
 from tidelog.syntax.parser import parse
 
 STANDARD_INPUT: Final = "-"
-SUFFIX: Final = ".rls"
 UNUSED_DATA: Final = "W701"
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Final
 
 from tidelog.engine.events import Tally
+from tidelog.errors import counted
 
 WAIT: Final = 1.0  # seconds before the line appears
 _PERIOD: Final = 0.1
@@ -60,7 +61,7 @@ def progress_line(tally: Tally, seconds: float) -> str:
     >>> progress_line(Tally(loaded=1200), 1.5)
     'reading · 1,200 facts · 1.5 s'
     """
-    facts = f"{tally.loaded + tally.derived:,} facts · {seconds:.1f} s"
+    facts = f"{counted(tally.loaded + tally.derived, 'fact')} · {seconds:.1f} s"
     stratum = tally.stratum
     if stratum is None:
         return f"reading · {facts}"

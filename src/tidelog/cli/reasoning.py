@@ -20,7 +20,7 @@ from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.registry import EngineSettings, settings_of
 from tidelog.engine.spark.settings import SparkSettings
-from tidelog.errors import Inconsistent, ProgramError
+from tidelog.errors import Inconsistent, ProgramError, counted
 from tidelog.io.faults import OnError
 from tidelog.io.formats import format_of
 from tidelog.io.source import TRIPLE, data_file, predicate_of
@@ -197,7 +197,7 @@ class Work:
         """Say how many rows were left out."""
         report = self.reasoner.faults.report
         if report.skipped:
-            count = f"{report.skipped:,} row{'' if report.skipped == 1 else 's'}"
+            count = counted(report.skipped, "row")
             kept = f"; see {report.rejects}" if report.rejects else ""
             self.messages.say(f"left out {count} that could not be read{kept}")
 

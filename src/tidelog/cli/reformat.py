@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import STANDARD_INPUT, program_files, read_source
-from tidelog.errors import Diagnostic, Source, TidelogError
+from tidelog.errors import Diagnostic, Source, TidelogError, counted
 from tidelog.io.atomic import replacing
 from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
@@ -34,7 +34,7 @@ def reformat(options: Namespace) -> int:
         _put_out(name, source, text, options, messages)
     if programs != [STANDARD_INPUT]:
         verb = "would change" if options.check or options.diff else "changed"
-        messages.say(f"{changed} of {len(programs)} program{'' if len(programs) == 1 else 's'} {verb}")
+        messages.say(f"{changed} of {counted(len(programs), 'program')} {verb}")
     return 1 if failed or (changed and options.check) else 0
 
 

@@ -12,12 +12,13 @@ from typing import Final
 from tidelog import __version__
 from tidelog.changes import Delta
 from tidelog.cli.deltas import by_predicate, duration
-from tidelog.cli.programs import SUFFIX, existing_data, read_source
+from tidelog.cli.programs import existing_data, read_source
 from tidelog.cli.reasoning import HEADERS, Work
 from tidelog.cli.results import Form, Result, print_result, query_name
 from tidelog.cli.statistics import print_statistics
-from tidelog.errors import Diagnostic, Source, TidelogError, suggest
+from tidelog.errors import Diagnostic, Source, TidelogError, counted, suggest
 from tidelog.logic.codes import EMPTY_PREDICATE
+from tidelog.logic.resolve import SUFFIX
 from tidelog.plan.rule_text import Writing
 from tidelog.relation import column_names
 from tidelog.syntax import ast, codes
@@ -169,7 +170,7 @@ class Session:
         for predicate in reasoner.program.predicates.values():
             count = reasoner.sizes.size(predicate.name)
             columns = ", ".join(column_names(predicate))
-            print(f"{predicate.written}({columns})  {count:,} fact{'' if count == 1 else 's'}")
+            print(f"{predicate.written}({columns})  {counted(count, 'fact')}")
 
     def _rules(self, _: str) -> None:
         program = self.work.program
@@ -193,7 +194,7 @@ class Session:
                 *existing_data([path]), header=HEADERS[self.work.options.input_header]
             )
         if self._is_talkative:
-            self.work.messages.say(f"added {new:,} fact{'' if new == 1 else 's'}")
+            self.work.messages.say(f"added {counted(new, 'fact')}")
 
 
 def _text(source: Source, statement: ast.Statement) -> str:

@@ -29,7 +29,7 @@ from tidelog.cli.results import (
 from tidelog.cli.statistics import choices, report_statistics
 from tidelog.cli.usage import UsageError
 from tidelog.cli.watch import Watch, check_watchable
-from tidelog.errors import ProgramError
+from tidelog.errors import ProgramError, counted
 from tidelog.io.export import Export, export_file
 from tidelog.io.formats import file_name, is_compressed
 from tidelog.io.source import import_file
@@ -240,15 +240,13 @@ def _write_export(
 
 def report_files(work: Work, written: dict[Path, int]) -> None:
     for path, rows in written.items():
-        work.messages.say(f"wrote {path}, {rows:,} row{'' if rows == 1 else 's'}")
+        work.messages.say(f"wrote {path}, {counted(rows, 'row')}")
 
 
 def _report_left_out(work: Work, triples: int) -> None:
     """Say how many triples are not in a file of RDF."""
     if triples:
-        work.messages.say(
-            f"left out {triples:,} triple{'' if triples == 1 else 's'} about literals, which RDF cannot state"
-        )
+        work.messages.say(f"left out {counted(triples, 'triple')} about literals, which RDF cannot state")
 
 
 def _report_edit(work: Work, delta: Delta | None) -> None:

@@ -15,6 +15,7 @@ from tidelog.cli.messages import is_coloured
 from tidelog.cli.options import ON_SCREEN
 from tidelog.cli.reasoning import Work
 from tidelog.engine.events import RuleStatistics, Tally
+from tidelog.errors import counted
 from tidelog.io.atomic import replacing
 from tidelog.logic.program import Program
 from tidelog.logic.strata import Stratum, strata
@@ -86,10 +87,10 @@ def choices(tally: Tally) -> Iterator[str]:
     for choice, times in sorted(tally.choices.items(), key=lambda item: -item[1]):
         reasons.setdefault(choice.maintainer, {})[choice.reason] = times
     total = sum(tally.choices.values())
-    for maintainer, counted in reasons.items():
-        often = f" {sum(counted.values()):,} of {total:,} times" if total > 1 else ""
-        several = len(counted) > 1
-        said = [f"{reason} ({times:,})" if several else reason for reason, times in counted.items()]
+    for maintainer, often_by in reasons.items():
+        often = f" {sum(often_by.values()):,} of {total:,} times" if total > 1 else ""
+        several = len(often_by) > 1
+        said = [f"{reason} ({times:,})" if several else reason for reason, times in often_by.items()]
         more = f"; {len(said) - _REASONS:,} more reasons" if len(said) > _REASONS else ""
         yield f"chose {maintainer}{often}: {'; '.join(said[:_REASONS])}{more}"
 
@@ -173,7 +174,7 @@ def print_statistics(work: Work) -> None:
     rows = _rules(work)
     width = get_terminal_size().columns if sys.stderr.isatty() else _WIDTH
     table = Table(box=None, pad_edge=False, header_style="bold", show_footer=True, footer_style="bold")
-    table.add_column("rule", f"{len(rows)} rule{'' if len(rows) == 1 else 's'}", no_wrap=True)
+    table.add_column("rule", counted(len(rows), "rule"), no_wrap=True)
     for name in ("rounds", "matches", "new", "duplicates", "no value"):
         total = "" if name == "rounds" else f"{sum(_number(row, name) for row in rows):,.0f}"
         table.add_column(name, total, justify="right", no_wrap=True)
@@ -252,7 +253,7 @@ def _summary(found: dict[str, object]) -> str:
     memory = found["peak_memory_bytes"]
     assert isinstance(memory, int)
     return (
-        f"{facts['loaded']:,} facts loaded in {seconds['load']:.3f} s, "
+        f"{counted(facts['loaded'], 'fact')} loaded in {seconds['load']:.3f} s, "
         f"{facts['derived']:,} derived in {seconds['reason']:.3f} s; "
         f"{seconds['total']:.3f} s in all, at most {memory / 2**20:,.0f} MB"
     )

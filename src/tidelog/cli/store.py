@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tidelog.cli.messages import Messages
 from tidelog.cli.usage import UsageError
+from tidelog.errors import counted
 from tidelog.mending import export, repair
 from tidelog.opening import open_store
 from tidelog.store.examine import Examination
@@ -60,7 +61,7 @@ def _export(options: Namespace, messages: Messages) -> int:
         raise UsageError(f"--output {target} is there already, and not an empty folder")
     target.mkdir(parents=True, exist_ok=True)
     program, count = export(options.store, target)
-    messages.say(f"wrote {program}, {count:,} stated fact{'' if count == 1 else 's'}")
+    messages.say(f"wrote {program}, {counted(count, 'stated fact')}")
     return 0
 
 

@@ -18,7 +18,7 @@ from tidelog.cli.strata import strata_json, strata_lines
 from tidelog.cli.updates import STANDARD_INPUT, Updates
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Listener, StrataTally, Tally
-from tidelog.errors import TidelogError
+from tidelog.errors import TidelogError, counted
 from tidelog.logic.program import Rule
 from tidelog.maintenance.prepared import Step
 
@@ -116,7 +116,9 @@ class Commits:
         """Report what holds before the first commit."""
         facts = work.reasoner.statistics
         work.reasoning = sum(stratum.seconds for stratum in facts.strata.values())
-        work.messages.say(f"{facts.loaded:,} facts loaded, {facts.derived:,} derived  {duration(seconds)}")
+        work.messages.say(
+            f"{counted(facts.loaded, 'fact')} loaded, {facts.derived:,} derived  {duration(seconds)}"
+        )
 
     def take(self, delta: Delta, work: Work) -> None:
         """Report a commit, and write what it changes."""
@@ -146,15 +148,13 @@ class Commits:
     def tell_failure(self, work: Work) -> None:
         """Say what holds although the stream ends with an error."""
         done = len(self.seconds)
-        work.messages.say(f"stopped after {done:,} commit{'' if done == 1 else 's'}: the next one failed")
+        work.messages.say(f"stopped after {counted(done, 'commit')}: the next one failed")
 
     def summarise(self, work: Work) -> None:
         """Report the whole stream, with statistics where they were asked for."""
         done = len(self.seconds)
         total = duration(sum(self.seconds))
-        work.messages.say(
-            f"{done:,} commit{'' if done == 1 else 's'}: {counts(self.added, self.removed)}  {total}"
-        )
+        work.messages.say(f"{counted(done, 'commit')}: {counts(self.added, self.removed)}  {total}")
         if work.reasoner.time.past.time is not None:
             work.report_completeness()
         if work.options.stats is None:
@@ -219,4 +219,5 @@ def _marked(tally: Tally) -> str:
         return f"marked every update that changes facts only; {closures}"
     marked = sum(times for made, times in tally.markings.items() if made.is_marked)
     said = [f"{'' if made.is_marked else 'not '}{n:,}: {made.reason}" for made, n in tally.markings.items()]
-    return f"marked {marked:,} of {sum(tally.markings.values()):,} updates ({'; '.join(said)}); {closures}"
+    updates = counted(sum(tally.markings.values()), "update")
+    return f"marked {marked:,} of {updates} ({'; '.join(said)}); {closures}"

@@ -11,7 +11,7 @@ from tidelog.changes import Delta, counts
 from tidelog.cli.deltas import by_predicate, print_lines, print_script
 from tidelog.cli.messages import Messages
 from tidelog.cli.results import Form
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.pipeline import codes
 from tidelog.pipeline.job import Job
 from tidelog.pipeline.job_file import load_settings
@@ -60,7 +60,9 @@ def rollback(options: Namespace) -> int:
     if options.target.is_file():
         Job.load(options.target).refresh_sinks()
     said = counts(manifest.added, manifest.removed)
-    Messages(options.quiet).say(f"published version {manifest.version}: {manifest.rows:,} facts, {said}")
+    Messages(options.quiet).say(
+        f"published version {manifest.version}: {counted(manifest.rows, 'fact')}, {said}"
+    )
     return 0
 
 
@@ -72,9 +74,7 @@ def vacuum(options: Namespace) -> int:
         gone, files = store.vacuum(options.keep, options.dry_run)
     verb = "would remove" if options.dry_run else "removed"
     count, number = len(gone), len(files)
-    Messages(options.quiet).say(
-        f"{verb} {count} version{'' if count == 1 else 's'}, {number} file{'' if number == 1 else 's'}"
-    )
+    Messages(options.quiet).say(f"{verb} {counted(count, 'version')}, {counted(number, 'file')}")
     return 0
 
 

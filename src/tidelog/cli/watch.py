@@ -27,7 +27,7 @@ from tidelog.cli.programs import (
 )
 from tidelog.cli.reasoning import HEADERS, Work, parameters
 from tidelog.cli.usage import UsageError
-from tidelog.errors import Diagnostic, Severity, TidelogError
+from tidelog.errors import Diagnostic, Severity, TidelogError, counted
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.faults import OnError
 from tidelog.io.formats import data_files
@@ -76,7 +76,7 @@ class Watch:
         """Apply edits until Ctrl-C; the exit code."""
         say = self.work.messages.say
         count = len(self._seen)
-        say(f"watching {count} file{'' if count == 1 else 's'}; Ctrl-C ends")
+        say(f"watching {counted(count, 'file')}; Ctrl-C ends")
         try:
             while True:
                 wait(POLL_SECONDS)

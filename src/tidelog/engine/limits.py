@@ -11,7 +11,7 @@ from time import monotonic
 from types import FrameType
 
 from tidelog.engine.events import Tally
-from tidelog.errors import Diagnostic, Stopped
+from tidelog.errors import Diagnostic, Stopped, counted
 
 # What `signal` stands on, without the enumerations that it makes of handlers: 15 µs in each transaction.
 _signal = import_module("_signal")
@@ -48,7 +48,7 @@ class Limits:
         if self.max_facts is not None and known > self.max_facts:
             raise self._stopped(
                 "E611",
-                f"stopped: more than {self.max_facts:,} facts",
+                f"stopped: more than {counted(self.max_facts, 'fact')}",
                 "raise --max-facts, or look for a rule that derives more than it should with --stats",
             )
 
@@ -98,9 +98,10 @@ class Limits:
     def _progress(self) -> str:
         tally = self.tally
         if tally.stratum is None:
-            return f"{tally.loaded:,} facts were loaded"
+            return f"it had loaded {counted(tally.loaded, 'fact')}"
         stratum = tally.stratum
         return (
             f"it got to stratum {stratum.number + 1} of {stratum.count} ({', '.join(stratum.predicates)}), "
-            f"round {tally.round + 1}, with {tally.loaded:,} facts loaded and {tally.derived:,} derived"
+            f"round {tally.round + 1}, with {counted(tally.loaded, 'fact')} loaded, "
+            f"{tally.derived:,} derived"
         )

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tidelog.engine.reference_equality import replaced
-from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Stopped
+from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, Stopped, counted
 from tidelog.logic import builtins
 from tidelog.logic.equality import axioms, has_equality
 from tidelog.logic.evaluate import evaluate as value_of
@@ -108,7 +108,7 @@ def _inconsistency(rule: Rule) -> Inconsistent:
 def _check_limit(store: Facts, max_facts: int | None) -> None:
     count = sum(map(len, store.values()))
     if max_facts is not None and count > max_facts:
-        raise Stopped(Diagnostic("E611", f"stopped: {count} facts are more than the limit of {max_facts}"))
+        raise Stopped(Diagnostic("E611", f"stopped: more than {counted(max_facts, 'fact')}"))
 
 
 # ---- one rule

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io import codes
 from tidelog.io.arrays import ZERO, Array, mask
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
-from tidelog.io.faults import BadRow, Faults, counted
+from tidelog.io.faults import BadRow, Faults
 from tidelog.io.times import with_bounds
 from tidelog.logic.values import ColumnType
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from tidelog.errors import Diagnostic
+from tidelog.errors import Diagnostic, counted
 from tidelog.io import codes
 from tidelog.io.arrays import text_array
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
-from tidelog.io.faults import BadRow, Faults, counted
+from tidelog.io.faults import BadRow, Faults
 from tidelog.io.fields import Survey, Text, survey
 from tidelog.io.records import Record, count_lines, records
 from tidelog.io.source import DataFile

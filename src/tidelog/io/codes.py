@@ -25,6 +25,8 @@ NOT_SPARQL: Final = "E518"
 MALFORMED: Final = "E519"
 ENTITIES: Final = "E520"
 TOO_DEEP: Final = "E521"
+TEXT_IS_A_PATH: Final = "E526"
+NO_SUCH_COLUMN: Final = "E527"
 
 MEANINGS: Final = {
     NOT_FOUND: "a file that does not exist or cannot be opened",
@@ -47,4 +49,6 @@ MEANINGS: Final = {
     MALFORMED: "Arrow data that is damaged: buffers that do not fit together, or text that is not UTF-8",
     ENTITIES: "a file of RDF/XML with entities that are external, too long or too many",
     TOO_DEEP: "data, or a query of SPARQL, that is nested too deeply",
+    TEXT_IS_A_PATH: "in Python, the path of a file where the text of a program is expected",
+    NO_SUCH_COLUMN: "a column of a relation that does not exist",
 }

@@ -106,8 +106,3 @@ class Faults:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def counted(number: int, noun: str) -> str:
-    """The number with its noun: `1 column`, `2 columns`."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -16,10 +16,10 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any, NamedTuple
 
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io import codes
 from tidelog.io.columns import Batch
-from tidelog.io.faults import BadRow, Faults, counted
+from tidelog.io.faults import BadRow, Faults
 from tidelog.io.json_objects import parse_objects
 from tidelog.io.objects import Rows, read_rows
 from tidelog.io.records import count_lines

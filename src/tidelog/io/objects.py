@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io import codes
 from tidelog.io.arrays import ZERO, number_array, text_array
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import ARROW_TYPES, Batch, Column, column_of_texts, column_of_values
-from tidelog.io.faults import BadRow, Faults, counted
+from tidelog.io.faults import BadRow, Faults
 from tidelog.logic.python import from_python as value_of
 from tidelog.logic.values import ColumnType, Value
 
@@ -136,7 +136,8 @@ def _rows(rows: Iterable[Any], types: tuple[ColumnType, ...], faults: Faults) ->
     while chunk := list(islice(remaining, _ROWS)):
         numbers = range(first, first + len(chunk))
         first += len(chunk)
-        if set(map(type, chunk)) <= {tuple, list} and set(map(len, chunk)) == {len(types)}:
+        are_rows = all(issubclass(kind, tuple | list) for kind in set(map(type, chunk)))
+        if are_rows and set(map(len, chunk)) == {len(types)}:
             found = Rows(chunk, numbers, SHOWN)
         else:
             found = _rows_of_width(chunk, numbers, len(types), faults)
@@ -146,12 +147,11 @@ def _rows(rows: Iterable[Any], types: tuple[ColumnType, ...], faults: Faults) ->
 
 
 def _rows_of_width(rows: Sequence[Any], numbers: Sequence[int], width: int, faults: Faults) -> Rows:
-    """The rows of as many values as there are columns; a lone value is a row of one."""
+    """The rows of as many values as there are columns."""
     kept: list[Sequence[object]] = []
     kept_numbers: list[int] = []
     for row, number in zip(rows, numbers, strict=True):
-        is_lone = isinstance(row, str | bytes | Value) or not isinstance(row, Iterable)
-        values: tuple[object, ...] = (row,) if is_lone else tuple(row)
+        values = values_of(row)
         if len(values) == width:
             kept.append(values)
             kept_numbers.append(number)
@@ -159,6 +159,12 @@ def _rows_of_width(rows: Sequence[Any], numbers: Sequence[int], width: int, faul
             message = f"the row has {counted(len(values), 'column')} instead of {width}"
             faults.add(BadRow(Diagnostic(codes.WRONG_WIDTH, message, place=f"{SHOWN}:{number}"), repr(row)))
     return Rows(kept, kept_numbers, SHOWN)
+
+
+def values_of(row: object) -> tuple[object, ...]:
+    """Return the values of a row; a lone value is a row of one."""
+    is_lone = isinstance(row, str | bytes | Value) or not isinstance(row, Iterable)
+    return (row,) if is_lone else tuple(row)  # type: ignore[arg-type]
 
 
 def read_rows(rows: Rows, types: tuple[ColumnType, ...], faults: Faults) -> Batch:

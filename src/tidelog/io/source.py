@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import IO, cast
 from urllib.parse import unquote
 
-from tidelog.errors import DataError, Diagnostic, Span, suggest
+from tidelog.errors import DataError, Diagnostic, Span, counted, suggest
 from tidelog.io import codes
-from tidelog.io.faults import counted
 from tidelog.io.formats import (
     RDF,
     canonical_format,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from tidelog.errors import Diagnostic, Span
+from tidelog.errors import Diagnostic, Span, counted
 from tidelog.logic.time import ALWAYS, Interval
 from tidelog.logic.values import ColumnType, Value
 
@@ -273,6 +273,10 @@ class Program:
     warnings: tuple[Diagnostic, ...] = field(default=(), compare=False)
     given_times: frozenset[str] = frozenset()  # predicates whose facts are stated or imported with times
     is_integer_time: bool = False  # the time points are the integers, not the rationals
+
+    def __repr__(self) -> str:
+        parts = {"rule": self.rules, "fact": self.facts, "predicate": self.predicates}
+        return f"<Program: {', '.join(counted(len(part), noun) for noun, part in parts.items())}>"
 
     @cached_property
     def timed(self) -> frozenset[str]:

@@ -9,7 +9,7 @@ import gc
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tidelog.errors import DataError, Diagnostic, Source, Span, suggest
+from tidelog.errors import DataError, Diagnostic, ProgramError, Source, Span, suggest
 from tidelog.logic import builtins, clauses, codes
 from tidelog.logic.clauses import Surroundings
 from tidelog.logic.equality import axioms
@@ -38,6 +38,8 @@ from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 
 EMPTY = Program({})
+SUFFIX = ".rls"
+TEXT_IS_A_PATH = "E526"
 TIMELINES = ("integer", "rational")
 
 
@@ -55,6 +57,45 @@ def load(
         raise DataError(Diagnostic("E501", message, place=str(path))) from None
     document = parse(Source(str(path), text))
     return resolve(document, parameters=parameters, folder=path.parent, known=known, path=path)
+
+
+def program_of(source: Program | Path | str | None) -> Program:
+    """Return a program that is given as such, as its text, or as the path of its file."""
+    match source:
+        case Program():
+            return source
+        case None:
+            return EMPTY
+        case str():
+            return read_text(source)
+        case Path():
+            return load(source)
+    message = f"a program is a Program, its text or the Path of its file, not {type(source).__name__}"
+    raise TypeError(message)
+
+
+def read_text(
+    text: str,
+    parameters: Mapping[str, str] | None = None,
+    folder: Path | str | None = None,
+    name: str = "<text>",
+) -> Program:
+    """Return the program of a text; relative paths in it lie in `folder`."""
+    if _is_path(text):
+        help = f"write `tl.load({text!r})`, or `Path({text!r})` in its place"
+        raise ProgramError(Diagnostic(TEXT_IS_A_PATH, f"{text!r} is a path, not a program", help=help))
+    place = None if folder is None else Path(folder)
+    return resolve(parse(Source(name, text)), parameters=parameters, folder=place)
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text is the name of a file: no program is a single word without brackets."""
+    if not text or any(character.isspace() or character in "()" for character in text):
+        return False
+    try:
+        return Path(text).suffix == SUFFIX or Path(text).is_file()
+    except (OSError, ValueError):
+        return False
 
 
 def resolve(
@@ -358,4 +399,13 @@ def read_parameter(text: str) -> Value:
         return read_any(text)
 
 
-__all__ = ["extend", "load", "read_parameter", "resolve", "resolve_clause", "resolve_query"]
+__all__ = [
+    "extend",
+    "load",
+    "program_of",
+    "read_parameter",
+    "read_text",
+    "resolve",
+    "resolve_clause",
+    "resolve_query",
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from tidelog.errors import Span, suggest
+from tidelog.errors import Span, counted, suggest
 from tidelog.logic import codes
 from tidelog.logic.column_types import read_type
 from tidelog.logic.program import BOTTOM, Predicate
@@ -111,17 +111,8 @@ class Signatures:
         """Whether the predicate has this arity; if not, that is reported."""
         if earlier.arity == arity:
             return True
-        message = f"`{use.written}` has {count(arity, 'argument')} here, but {earlier.arity} elsewhere"
+        message = f"`{use.written}` has {counted(arity, 'argument')} here, but {earlier.arity} elsewhere"
         place = "declared" if earlier.declared else "first used"
-        labels = label(earlier.span, f"{place} with {count(earlier.arity, 'argument')}")
+        labels = label(earlier.span, f"{place} with {counted(earlier.arity, 'argument')}")
         self.report.error(codes.ARITY_MISMATCH, message, use.span, labels=labels)
         return False
-
-
-def count(number: int, noun: str) -> str:
-    """The number with its noun.
-
-    >>> count(1, "argument"), count(2, "argument")
-    ('1 argument', '2 arguments')
-    """
-    return f"{number} {noun}{'' if number == 1 else 's'}"

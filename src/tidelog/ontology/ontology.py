@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from tidelog.errors import Diagnostic, ProgramError, Severity
+from tidelog.errors import Diagnostic, ProgramError, Severity, counted
 from tidelog.io.formats import format_of
 from tidelog.logic.codes import EMPTY_PREDICATE
 from tidelog.logic.equality import unknown_treatment
@@ -91,7 +91,7 @@ class Ontology:
         own = self.program
         known = program.predicates.get(TRIPLE)
         if known is not None and known.arity != 3:
-            message = f"`triple` has {known.arity} arguments here, but 3 in an ontology"
+            message = f"`triple` has {counted(known.arity, 'argument')} here, but 3 in an ontology"
             raise ProgramError(Diagnostic(NOT_TRIPLES, message, known.span))
         is_empty = not program.rules and not program.outputs and not program.exports
         return replace(

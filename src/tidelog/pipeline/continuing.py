@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.errors import DataError, Diagnostic, ProgramError
+from tidelog.errors import DataError, Diagnostic, ProgramError, counted
 from tidelog.logic.program import Program
 from tidelog.logic.strata import entangled
 from tidelog.pipeline import codes
@@ -20,7 +20,7 @@ def check_columns(before: Manifest, program: Program) -> None:
         predicate, columns = program.predicates.get(name), len(table.columns) - table.times
         if predicate is not None and predicate.arity != columns:
             message = (
-                f"`{predicate.written}` has {predicate.arity} columns, "
+                f"`{predicate.written}` has {counted(predicate.arity, 'column')}, "
                 f"and {columns} in version {before.version}"
             )
             help = "publish it anew, with all that depends on it, with --full"

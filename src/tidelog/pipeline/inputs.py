@@ -289,7 +289,7 @@ class Taken:
         """Nothing, unless there were rows and all were rejected: then the whole input is wrong."""
         if not self.faults.skipped or self.faults.rows:
             return
-        message = f"all {self.faults.skipped:,} rows of `{self.item.shown}` were rejected"
+        message = f"no row of `{self.item.shown}` could be read: {self.faults.skipped:,} rejected"
         with self.rejects.open(encoding="utf-8", errors="surrogateescape") as stream:
             first = stream.readlines()[1].strip()
         raise DataError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.columns import Batch
 from tidelog.io.formats import file_name
 from tidelog.io.source import DataFile
@@ -94,7 +94,7 @@ class Intake:
         found = self.inputs[taken.item.key] = taken.input
         rejected = f", {found.rejected:,} rejected" if found.rejected else ""
         filtered = f", {found.filtered:,} filtered out" if found.filtered else ""
-        self._reached("read", f"{found.shown}: {found.rows:,} rows{filtered}{rejected}")
+        self._reached("read", f"{found.shown}: {counted(found.rows, 'row')}{filtered}{rejected}")
 
     # ---- what becomes of it
 
@@ -137,7 +137,7 @@ class Intake:
         rejected = sum(item.rejected for item in self.inputs.values())
         if most is not None and rejected > most:
             files = [item.rejects for item in self.inputs.values() if item.rejects]
-            message = f"{rejected:,} rows were rejected, {most:,} are allowed"
+            message = f"rejected {counted(rejected, 'row')}, and at most {most:,} may be"
             help = f"see {', '.join(str(self._store.path / file) for file in files)}"
             raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, help=help))
 

@@ -19,7 +19,7 @@ from tidelog.engine import registry as engines
 from tidelog.engine.events import Listener
 from tidelog.engine.registry import EngineSettings
 from tidelog.engine.spark.settings import SparkSettings
-from tidelog.errors import ProgramError
+from tidelog.errors import ProgramError, counted
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import EMPTY
 from tidelog.logic.resolve import load as load_program
@@ -317,7 +317,7 @@ class Job:
         intake.check_rejects()
         reasoner.materialise()
         tally = reasoner.statistics
-        self.reached("derived", f"{tally.derived:,} facts from {tally.loaded:,}")
+        self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
         changes, stated = differences(self.store, before, program, Holding(reasoner))
         origin = Origin("full", hash_of(program), intake.inputs, before.batch if before else None)
         return self._publish(number, reasoner, program, changes, stated, origin)
@@ -422,7 +422,7 @@ class Job:
     def _restored(self, version: Manifest, program: Program) -> Reasoner:
         reasoner = self._new_reasoner(program)
         restore(reasoner, self.store, version)
-        self.reached("restored", f"{version.rows:,} facts of version {version.version}")
+        self.reached("restored", f"{counted(version.rows, 'fact')} of version {version.version}")
         return reasoner
 
     @property

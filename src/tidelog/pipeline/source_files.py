@@ -6,7 +6,7 @@ import glob
 from dataclasses import replace
 from pathlib import Path
 
-from tidelog.errors import DataError, Diagnostic, suggest
+from tidelog.errors import DataError, Diagnostic, counted, suggest
 from tidelog.errors import Source as Text
 from tidelog.io.formats import DELIMITED, RDF, data_files, format_of, is_compressed
 from tidelog.io.source import DataFile, Header, time_types_of
@@ -115,7 +115,8 @@ def columns_and_types(
     types = declared if source.types is None else tuple(map(_type, source.types))
     wanted = [kind for kind in types if kind is not ColumnType.SKIP]
     if len(wanted) != predicate.arity:
-        message = f"{len(wanted)} columns are read for `{predicate.written}`, which has {predicate.arity}"
+        width = counted(predicate.arity, "column")
+        message = f"`{predicate.written}` has {width}, but {len(wanted)} are read for it"
         raise DataError(Diagnostic(codes.NO_PREDICATE, message, source.span))
     for own, given in zip(declared, wanted, strict=True):
         if predicate.declared and own is not ColumnType.ANY and own is not given:
@@ -137,7 +138,9 @@ def _names(source: Source, predicate: Predicate) -> tuple[str | None, ...]:
     if isinstance(source.columns, tuple | list):
         if len(source.columns) != len(known):
             count = len(source.columns)
-            message = f"{count} columns are named for `{predicate.written}`, which has {len(known)}"
+            message = (
+                f"`{predicate.written}` has {counted(len(known), 'column')}, but {count} are named for it"
+            )
             raise DataError(Diagnostic(codes.NO_PREDICATE, message, source.span))
         return tuple(source.columns)
     for name in source.columns:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidelog.engine.columnar.evaluate import ColumnarEngine
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.formats import file_name
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows
@@ -122,7 +122,7 @@ def read_part(path: Path, part: Part) -> pa.Table:
     except (OSError, pa.ArrowException) as error:
         raise DataError(_damaged(file, str(error).splitlines()[0])) from None
     if table.num_rows != part.rows:
-        raise DataError(_damaged(file, f"it has {table.num_rows:,} rows instead of {part.rows:,}"))
+        raise DataError(_damaged(file, f"it has {counted(table.num_rows, 'row')} instead of {part.rows:,}"))
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tidelog.errors import counted
 from tidelog.logic.program import Atom, Constant, Rule, Term, Variable
 from tidelog.logic.strata import Stratum
 from tidelog.plan.algebra import (
@@ -211,7 +212,7 @@ class _Nodes:
         if is_known is not None and not is_known(scan.relation):
             return ()
         size = self.statistics.size(scan.relation)
-        return (f"{size:,} fact{'' if size == 1 else 's'}",)
+        return (counted(size, "fact"),)
 
 
 def _variables(terms: Sequence[Term]) -> Bound:

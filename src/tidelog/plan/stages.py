@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Final
 
+from tidelog.errors import counted
 from tidelog.logic.program import Fact, Predicate, Program, Query
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
@@ -54,13 +55,13 @@ def parsed(document: ast.Document, name: str) -> Stage:
     shown = tuple(_shown_statements(document))
     trees = [_syntax_tree(statement) for statement in shown]
     hidden = len(document.statements) - len(shown)
-    more = (Tree("…", _count(hidden, "more fact")),) if hidden else ()
+    more = (Tree("…", counted(hidden, "more fact")),) if hidden else ()
     whole = Tree("Document", name, (), (*trees, *more))
     entries = tuple(
         Entry(type(statement).__name__, print_node(statement), (Figure("", tree_graph(tree)),))
         for statement, tree in zip(shown, trees, strict=True)
     )
-    summary = (_count(len(document.statements), "statement"), *(tree.detail for tree in more))
+    summary = (counted(len(document.statements), "statement"), *(tree.detail for tree in more))
     picture = Picture(f"{name}: syntax tree", summary, (Section("Statements", entries=entries),))
     return Stage(tuple(tree_lines(whole)), picture)
 
@@ -163,7 +164,7 @@ def _fact_lines(program: Program, writing: Writing) -> Iterator[str]:
     for facts in by_predicate.values():
         yield from (writing.fact(fact) for fact in facts[:MOST_FACTS])
         if len(facts) > MOST_FACTS:
-            yield f"% … {_count(len(facts) - MOST_FACTS, 'more fact')}"
+            yield f"% … {counted(len(facts) - MOST_FACTS, 'more fact')}"
 
 
 def _place(span: object) -> str:
@@ -261,18 +262,14 @@ def _query_text(query: Query) -> str:
 
 def _summary(program: Program) -> tuple[str, ...]:
     return (
-        _count(len(program.rules), "rule"),
-        _count(len(program.predicates), "predicate"),
-        _count(len(program.facts), "stated fact"),
+        counted(len(program.rules), "rule"),
+        counted(len(program.predicates), "predicate"),
+        counted(len(program.facts), "stated fact"),
     )
 
 
 def _summary_line(program: Program) -> str:
     return ", ".join(_summary(program))
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 STAGES: Sequence[str] = ("parsed", "resolved", "strata", "rewritten", "plan")

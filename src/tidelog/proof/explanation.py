@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tidelog.errors import counted
 from tidelog.plan.page import document
 from tidelog.plan.rule_text import Writing
 from tidelog.proof import draw
@@ -61,13 +62,13 @@ class Explanation:
     def _omission(self) -> str:
         if not self.omitted:
             return ""
-        return f"… and {self.omitted:,} more answer{'' if self.omitted == 1 else 's'}\n"
+        return f"… and {counted(self.omitted, 'more answer')}\n"
 
     def __str__(self) -> str:
         return self.to_text().rstrip("\n")
 
     def __repr__(self) -> str:
-        return f"<Explanation of {self.query}: {len(self.proofs)} proofs>\n{self}"
+        return f"<Explanation of {self.query}: {counted(len(self.proofs), 'proof')}>\n{self}"
 
     def _repr_html_(self) -> str:
         return self.to_html_fragment()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from html import escape
 
+from tidelog.errors import counted
 from tidelog.logic.program import Atom, Literal, Rule, literal_variables
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.words import named_rule
@@ -75,7 +76,8 @@ class WhyNot:
         if not self.rules:
             yield "  it is not stated, and no rule derives the predicate"
         elif not self.failures:
-            yield f"  it is not stated, and no head of the {self.rules} rules of the predicate fits it"
+            rules = counted(self.rules, "rule")
+            yield f"  it is not stated, and of {rules} of the predicate none has a head that fits it"
         for failure in self.failures:
             yield f"{named_rule(failure.rule, failure.number)}: {self.writing.rule(failure.rule)}"
             for part in failure.parts:
@@ -117,7 +119,9 @@ class WhyNot:
         return self.to_text().rstrip("\n")
 
     def __repr__(self) -> str:
-        return f"<WhyNot: {len(self.failures)} rules, {len(self.repairs)} repairs>\n{self}"
+        return (
+            f"<WhyNot: {counted(len(self.failures), 'rule')}, {counted(len(self.repairs), 'repair')}>\n{self}"
+        )
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(str(self))}</pre>"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.errors import Span
+from tidelog.errors import Span, counted
 from tidelog.logic.program import Assignment, Comparison, Condition, Rule, Variable, literal_variables
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.node import Kind, Node
@@ -52,7 +52,7 @@ class Words:
                 return "no such fact"
             case Kind.AGGREGATE:
                 rows = len(node.children) + node.elided
-                return f"over {rows:,} row{'' if rows == 1 else 's'}"
+                return f"over {counted(rows, 'row')}"
             case Kind.COMPUTED:
                 return "computed"
             case Kind.TEST:
@@ -63,7 +63,7 @@ class Words:
                 steps = len(node.children)
                 return "the other way round" if steps == 1 else f"by a chain of {steps} equalities"
             case Kind.STRETCHES:
-                return f"in {len(node.children) + node.elided:,} parts"
+                return f"in {counted(len(node.children) + node.elided, 'part')}"
             case Kind.ROW | Kind.QUERY | Kind.METRIC:
                 return ""
 

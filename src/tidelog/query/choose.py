@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Assignment, Atom, Constant, Query, Variable
 from tidelog.logic.strata import dependency_graph
 from tidelog.query.magic import rewritten
@@ -68,13 +69,13 @@ def _by_rewriting(query: Query, needed: Sequence[int], place: Place) -> Choice:
     facts = _facts(needed, place)
     if not bound and is_all:
         return Choice("full", "nothing is bound, and every rule is needed")
-    many = f"rewriting would make {rules:,} rules of {len(needed):,}"
+    many = f"rewriting would make {counted(rules, 'rule')} of {len(needed):,}"
     is_manifold = rules > MANY_RULES and rules > MANY_TIMES * len(needed)
     if is_all and facts < (TABLED * rules if is_manifold and place.may_table else PLANNED * rules**2):
         return Choice("full", f"{many}: too many for so few facts")
     if is_manifold and bound and place.may_table:
         return Choice("tabling", f"{many}: tables need those only that are met")
-    count = f"{len(needed):,} of {len(place.program.rules):,} rules"
+    count = f"{len(needed):,} of {counted(len(place.program.rules), 'rule')}"
     if not bound:
         return Choice("magic", f"nothing is bound, but {count} are enough")
     names = [place.program.predicates[name].written for name in bound if name in place.program.predicates]

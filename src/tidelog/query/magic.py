@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
+from tidelog.errors import counted
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.program import BOTTOM, Atom, Fact, Query, Rule
 from tidelog.logic.strata import strata
@@ -77,7 +78,7 @@ def described(made: Rewritten, place: Place) -> str:
     shown = ", ".join(patterns[:MOST_PATTERNS]) + (", …" if len(patterns) > MOST_PATTERNS else "")
     whole = [known[name].written for name in made.in_full if name in known]
     full = f"; in full, for the sake of negation or aggregates: {', '.join(whole)}" if whole else ""
-    return f"{len(made.rules):,} rules derive {shown or 'the answers alone'}{full}"
+    return f"derives {shown or 'the answers alone'} by {counted(len(made.rules), 'rule')}{full}"
 
 
 MOST_PATTERNS = 6  # named in an explanation

@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from types import TracebackType
 from typing import Any
 
-from tidelog.errors import Diagnostic, ProgramError, Source, suggest
+from tidelog.errors import Diagnostic, ProgramError, Source, counted, suggest
 from tidelog.logic.program import Atom, Predicate, Program, Query, Variable
 from tidelog.logic.resolve import resolve_query
 from tidelog.logic.values import ColumnType
@@ -123,8 +123,8 @@ class Prepared:
                 raise ProgramError(Diagnostic(WRONG_BINDING, f"the parameter `{name}` {what}", help=help))
             given[name] = value
         if len(values) > len(expected) or len(given) < len(expected):
-            counts = f"{len(expected)} parameter{'' if len(expected) == 1 else 's'}"
-            message = f"the query has {counts}, and {len(values) + len(named)} values are given"
+            counts = counted(len(expected), "parameter")
+            message = f"the query has {counts}, but it is given {counted(len(values) + len(named), 'value')}"
             raise ProgramError(
                 Diagnostic(WRONG_BINDING, message, help=f"its parameters are {', '.join(expected)}")
             )

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import cast
 
+from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Atom, Query, Rule
 from tidelog.query.strategy import Answers, Place, inconsistency, together
 from tidelog.query.tabled_engine import TabledEngine
@@ -80,7 +81,11 @@ class Tabling:
         ]
         shown = ", ".join(asked[:MOST_PATTERNS]) + (", …" if len(asked) > MOST_PATTERNS else "")
         tally = tables.tally
-        kept = f"{tally.answers:,} answers to {tally.asked:,} subgoals" if tally.tables else "nothing"
+        kept = (
+            f"{counted(tally.answers, 'answer')} to {counted(tally.asked, 'subgoal')}"
+            if tally.tables
+            else "nothing"
+        )
         return f"asks for {shown or 'stated facts only'}; {kept} in tables so far"
 
 

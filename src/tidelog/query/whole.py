@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.errors import Diagnostic, ProgramError
+from tidelog.errors import Diagnostic, ProgramError, counted
 from tidelog.logic.program import Query
 from tidelog.query.strategy import Answers, Place
 
@@ -44,7 +44,7 @@ class Full:
     def explain(self, query: Query, place: Place) -> str:
         """What it would do."""
         count = len(place.program.rules)
-        return f"derives everything by {count:,} rule{'' if count == 1 else 's'}, and looks the answers up"
+        return f"derives everything by {counted(count, 'rule')}, and looks the answers up"
 
 
 def derived_in(query: Query, place: Place) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.state import COUNTERS
-from tidelog.errors import DataError
+from tidelog.errors import DataError, counted
 from tidelog.maintenance.maintainer import Rows
 from tidelog.store import journal
 from tidelog.store.folder import Folder
@@ -59,7 +59,8 @@ class Examination:
         if not damaged:
             tables = self.snapshot.index["tables"]
             rows = sum(table["flags"][3] - table["ends"]["dead"] for table in tables)
-            said = f"whole, {rows:,} facts in {len(tables):,} relations, {self.snapshot.size:,} bytes"
+            size = f"{counted(rows, 'fact')} in {counted(len(tables), 'relation')}"
+            said = f"whole, {size}, {self.snapshot.size:,} bytes"
             yield Finding(path, said)
         yield from self._look_at_journals(self.snapshot)
 
@@ -113,7 +114,7 @@ class Examination:
             yield finding
 
     def _journal_finding(self, path: Path, whole: int, is_following: bool) -> Finding:
-        said = f"{whole:,} whole record{'' if whole == 1 else 's'}"
+        said = counted(whole, "whole record")
         try:
             found = journal.read(path)
         except DataError as error:

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.arrow_data import validated
+from tidelog.io.codes import WRONG_WIDTH
 from tidelog.io.columns import Batch
 from tidelog.io.objects import SHOWN
 from tidelog.io.source import DURATION, START
@@ -35,19 +36,32 @@ def split_rows(data: object, arity: int | None, is_integer: bool) -> tuple[objec
     Rows are tuples with an interval, or a text that writes one, behind the arguments; tables have a column
     `interval`, or `start` and `end`, perhaps with `start_open` and `end_open`.
     """
-    if type(data) is list and data and type(data[0]) is tuple and len(data[0]) == arity:
+    if type(data) is list and data and isinstance(data[0], tuple) and len(data[0]) == arity:
         return None  # most are so: this is asked of everything that is stated
     table = _table(data)
     if table is not None:
         return _split_table(table, arity, is_integer)
     rows = list(data) if isinstance(data, Sequence) else None
-    if not rows or not isinstance(rows[0], tuple) or not rows[0] or len(rows[0]) == arity:
+    if not rows or not _ends_with_time(rows[0], arity):
         return None
-    if not isinstance(rows[0][-1], Interval) and arity is None:
-        return None
-    last = [row[-1] for row in rows]
-    intervals = [one if isinstance(one, Interval) else _read(str(one)) for one in last]
+    width = len(rows[0])
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, tuple) or len(row) != width:
+            has = counted(len(row), "column") if isinstance(row, tuple) else "no columns"
+            message = f"the row has {has} instead of {width}, the last of which says when it holds"
+            raise DataError(Diagnostic(WRONG_WIDTH, message, place=f"{SHOWN}:{number}"))
+    intervals = [one if isinstance(one, Interval) else _read(str(one)) for *_, one in rows]
     return [row[:-1] for row in rows], times_of(intervals, is_integer)
+
+
+def _ends_with_time(row: object, arity: int | None) -> bool:
+    """Whether a row has, behind its arguments, an interval or a text that begins as one."""
+    if not isinstance(row, tuple) or not row or (arity is not None and len(row) != arity + 1):
+        return False
+    last = row[-1]
+    if arity is None:
+        return isinstance(last, Interval)
+    return isinstance(last, Interval) or (isinstance(last, str) and last.startswith(("[", "(")))
 
 
 def _table(data: object) -> Any | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tidelog.errors import counted
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.periods import Periods
 
@@ -35,7 +36,7 @@ class Outcome:
         return "horizon" if is_exact else "partial"
 
     def __str__(self) -> str:
-        rounds = f"{self.rounds:,} round{'' if self.rounds == 1 else 's'}"
+        rounds = counted(self.rounds, "round")
         match self.kind:
             case "complete":
                 return f"complete after {rounds}"

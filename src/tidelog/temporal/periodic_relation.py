@@ -37,9 +37,9 @@ class PeriodicRelation(TimedRelation):
     def _at(self, places: Integers) -> PeriodicRelation:
         return PeriodicRelation(*self._parts(places), every=self.every[places])
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def _values(self) -> Iterator[tuple[Any, ...]]:
         """The rows as tuples of Python values, the interval and the period last, which may be None."""
-        for row, every in zip(super().__iter__(), self.every[self._order].tolist(), strict=True):
+        for row, every in zip(super()._values(), self.every[self._order].tolist(), strict=True):
             yield (*row, self.timeline.duration(every) if every else None)
 
     def unrolled(self, start: Fraction | None, end: Fraction | None) -> TimedRelation:

@@ -98,9 +98,9 @@ class TimedRelation(Relation):
             self.time,
         )
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def _values(self) -> Iterator[tuple[Any, ...]]:
         """The rows as tuples of Python values, the interval last."""
-        values = super().__iter__() if self._columns else iter([()] * self._rows)
+        values = super()._values()
         left, right = self.left[self._order].tolist(), self.right[self._order].tolist()
         for row, low, high in zip(values, left, right, strict=True):
             yield (*row, self.timeline.decode(low, high))
@@ -129,7 +129,7 @@ class TimedRelation(Relation):
 
     def intervals(self) -> list[Interval]:
         """When the rows hold, in their order."""
-        return [row[len(self.arguments)] for row in self]
+        return self[self.time]
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table: the arguments, then start, end, and whether these are left out.

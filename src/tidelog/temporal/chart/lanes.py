@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.engine.columnar import decode
+from tidelog.errors import counted
 from tidelog.syntax.shown import visible
 from tidelog.temporal.chart.axis import Axis
 from tidelog.temporal.list_kernels import INFINITY
@@ -84,7 +85,7 @@ class Chart:
         """What is drawn, and what is not, in a few words each."""
         intervals = sum(section.intervals for section in self.sections)
         left_out = sum(section.left_out for section in self.sections)
-        words = [_counted(self.lanes + left_out, "fact"), _counted(intervals, "interval")]
+        words = [counted(self.lanes + left_out, "fact"), counted(intervals, "interval")]
         if left_out:
             words.append(f"the first {self.lanes:,} drawn")
         return (*words, *self.remarks)
@@ -265,7 +266,3 @@ def _starts(lanes: Integers, left: Places, right: Places, shortest: float) -> An
         (lanes[1:] == lanes[:-1]) & is_short[1:] & is_short[:-1] & (left[1:] - right[:-1] < shortest)
     )
     return np.flatnonzero(~is_joined)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
