@@ -139,7 +139,7 @@ def test_one_row_of_another_width_among_rows_with_times() -> None:
 # ---- relations
 
 
-@pytest.mark.parametrize("text", [TWO, "e(1, 2) . e(a, 2.5) .", '@declare e(s: string, t: any) . e("a", 7) .'])
+@pytest.mark.parametrize(
     "text", [TWO, "e(1, 2) . e(a, 2.5) .", '@declare e(s: string, t: any) . e("a b", 7) .']
 )
 def test_data_frames_keep_the_names_of_columns(text: str) -> None:
