@@ -51,7 +51,8 @@ def test_a_reasoner_takes_a_program_its_text_or_its_path(tmp_path: Path) -> None
 def test_a_store_takes_a_program_its_text_or_its_path(tmp_path: Path) -> None:
     path = tmp_path / "two.rls"
     path.write_text(TWO)
-    for number, program in enumerate((tl.parse(TWO), TWO, path)):
+    programs: list[tl.Program | Path | str] = [tl.parse(TWO), TWO, path]
+    for number, program in enumerate(programs):
         with tl.open(tmp_path / f"store{number}", program) as reasoner:
             assert set(reasoner["p"]) == {(1, 3)}
 
@@ -196,8 +197,8 @@ def test_one_function_counts_things() -> None:
                     continue
                 written = ast.unparse(number.value)
                 is_number = number.format_spec is not None or written.startswith(("len(", "sum("))
-                if is_number and not written.isupper() and noun.match(text.value):
-                    found.append(f"{path.relative_to(SOURCES)}:{number.lineno}: {written}{text.value}")
+                if is_number and not written.isupper() and noun.match(str(text.value)):
+                    found.append(f"{path.relative_to(SOURCES)}:{number.lineno}: {written}{text.value!r}")
     assert found == []
     assert repr(tl.Reasoner("p(1) . q(?x) :- p(?x) .")).startswith("<Reasoner: 1 rule, 2 predicates")
     assert "1 row<" in tl.Reasoner("p(1) .")["p"]._repr_html_()
