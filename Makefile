@@ -7,15 +7,19 @@ PIP := $(RUN) -m pip install --quiet --quiet --disable-pip-version-check
 PYTHON ?=
 WORKERS ?= 2
 ENGINE ?= columnar
+COUNT ?= 100000
+SEED ?= 0
 COMPILE_KERNELS := $(RUN) -c 'from tidelog.reasoner import prepare; prepare()'
 
-.PHONY: help install demo test lint types layers pytest test-slow bench docs format clean
+.PHONY: help install demo test lint types layers pytest test-slow torture bench docs format clean
 
 help:
 	@echo 'make demo       a company changes: load, derive, changes and their effect, a query'
 	@echo '                ENGINE=spark: the same on Spark, with Java from PyPI if there is none'
 	@echo 'make test       style, types, layers, tests and the commands in the documentation'
 	@echo 'make test-slow  larger suites, more random programs, every address checked'
+	@echo 'make torture    random transactions in every way, compared with evaluation from scratch'
+	@echo '                COUNT=100000 SEED=0 WORKERS=2: how many, from which seed on, in how many processes'
 	@echo 'make bench      tidelog beside its peers, in under a minute'
 	@echo 'make docs       renew the generated parts of docs/ and run every example in them'
 	@echo 'make format     lay the code out'
@@ -90,6 +94,10 @@ test-slow: $(VENV)/.installed-test
 	HYPOTHESIS_PROFILE=slow $(RUN) -m pytest -q -n $(WORKERS) --dist loadgroup
 	@TIDELOG_DEBUG=1 $(COMPILE_KERNELS)
 	TIDELOG_DEBUG=1 $(RUN) -m pytest -q -n $(WORKERS) --dist loadgroup -m 'not slow' tests/engine tests/test_corpus.py tests/maintenance tests/changes
+
+torture: $(VENV)/.installed-test
+	@$(COMPILE_KERNELS)
+	$(RUN) -m tests.torture --count $(COUNT) --seed $(SEED) --workers $(WORKERS)
 
 docs: $(VENV)/.installed-test
 	$(RUN) docs/renew.py

@@ -7,10 +7,13 @@ their own level positively, so that there is recursion of every kind, and lower 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
+
+import tidelog as tl
+from tidelog.logic.meaning import Rules
 
 VARIABLES = ("?x", "?y", "?z", "?w")
 NAMES = ("a", "b", "c")
@@ -41,6 +44,7 @@ class Features:
 
 
 PLAIN = Features()
+EVERYTHING = Features(names=True, arithmetic=True, aggregates=True, local_variables=True)
 
 
 @dataclass(frozen=True)
@@ -54,12 +58,16 @@ class Case:
     @property
     def text(self) -> str:
         """The whole program; every predicate is declared, so that each is known even if it is empty."""
-        declared = (
+        stated = (f"{name}({', '.join(row)}) ." for name, rows in self.facts.items() for row in rows)
+        return "\n".join((self.declared, *stated, *self.rules)) + "\n"
+
+    @property
+    def declared(self) -> str:
+        """The declarations of all predicates."""
+        return "\n".join(
             f"@declare {name}({', '.join(f'c{column}: any' for column in range(arity))}) ."
             for name, arity in self.arities.items()
         )
-        stated = (f"{name}({', '.join(row)}) ." for name, rows in self.facts.items() for row in rows)
-        return "\n".join((*declared, *stated, *self.rules)) + "\n"
 
 
 @dataclass(frozen=True)
@@ -87,6 +95,18 @@ def cases(draw: DrawFn, features: Features = PLAIN) -> Case:
     }
     order = draw(st.permutations(rules))
     return Case(tuple(order), facts, {predicate.name: predicate.arity for predicate in predicates})
+
+
+def distinct(case: Case) -> Case:
+    """The case with one rule for each meaning: two that mean the same come and go together."""
+    known = Rules()
+    kept = []
+    for text in case.rules:
+        (rule,) = tl.parse(replace(case, rules=(text,), facts={}).text).rules
+        if not known.find(rule):
+            known.add(rule)
+            kept.append(text)
+    return replace(case, rules=tuple(kept))
 
 
 def programs(features: Features = PLAIN) -> SearchStrategy[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import pytest
 from hypothesis import given, settings
@@ -11,13 +11,11 @@ from hypothesis.strategies import DrawFn
 
 import tidelog as tl
 from tests.changes.oracle import Row, State, changed, difference, fact_text, held
-from tests.strategies import Case, Features, cases
+from tests.strategies import EVERYTHING, Case, cases, distinct
 from tidelog.engine.events import MaintainerChosen
-from tidelog.logic.meaning import Rules
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
-EVERYTHING = Features(names=True, arithmetic=True, aggregates=True, local_variables=True)
 Signed = tuple[str, str]  # a sign, and a fact or rule as text
 
 
@@ -32,7 +30,7 @@ class History:
 @st.composite
 def histories(draw: DrawFn) -> History:
     """A program to begin with, and what is toggled in each transaction."""
-    case = _without_repetition(draw(cases(EVERYTHING)))
+    case = distinct(draw(cases(EVERYTHING)))
     facts = {(name, row) for name, rows in case.facts.items() for row in rows}
     rules = set(case.rules)
     constant = st.sampled_from(EVERYTHING.constants)
@@ -50,18 +48,6 @@ def histories(draw: DrawFn) -> History:
             rules ^= {rule}
         transactions.append(tuple(draw(st.permutations(one))))
     return History(case, tuple(transactions))
-
-
-def _without_repetition(case: Case) -> Case:
-    """The case with one rule for each meaning: two that mean the same come and go together."""
-    known = Rules()
-    kept = []
-    for text in case.rules:
-        (rule,) = tl.parse(replace(case, rules=(text,), facts={}).text).rules
-        if not known.find(rule):
-            known.add(rule)
-            kept.append(text)
-    return replace(case, rules=tuple(kept))
 
 
 def script(transaction: tuple[tuple[str, str, Row | None], ...]) -> str:

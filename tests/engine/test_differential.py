@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 from tests.engine.test_reference import clingo_facts_of
-from tests.strategies import Case, Features, Row, cases
+from tests.strategies import EVERYTHING, Case, Features, Row, cases
 
 import tidelog as tl
 from tidelog.engine import reference
@@ -24,7 +24,6 @@ from tidelog.logic.terms import exact, read_exact
 pytestmark = pytest.mark.usefixtures("kernels")
 
 Facts = dict[str, frozenset[Row]]
-EVERYTHING = Features(names=True, arithmetic=True, aggregates=True, local_variables=True)
 
 
 # ---- odd conditions

@@ -14,13 +14,12 @@ from hypothesis.strategies import DrawFn
 import tidelog as tl
 from tests.maintenance.laboratory import Change
 from tests.maintenance.sets import Row
-from tests.strategies import Features, cases
+from tests.strategies import EVERYTHING, cases
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import cycles
 from tidelog.logic.terms import exact, read_exact
 from tidelog.plan.rule_text import Writing
 
-EVERYTHING = Features(names=True, arithmetic=True, aggregates=True, local_variables=True)
 NODES = ("0", "1", "2", "3", "4")
 SEEDS = st.integers(0, 2**64 - 1)
 
@@ -188,14 +187,14 @@ def _script(pool: Pool, seed: int) -> Script:
     """A script from a pool: hypothesis would draw too few facts for anything to happen."""
     chance = Random(seed)
     known = frozenset((*pool.facts, *(_fact(pool, chance) for _ in range(chance.randint(0, 16)))))
-    rules = _stratified(rule for rule in pool.rules if chance.random() < 0.8)
+    rules = stratified(rule for rule in pool.rules if chance.random() < 0.8)
     changes = [Change(_by_predicate(known), rules)]
     for _ in range(chance.randint(1, 5)):
         known ^= {_fact(pool, chance) for _ in range(chance.randint(0, 3))}
         known -= {*chance.sample(sorted(known), chance.randint(0, min(3, len(known))))}
         if chance.random() < 0.3:
             flipped = chance.sample(pool.rules, chance.randint(1, min(3, len(pool.rules))))
-            rules = _stratified(rule for rule in pool.rules if (rule in rules) != (rule in flipped))
+            rules = stratified(rule for rule in pool.rules if (rule in rules) != (rule in flipped))
         changes.append(Change(_by_predicate(known), rules))
     return Script(pool.program, changes[0], tuple(changes[1:]))
 
@@ -216,7 +215,7 @@ def _written(change: Change, writing: Writing) -> str:
     return "\n".join(("----", *facts, *map(writing.rule, change.rules)))
 
 
-def _stratified(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+def stratified(rules: Iterable[Rule]) -> tuple[Rule, ...]:
     """As many of the rules as are stratified, the first ones."""
     rules = tuple(rules)
     if not cycles(rules, {}):

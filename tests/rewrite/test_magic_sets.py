@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.strategies import Case, Features, cases
+from tests.strategies import EVERYTHING, Case, cases
 
 import tidelog as tl
 from tidelog.engine import reference
@@ -243,8 +243,6 @@ def test_a_group_is_asked_for_whole() -> None:
 
 
 # ---- laws
-
-EVERYTHING = Features(names=True, arithmetic=True, aggregates=True, local_variables=True)
 
 
 @st.composite

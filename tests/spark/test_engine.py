@@ -12,14 +12,14 @@ from hypothesis import given, settings
 
 import tidelog as tl
 from tests.corpus import run_engine
-from tests.strategies import Case, Features, cases
+from tests.strategies import EVERYTHING, Case, cases
 from tidelog.engine.events import Event, RoundEnded, RuleRan, StratumStrategy
 from tidelog.engine.maintaining import Counters
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
 JOINS, EXECUTORS = "iterated-joins", "executor-fixpoint,iterated-joins"
-EVERYTHING = Features(names=True, arithmetic=True, aggregates=True, local_variables=True)
+
 REACH = "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) ."
 ENDLESS = "n(?x, 0) :- start(?x) . n(?x, ?m) :- n(?x, ?k), ?m = ?k + 1 . start(a) ."
 

@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 
 import tidelog as tl
-from tests.strategies import Features, programs
+from tests.strategies import EVERYTHING, programs
 from tidelog.logic.program import Program, Transfer
 from tidelog.store.program_form import program_of, program_to_json
 
 CASES = sorted((Path(__file__).parent.parent / "cases").rglob("*.rls"))
-EVERYTHING = Features(names=True, arithmetic=True, aggregates=True, local_variables=True)
 
 
 def read_back(program: Program) -> Program:
