@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tests.query.test_tabling import ask, reasoner_of
-from tests.rewrite.test_magic_sets import EVERYTHING, queries
-from tests.strategies import cases
+from tests.rewrite.test_magic_sets import queries
+from tests.strategies import EVERYTHING, cases
 from tidelog.engine.columnar import round_runner
 from tidelog.engine.columnar.round_runner import Batch, RoundRunner
 from tidelog.engine.columnar.runner import PARALLEL_FROM, Runner

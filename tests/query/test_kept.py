@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tests.changes.oracle import fact_text
-from tests.rewrite.test_magic_sets import EVERYTHING, queries
-from tests.strategies import Case, cases
+from tests.rewrite.test_magic_sets import queries
+from tests.strategies import EVERYTHING, Case, cases
 from tidelog.errors import Inconsistent, ProgramError, TidelogError
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.terms import read_exact

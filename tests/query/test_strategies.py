@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.corpus import cases as corpus
 from tests.maintenance.scripts import Script, closure_scripts
-from tests.rewrite.test_magic_sets import EVERYTHING, queries
-from tests.strategies import cases
+from tests.rewrite.test_magic_sets import queries
+from tests.strategies import EVERYTHING, cases
 from tidelog.engine.events import Event, StrategyChosen
 from tidelog.errors import Inconsistent, ProgramError
 from tidelog.logic.program import Fact, Query

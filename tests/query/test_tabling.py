@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tests.rewrite.test_magic_sets import EVERYTHING, queries
-from tests.strategies import Case, cases
+from tests.rewrite.test_magic_sets import queries
+from tests.strategies import EVERYTHING, Case, cases
 from tidelog.engine.events import Event, TablesGrew
 from tidelog.errors import Stopped
 from tidelog.logic.program import Predicate, Rule
