@@ -112,6 +112,7 @@ def test_many_random_rules_at_once(spark: Any) -> None:
     def check(some: list[str]) -> None:
         heads = [_renamed_head(rule, number) for number, rule in enumerate(some)]
         facts = "p(a)@[0, 2) . p(b)@(1, 3] . q(a)@2 . q(b)@[0, 1] . e(a, b)@[0, 4] . n(a)@1 . n(b)@(0, 2) ."
+        facts += " m(a, b)@[0, 1] . z()@1 ."
         assert_same(spark, "\n".join([facts, *heads]))
 
     check()

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from fractions import Fraction
+from functools import cache
 
 from tidelog.logic.time import Interval
 
@@ -30,12 +31,13 @@ def cell_of(point: int) -> int:
     return max(CELLS[0], min(CELLS[-1], cell))
 
 
+@cache
 def operated(
     operator: str,
     window: Interval,
-    operands: list[Points],
+    operands: tuple[Points, ...],
     is_integer: bool = False,
-    cells: Iterable[int] = CELLS,
+    cells: range = CELLS,
 ) -> Points:
     """Those of the cells in which a metric atom holds."""
     way = -1 if operator in ("boxminus", "diamondminus", "since") else 1
@@ -52,7 +54,7 @@ def operated(
     return frozenset(cell for cell in cells if (cell % 2 == 0 or not is_integer) and holds(cell))
 
 
-def _lasts(point: int, way: int, distances: list[int], operands: list[Points], step: int) -> bool:
+def _lasts(point: int, way: int, distances: list[int], operands: tuple[Points, ...], step: int) -> bool:
     """Whether the second operand holds at one of the distances, and the first at all points before it."""
     passed = 0
     for distance in distances:

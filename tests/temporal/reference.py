@@ -78,7 +78,7 @@ class Reference:
             for literal in rule.body:
                 points &= self._literal(literal, binding, local)
             for operator, interval in rule.moves if isinstance(rule, MetricRule) else ():
-                points = operated(HEAD[operator], interval, [points], self.program.is_integer_time)
+                points = operated(HEAD[operator], interval, (points,), self.program.is_integer_time)
             if points:
                 found.append((self._ground(rule.head, binding), points))
         return found
@@ -106,7 +106,7 @@ class Reference:
     def _metric(self, metric: Atom | Metric, binding: dict[Variable, Value]) -> Points:
         if isinstance(metric, Atom):
             return ALL & self.every if metric.predicate == TOP else self.model[self._ground(metric, binding)]
-        operands = [self._metric(operand, binding) for operand in metric.operands]
+        operands = tuple(self._metric(operand, binding) for operand in metric.operands)
         return operated(metric.operator, metric.interval, operands, self.program.is_integer_time)
 
     def _ground(self, atom: Atom, binding: dict[Variable, Value]) -> Ground:

@@ -12,7 +12,7 @@ from tidelog.errors import Inconsistent, ProgramError
 from tidelog.temporal.reasoning import TimeSettings
 
 # All predicates have times from the beginning, so that none begins to have them.
-DECLARED = "p(z)@0 . q(z)@0 . e(z, z)@0 . n(z)@0 ."
+DECLARED = "p(z)@0 . q(z)@0 . e(z, z)@0 . n(z)@0 . m(z, z)@0 . z()@-9 ."
 HORIZON = TimeSettings(horizon=tl.read_interval("[-4, 12]"))
 
 

@@ -69,7 +69,7 @@ def check(operator: str, window: Interval, operands: list[list[Interval]], is_in
     if left > right:
         return  # no integer: refused before it comes to this
     made = evaluate_metric(operator, window, [listed(facts, timeline) for facts in operands], timeline)
-    expected = operated(operator, window, [cells_of(facts) for facts in operands], is_integer, NEAR)
+    expected = operated(operator, window, tuple(map(cells_of, operands)), is_integer, NEAR)
     assert cells(made, timeline) & set(NEAR) == expected, (operator, str(window), list(map(str, operands[0])))
 
 

@@ -16,7 +16,7 @@ from tidelog.errors import ProgramError
 from tidelog.logic.time import Interval
 from tidelog.temporal.reasoning import TimeSettings
 
-DECLARED = "p(z)@0 . q(z)@0 . e(z, z)@0 . n(z)@0 . s(z)@0 ."
+DECLARED = "p(z)@0 . q(z)@0 . e(z, z)@0 . n(z)@0 . m(z, z)@0 . z()@-9 . s(z)@0 ."
 NEAR, FAR = (-16, 24), "[-90, 98]"
 
 
@@ -106,6 +106,148 @@ def test_what_looks_one_way_repeats(text: str) -> None:
 def test_what_looks_both_ways_repeats(given_facts: list[str], given_rules: list[str]) -> None:
     text = "\n".join([DECLARED, *given_facts, *given_rules])
     assert held(endless(text)) == held(unrolled(text))
+
+
+# ---- queries
+
+
+def moved(point: Fraction | None, by: Fraction) -> Fraction | None:
+    return None if point is None else point + by
+
+
+def meets(row: Interval, every: Fraction | None, asked: Interval, *, is_throughout: bool) -> bool:
+    """Whether an interval that may repeat holds at some time of another, or throughout it."""
+    numbers = [0]
+    if every is not None:
+        assert row.start is not None and row.end is not None
+        near = asked.start if every > 0 else asked.end
+        if near is None:
+            near = row.start
+        first = int((near - (row.end if every > 0 else row.start)) / every)
+        numbers = [number for number in range(first - 2, first + 40) if number >= 0]
+    for number in numbers:
+        by = number * (every or Fraction(0))
+        one = Interval(moved(row.start, by), moved(row.end, by), row.start_open, row.end_open)
+        if not is_throughout and one.meets(asked):
+            return True
+        if is_throughout and _covers(one, asked):
+            return True
+    return False
+
+
+def _covers(one: Interval, other: Interval) -> bool:
+    is_left = one.start is None or (
+        other.start is not None and (other.start, other.start_open) >= (one.start, one.start_open)
+    )
+    is_right = one.end is None or (
+        other.end is not None and (other.end, not other.end_open) <= (one.end, not one.end_open)
+    )
+    return is_left and is_right
+
+
+def interesting(reasoner: tl.Reasoner) -> list[Fraction]:
+    """All end points, those of given facts included, their neighbours, and points that are far out."""
+    ends = {Fraction(0)}
+    for name in reasoner.program.timed:
+        for row in reasoner[name]:
+            interval = row[len(reasoner[name].arguments)]
+            ends |= {end for end in (interval.start, interval.end) if end is not None}
+    periods = reasoner.time.outcome.periods if reasoner.time.outcome is not None else None
+    for side in (None, None) if periods is None else (periods.left, periods.right):
+        if side is not None:
+            (first,) = (end for end in (side.at.start, side.at.end) if end is not None)
+            ends |= {first, first + side.period, first - side.period, first + 2 * side.period}
+    near = {end + by for end in ends for by in (Fraction(-1, 2), Fraction(0), Fraction(1, 2))}
+    far = {end + by for end in ends for by in (10**6, Fraction(10**6) + Fraction(1, 2), -(10**6))}
+    return sorted(near | far)
+
+
+def check_queries(reasoner: tl.Reasoner, data: st.DataObject) -> None:
+    """Ask for times of all kinds: the answers are those that the rows of a relation, which repeat, tell."""
+    times = interesting(reasoner)
+    for name in sorted(reasoner.program.timed):
+        relation = reasoner[name]
+        arity = len(relation.arguments)
+        rows = [
+            (row[:arity], row[arity], row[arity + 1] if len(row) > arity + 1 else None) for row in relation
+        ]
+        atom = f"{name}({', '.join(f'?x{place}' for place in range(arity))})"
+        for start in data.draw(st.lists(st.sampled_from(times), min_size=6, max_size=6, unique=True)):
+            length = data.draw(
+                st.sampled_from((Fraction(0), Fraction(1, 2), Fraction(1), Fraction(7, 2), None))
+            )
+            is_open = length != 0 and data.draw(st.booleans()), length != 0 and data.draw(st.booleans())
+            interval = Interval(start, None if length is None else start + length, *is_open)
+            if data.draw(st.integers(0, 5)) == 0:
+                interval = Interval(None, interval.end, end_open=interval.end_open)
+            for form, is_throughout in ((f"@{interval}", True), (f" during {interval}", False)):
+                expected = {
+                    row
+                    for row, one, every in rows
+                    if meets(one, every, interval, is_throughout=is_throughout)
+                }
+                assert {tuple(row) for row in reasoner.query(atom + form)} == expected, atom + form
+        expected = {row for row, _, _ in rows}
+        assert {tuple(row) for row in reasoner.query(f"{atom} ever")} == expected
+
+
+@given(one_way(), st.data())
+@settings(max_examples=settings().max_examples // 2)
+def test_queries_are_about_any_time(text: str, data: st.DataObject) -> None:
+    check_queries(endless(text), data)
+
+
+@given(st.lists(facts(), min_size=1, max_size=3), st.lists(rules(False), min_size=1, max_size=3), st.data())
+@settings(max_examples=settings().max_examples // 2)
+def test_queries_are_about_any_time_both_ways(
+    given_facts: list[str], given_rules: list[str], data: st.DataObject
+) -> None:
+    check_queries(endless("\n".join([DECLARED, *given_facts, *given_rules])), data)
+
+
+@given(one_way(), st.lists(facts(), min_size=1, max_size=3), st.data())
+@settings(max_examples=settings().max_examples // 2)
+def test_queries_are_about_any_time_after_changes(text: str, new: list[str], data: st.DataObject) -> None:
+    reasoner = endless(text)
+    reasoner.apply("\n".join(f"+ {fact}" for fact in new))
+    check_queries(reasoner, data)
+
+
+PAST_AND_FUTURE = [
+    ("diamondminus[2, 2]", lambda time: time),
+    ("diamondplus[2, 2]", lambda time: -time),
+]
+
+
+@pytest.mark.parametrize(("operator", "turned"), PAST_AND_FUTURE)
+def test_a_point_that_does_not_repeat_is_not_folded_onto(operator: str, turned: Any) -> None:
+    low, high = sorted((turned(0), turned(5)))
+    text = f"e(b)@[{low}, {high}] . p()@{turned(4)} . p() :- {operator} p() . q() :- ~e(b) ."
+    reasoner = tl.Reasoner(tl.parse(text))
+    for time in (7, 1_000_001, 10**9 + 1):
+        assert not len(reasoner.query(f"e(?x)@{turned(time)}"))
+        assert len(reasoner.query(f"q()@{turned(time)}")) == 1
+    later = sorted((turned(7), turned(8)))
+    assert not len(reasoner.query(f"e(?x) during [{later[0]}, {later[1]}]"))
+    assert len(reasoner.query(f"e(?x)@{turned(5)}")) == 1
+
+
+@pytest.mark.parametrize(("operator", "turned"), PAST_AND_FUTURE)
+def test_what_comes_last_is_not_folded_onto(operator: str, turned: Any) -> None:
+    reasoner = tl.Reasoner(tl.parse(f"e(a)@{turned(5)} . p() :- {operator} p() ."))
+    reasoner.materialise()
+    low, high = sorted((turned(7), turned(8)))
+    reasoner.apply(f"+ e(b)@[{low}, {high}] .")
+    assert not len(reasoner.query(f"e(?x)@{turned(16)}"))
+    assert [tuple(row) for row in reasoner.query(f"e(?x)@{turned(8)}")] == [("b",)]
+
+
+def test_fine_units_do_not_slow_down_what_stays_the_same() -> None:
+    """A query may look as far back as it likes where nothing changes: no periods are laid out for it."""
+    text = "e(a)@[1/1000, 5] . p() :- diamondminus[1/1000, 1/1000] p() ."
+    reasoner = tl.Reasoner(tl.parse(text))
+    found = {" ".join(map(str, row)) for row in reasoner.query("diamondminus[0, 365d] e(?x)")}
+    assert found == {"a [0.001, 31536005]"}
 
 
 @pytest.mark.parametrize("time", [1001, 1002, 10**12 + 1, -1, "2001/2"])

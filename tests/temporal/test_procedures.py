@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -105,7 +106,7 @@ def test_bodies_that_hold_always_fire() -> None:
 # ---- random programs
 
 VARIABLES = ("?x", "?y")
-PREDICATES = {"p": 1, "q": 1, "e": 2, "n": 1}
+PREDICATES = {"p": 1, "q": 1, "e": 2, "n": 1, "m": 2, "z": 0}
 BOUNDS = st.integers(0, 2)
 
 
@@ -120,17 +121,19 @@ def windows(draw: st.DrawFn, is_integer: bool) -> str:
 
 
 @st.composite
-def atoms(draw: st.DrawFn, predicates: tuple[str, ...]) -> str:
+def atoms(draw: st.DrawFn, predicates: tuple[str, ...], variables: tuple[str, ...] = VARIABLES) -> str:
     name = draw(st.sampled_from(predicates))
-    terms = [draw(st.sampled_from((*VARIABLES, "a"))) for _ in range(PREDICATES[name])]
+    terms = [draw(st.sampled_from((*variables, "a"))) for _ in range(PREDICATES[name])]
     return f"{name}({', '.join(terms)})"
 
 
 @st.composite
-def metrics(draw: st.DrawFn, predicates: tuple[str, ...], is_integer: bool) -> str:
+def metrics(
+    draw: st.DrawFn, predicates: tuple[str, ...], is_integer: bool, variables: tuple[str, ...] = VARIABLES
+) -> str:
     def unary(depth: int) -> str:
         if depth == 0 or draw(st.booleans()):
-            return draw(atoms(predicates))
+            return draw(atoms(predicates, variables))
         operator = draw(st.sampled_from(("boxminus", "boxplus", "diamondminus", "diamondplus")))
         return f"{operator}{draw(windows(is_integer))} {unary(depth - 1)}"
 
@@ -142,13 +145,14 @@ def metrics(draw: st.DrawFn, predicates: tuple[str, ...], is_integer: bool) -> s
 
 @st.composite
 def rules(draw: st.DrawFn, is_integer: bool) -> str:
+    """A rule; a negation may have a variable that nothing else has."""
     head = draw(st.sampled_from(("p(?x)", "q(?x)", "e(?x, ?y)", "e(?y, ?x)")))
-    is_negated = draw(st.booleans())
-    needed = [name for name in VARIABLES if name in head or is_negated]
+    negations = draw(st.integers(0, 2))
+    needed = [name for name in VARIABLES if name in head or negations]
     bound = [f"{draw(st.sampled_from(('p', 'q')))}({name})" for name in needed]
-    body = [draw(metrics(("p", "q", "e"), is_integer)) for _ in range(draw(st.integers(1, 2)))]
-    if is_negated:
-        body.append("~" + draw(metrics(("n",), is_integer)))
+    body = [draw(metrics(("p", "q", "e", "z"), is_integer)) for _ in range(draw(st.integers(1, 2)))]
+    for number in range(negations):
+        body.append("~" + draw(metrics(("n", "m", "z"), is_integer, (*VARIABLES, f"?own{number}"))))
     moves = ""
     if draw(st.booleans()):
         moves = f"{draw(st.sampled_from(('boxplus', 'boxminus')))}{draw(windows(is_integer))} "
@@ -197,6 +201,27 @@ def near(model: Model, timed: frozenset[str]) -> dict[object, frozenset[int]]:
 @given(programs(), st.integers(1, 3))
 @settings(max_examples=2 * settings().max_examples)
 def test_all_procedures_agree_with_the_reference(text: str, rounds: int) -> None:
+    check_procedures(text, rounds)
+
+
+OPERANDS = ("z()", "n(?x)", "n(?own)", "n(a)", "m(?x, ?own)", "m(?x, ?y)", "m(?own, ?own)", "top()")
+
+
+@pytest.mark.parametrize("timeline", ["", "@timeline integer . "])
+@pytest.mark.parametrize("operator", ["since", "until"])
+@pytest.mark.parametrize("window", ["[0, 0]", "[0, 1]", "(0, 2)", "(0, 1]", "[1, 2]", "[0, inf)", "(0, inf)"])
+def test_operands_share_variables_or_not(window: str, operator: str, timeline: str) -> None:
+    """Each way in which the operands may share variables, negated or not."""
+    facts = "z()@[1, 3] . n(a)@[2, 4] . n(b)@[0, 2) . m(a, b)@[3, 6] . m(b, b)@[1, 2] . m(a, a)@(4, 6) ."
+    lines = [f"{timeline}d(a) . d(b) . {facts}"]
+    for number, (left, right, sign) in enumerate(product(OPERANDS, OPERANDS, ("", "~"))):
+        body = f"{sign}{left} {operator}{window} {right}"
+        lines.append(f"h{number}(?x, ?y) :- d(?x), d(?y), {body} .")
+    check_procedures("\n".join(lines), None)
+
+
+def check_procedures(text: str, rounds: int | None) -> None:
+    """Compare what each procedure derives with the reference."""
     program = tl.parse(text)
     parts = levels(program.timed_rules)
     reference = Reference(program)

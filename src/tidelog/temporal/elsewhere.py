@@ -15,7 +15,7 @@ from typing import Any
 
 from tidelog.engine.events import IntervalsGained, RoundEnded, RuleRan
 from tidelog.plan.algebra import Part
-from tidelog.temporal.evaluate import needed, outer_variables
+from tidelog.temporal.evaluate import needed
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.materialise import Derivation
 from tidelog.temporal.nodes import Always, Body, Leaf, Moved, Node, ReadyRule, Since, Within, leaves
@@ -116,7 +116,7 @@ class FrameEvaluation:
         while positive or negative or tests:
             bound = {variable.name for variable in rows.variables}
             ready = [test for test in tests if needed(test) <= bound]
-            free = next((node for node in negative if outer_variables(node, body) <= bound), None)
+            free = next((node for node in negative if body.outer[node] <= bound), None)
             if ready:
                 tests = [test for test in tests if test not in ready]
                 rows = algebra.tested(rows, ready)

@@ -66,7 +66,7 @@ class Evaluation:
         if home in body.positive:
             return self._all_of(gained.holding(), body, driver, Part.NOW, done=home)
         # A negation gains what its atom loses: where that is, others are asked for the variables besides.
-        bound = _outer_names(home, body)
+        bound = tuple(name for name in home.names if name in body.outer[home])
         columns = gained.columns[gained.places(bound)] if bound else gained.columns[:0]
         return self._all_of(
             Groups(bound, np.ascontiguousarray(columns), gained.lists).holding(), body, driver, Part.NOW
@@ -85,7 +85,7 @@ class Evaluation:
                 tests = [test for test in tests if test not in ready]
                 groups = self.compute(ready, groups)
                 continue
-            node = next((node for node in negative if outer_variables(node, body) <= bound), None)
+            node = next((node for node in negative if body.outer[node] <= bound), None)
             if node is not None:
                 negative.remove(node)
                 if driver is not None and body.homes[driver.leaf] is node:
@@ -297,19 +297,3 @@ def needed(test: Test) -> set[str]:
     """The variables that must be bound for a test."""
     used = variables_of(test.expression) if isinstance(test, Assignment) else literal_variables(test)
     return {variable.name for variable in used}
-
-
-def _outer_names(node: Node, body: Body) -> tuple[str, ...]:
-    outer = outer_variables(node, body)
-    return tuple(name for name in node.names if name in outer)
-
-
-def outer_variables(node: Node, body: Body) -> set[str]:
-    """The variables of a negated metric atom that other literals have too."""
-    others: set[str] = set()
-    for other in (*body.positive, *body.negative):
-        if other is not node:
-            others.update(other.names)
-    for test in body.tests:
-        others.update(variable.name for variable in literal_variables(test))
-    return set(node.names) & others

@@ -28,7 +28,7 @@ from tidelog.logic.program import (
 from tidelog.logic.time import Interval
 from tidelog.logic.values import Value
 from tidelog.temporal.lists import Integers, Timeline
-from tidelog.temporal.metric import Lasting, take_apart
+from tidelog.temporal.metric import DIAMOND_OF, Lasting, take_apart
 
 PAST = frozenset({"boxminus", "diamondminus", "since"})
 HEAD_MOVES = {"boxplus": "diamondminus", "boxminus": "diamondplus"}  # what they do to the times of a body
@@ -119,6 +119,7 @@ class Body:
     negative: tuple[Node, ...]
     tests: tuple[Test, ...]
     homes: Mapping[Leaf, Node]  # each atom, by number, and the metric atom that it stands in
+    outer: Mapping[Node, frozenset[str]]  # the variables of a negated metric atom that other literals have too
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -172,16 +173,23 @@ class _Compiler:
                 for literal in chosen
                 if isinstance(literal, Atom | Metric | Throughout)
             ]
-            negative = [
-                self.node(literal.atom if isinstance(literal, Negation) else literal.metric, numbers, True)
+            outer = {
+                self.node(metric, numbers, True): _outer_names(literal, chosen)
                 for literal in chosen
                 if isinstance(literal, Negation | MetricNegation)
-            ]
+                for metric in self.negated(literal)
+            }
             tests = [
                 literal for literal in chosen if isinstance(literal, Comparison | Assignment | Condition)
             ]
-            homes = {leaf: node for node in (*positive, *negative) for leaf in leaves(node)}
-            yield Body(tuple(positive), tuple(negative), tuple(tests), homes)
+            homes = {leaf: node for node in (*positive, *outer) for leaf in leaves(node)}
+            yield Body(tuple(positive), tuple(outer), tuple(tests), homes, outer)
+
+    def negated(self, literal: Negation | MetricNegation) -> Iterator[Atom | Metric]:
+        """The metric atoms none of which holds where a negation does."""
+        metric = literal.atom if isinstance(literal, Negation) else literal.metric
+        yield metric
+        yield from _alone(metric, self.timeline)
 
     def node(self, metric: Atom | Metric | Throughout, numbers: Iterator[int], is_negated: bool) -> Node:
         match metric:
@@ -216,36 +224,31 @@ class _Compiler:
 def _alternatives(literals: Sequence[Literal], timeline: Timeline) -> Iterator[tuple[Literal, ...]]:
     """The literals, and with the right operand alone each `since` whose left one has variables of its own."""
     for place, literal in enumerate(literals):
-        if not isinstance(literal, Metric) or len(literal.operands) != 2:
-            continue
-        left, right = literal.operands
-        if set(_names(left)) <= set(_names(right)):
-            continue
-        for alone in _alone(literal, right, timeline):
-            chosen = (*literals[:place], alone, *literals[place + 1 :])
-            yield from _alternatives_from(chosen, place + 1, timeline)
+        for alone in _alone(literal, timeline):
+            for rest in _alternatives(literals[place + 1 :], timeline):
+                yield (*literals[:place], alone, *rest)
     yield tuple(literals)
 
 
-def _alternatives_from(
-    literals: tuple[Literal, ...], place: int, timeline: Timeline
-) -> Iterator[tuple[Literal, ...]]:
-    for rest in _alternatives(literals[place:], timeline):
-        yield (*literals[:place], *rest)
-
-
-def _alone(metric: Metric, right: Atom | Metric, timeline: Timeline) -> Iterator[Atom | Metric]:
-    """What a right operand is where it counts without the left one."""
-    if 0 in metric.interval:
-        yield right
-    if timeline.is_integer and 1 in metric.interval:
-        diamond = "diamondminus" if metric.operator == "since" else "diamondplus"
-        yield Metric(diamond, Interval(Fraction(1), Fraction(1)), (right,))
+def _alone(metric: Literal, timeline: Timeline) -> Iterator[Atom | Metric]:
+    """What the right operand of a `since` is where it counts alone, if the left one has variables of its own."""
+    match metric:
+        case Metric(operator, interval, (left, right)) if not set(_names(left)) <= set(_names(right)):
+            if 0 in interval:
+                yield right
+            if timeline.is_integer and 1 in interval:
+                yield Metric(DIAMOND_OF[operator], Interval(Fraction(1), Fraction(1)), (right,))
 
 
 def _names(metric: Atom | Metric) -> Iterator[Variable]:
     if not (isinstance(metric, Atom) and metric.predicate == TOP):
         yield from literal_variables(metric)
+
+
+def _outer_names(literal: Literal, body: Sequence[Literal]) -> frozenset[str]:
+    """The variables of a literal that others of a body have too."""
+    others = {variable for other in body if other is not literal for variable in literal_variables(other)}
+    return frozenset(variable.name for variable in literal_variables(literal) if variable in others)
 
 
 def chain(node: Node) -> tuple[Leaf, tuple[Integers, ...]] | None:

@@ -59,8 +59,8 @@ class Periods:
         return Periods(left, None if self.right is None else self.right.moved(past))
 
     def copies(self, reach: Fraction) -> int:
-        """How many periods more than one reach so far, and then twice."""
-        found = [side.period for side in (self.left, self.right) if side is not None]
+        """How many periods more than one reach so far, and then twice; where nothing changes, one will do."""
+        found = [side.period for _, side in sides(self)]
         return 3 + int(reach / min(found)) if found else 0
 
     def on(self, timeline: Timeline) -> Folding:
@@ -88,7 +88,10 @@ def _folded(interval: Interval, repeat: Repeat) -> Interval:
     assert first is not None, "the right side begins somewhere"
     start, end = interval.start, interval.end
     if start is not None and start >= first + period:
-        by = (start - first) // period * period
+        times = (start - first) // period
+        if start - times * period == first and repeat.at.start_open and not interval.start_open:
+            times -= 1  # what holds at `first` itself does not repeat
+        by = times * period
         start, end = start - by, None if end is None else end - by
     last = (first if start is None else max(start, first)) + period
     if end is None or end > last:
