@@ -104,7 +104,7 @@ class TimedChecker:
             if child.time is not None:
                 points &= self.cells(child)
         for operator, interval in rule.moves if isinstance(rule, MetricRule) else ():
-            points = operated(HEAD[operator], interval, [points], self.program.is_integer_time)
+            points = operated(HEAD[operator], interval, (points,), self.program.is_integer_time)
         return points
 
 

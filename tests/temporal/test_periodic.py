@@ -150,7 +150,7 @@ def interesting(reasoner: tl.Reasoner) -> list[Fraction]:
     ends = {Fraction(0)}
     for name in reasoner.program.timed:
         for row in reasoner[name]:
-            interval = row[len(reasoner[name].arguments)]
+            interval = next(part for part in row if isinstance(part, Interval))
             ends |= {end for end in (interval.start, interval.end) if end is not None}
     periods = reasoner.time.outcome.periods if reasoner.time.outcome is not None else None
     for side in (None, None) if periods is None else (periods.left, periods.right):
@@ -166,8 +166,7 @@ def check_queries(reasoner: tl.Reasoner, data: st.DataObject) -> None:
     """Ask for times of all kinds: the answers are those that the rows of a relation, which repeat, tell."""
     times = interesting(reasoner)
     for name in sorted(reasoner.program.timed):
-        relation = reasoner[name]
-        arity = len(relation.arguments)
+        relation, arity = reasoner[name], reasoner.program.predicates[name].arity
         rows = [
             (row[:arity], row[arity], row[arity + 1] if len(row) > arity + 1 else None) for row in relation
         ]

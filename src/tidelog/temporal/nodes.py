@@ -119,7 +119,7 @@ class Body:
     negative: tuple[Node, ...]
     tests: tuple[Test, ...]
     homes: Mapping[Leaf, Node]  # each atom, by number, and the metric atom that it stands in
-    outer: Mapping[Node, frozenset[str]]  # the variables of a negated metric atom that other literals have too
+    outer: Mapping[Node, frozenset[str]]  # variables of negated metric atoms that other literals have too
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -231,7 +231,7 @@ def _alternatives(literals: Sequence[Literal], timeline: Timeline) -> Iterator[t
 
 
 def _alone(metric: Literal, timeline: Timeline) -> Iterator[Atom | Metric]:
-    """What the right operand of a `since` is where it counts alone, if the left one has variables of its own."""
+    """Return what counts alone of a `since` whose left operand has variables of its own: the right operand."""
     match metric:
         case Metric(operator, interval, (left, right)) if not set(_names(left)) <= set(_names(right)):
             if 0 in interval:
