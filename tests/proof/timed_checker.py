@@ -89,7 +89,7 @@ class TimedChecker:
             is_top = isinstance(operand, Atom) and operand.predicate == TOP
             held = [self.cells(child) for child in children if child.literal == operand]
             operands.append(self.final.every if is_top else frozenset().union(*held))
-        return operated(metric.operator, metric.interval, operands, self.program.is_integer_time)
+        return operated(metric.operator, metric.interval, tuple(operands), self.program.is_integer_time)
 
     def _derived(self, node: Node) -> Points:
         """Where a rule derives its head, if its literals hold where nodes say so."""

@@ -231,7 +231,7 @@ def _alternatives(literals: Sequence[Literal], timeline: Timeline) -> Iterator[t
 
 
 def _alone(metric: Literal, timeline: Timeline) -> Iterator[Atom | Metric]:
-    """Return what counts alone of a `since` whose left operand has variables of its own: the right operand."""
+    """Return what counts alone of a `since` whose left operand has variables of its own: the right one."""
     match metric:
         case Metric(operator, interval, (left, right)) if not set(_names(left)) <= set(_names(right)):
             if 0 in interval:
