@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from tidelog import durable
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.formats import file_name
 from tidelog.io.write import WriteOptions, write
@@ -16,9 +18,12 @@ from tidelog.relation import Relation, column_names
 from tidelog.store import codes, files, snapshot
 from tidelog.store.examine import Examination
 from tidelog.store.folder import LOCK
-from tidelog.store.journal import Journal
-from tidelog.store.lock import WriterLock
+from tidelog.store.journal import Journal, Position
+from tidelog.store.lock import writer_lock
+from tidelog.store.superblock import Root, Superblock
 from tidelog.temporal.relation import TimedRelation
+
+PROGRAM = "program.rls"  # of an export
 
 
 def repair(path: Path) -> tuple[str, ...]:
@@ -26,7 +31,7 @@ def repair(path: Path) -> tuple[str, ...]:
 
     The damaged files are set aside in a folder of the store: nothing is thrown away.
     """
-    lock = WriterLock(path / LOCK)
+    lock = writer_lock(path / LOCK)
     try:
         examined = Examination(path)
         if examined.is_whole:
@@ -61,17 +66,24 @@ def _recovered(examined: Examination) -> tuple[StoredReasoner, int]:
 
 
 def _write_anew(examined: Examination, reasoner: StoredReasoner, sequence: int) -> tuple[str, ...]:
-    """Write a new snapshot and an empty journal, and set the old files aside; what was done."""
+    """Write a new snapshot and an empty journal, let the superblock name them, and set the old files aside.
+
+    Until the superblock does, the damaged store is what it was; from then on it is whole, and whoever opens
+    it next goes on setting files aside.
+    """
     folder = examined.folder
-    last = max((*folder.numbers("snapshot"), *folder.numbers("journal")))
-    old = [path for path in folder.path.iterdir() if path.suffix == ".tide"]
-    snapshot.write(folder.snapshot(last + 1), reasoner.state(sequence))
-    Journal.create(folder.journal(last + 1), sequence + 1, durable=True).close()
-    aside = folder.path / f"damaged-{examined.number:08}"
-    aside.mkdir(exist_ok=True)
-    for path in old:
-        path.replace(aside / path.name)
-    files.sync_folder(folder.path)
+    number = max((*folder.numbers("snapshot"), *folder.numbers("journal"))) + 1
+    _, checksum = snapshot.write(folder.snapshot(number), reasoner.state(sequence))
+    journal = Journal.create(folder.journal(number), Position(sequence, 0, 0), is_durable=True)
+    journal.close()
+    aside = folder.aside(number)
+    durable.make_folders(aside)
+    if folder.superblock.is_file():
+        durable.write_bytes(aside / folder.superblock.name, folder.superblock.read_bytes())
+    root = Root(number, checksum, number, journal.position, aside=number)
+    written = Superblock.create(folder.superblock, root)
+    folder.tidy(written)
+    written.close()
     facts = reasoner.statistics
     recovered = f"recovered {counted(facts.loaded, 'stated fact')}, and derived {facts.derived:,} from them"
     return recovered, f"the damaged files are in {aside}"
@@ -81,25 +93,40 @@ def _write_anew(examined: Examination, reasoner: StoredReasoner, sequence: int) 
 
 
 def export(path: Path, target: Path) -> tuple[Path, int]:
-    """Write the program and the stated facts of a store to a folder; the program, and how many facts.
+    """Write the program and the stated facts of a store to a new folder; return where, and how many facts.
 
-    `tidelog run` with that program gives the same facts.
+    `tidelog run` with that program gives the same facts. The folder is there when all of it is.
     """
     reasoner = open_store(path, read_only=True)
-    program = reasoner.program
-    rules = write_rules(program)
+    rules = write_rules(reasoner.program)
     if rules is None:
         message = "the rules of the store cannot be written as a program that means the same"
         raise DataError(Diagnostic(codes.NOT_STORABLE, message, place=str(path)))
+    folder = durable.temporary_of(target.absolute())
+    try:
+        with files.writing_to(target):
+            if folder.exists():  # left by a process that ended
+                shutil.rmtree(folder)
+            durable.make_folders(folder)
+            count = _write_program(reasoner, rules, folder)
+            durable.rename(folder, target.absolute())
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    return target / PROGRAM, count
+
+
+def _write_program(reasoner: StoredReasoner, rules: str, folder: Path) -> int:
+    """Write rules and stated facts to a folder, on the disk; return how many facts."""
+    program = reasoner.program
     stated, count = ["@timeline integer .\n"] if program.is_integer_time else [], 0
     for name in program.predicates:
         for relation in _explicit(reasoner, name):
-            stated.append(_written(name, relation, target))
+            stated.append(_written(name, relation, folder))
             count += len(relation)
     outputs = [f"@output {Writing().predicate(name)} .\n" for name in program.outputs]
-    place = target / "program.rls"
-    place.write_text("".join((rules, *stated, *outputs)), encoding="utf-8")
-    return place, count
+    durable.write_text(folder / PROGRAM, "".join((rules, *stated, *outputs)))
+    return count
 
 
 def _explicit(reasoner: StoredReasoner, name: str) -> Iterator[Relation]:
@@ -128,6 +155,7 @@ def _written(name: str, relation: Relation, target: Path) -> str:
         return "".join(f"{predicate}(){each} .\n" for each in when)
     file = file_name(f"{name}-at-times" if is_timed else name, "csv")
     write(target / file, "csv", texts.column_names, [texts], WriteOptions(header=False))
+    durable.sync_file(target / file)
     kinds = ", ".join(["rdf"] * arity)
     time = ", time = interval" if is_timed else ""
     return f'@import {predicate} :- csv{{ resource = "{file}", format = ({kinds}){time} }} .\n'

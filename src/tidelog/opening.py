@@ -127,6 +127,7 @@ class StoredReasoner(Reasoner):
         self._keeping.waiting = list(self._demands.asked)
         self._store = store
         self._is_read_only = store is None
+        self._write_if_due()
 
     def become(self, program: Program) -> None:
         """Let the rules be those of a program, by a transaction if they are not."""
@@ -163,6 +164,7 @@ class StoredReasoner(Reasoner):
             if store is not None and mark is not None and self.commits == commits:
                 store.withdraw(mark)  # interrupted after it was written
             raise
+        self._confirm()
         self._write_if_due()
         return delta
 
@@ -177,6 +179,17 @@ class StoredReasoner(Reasoner):
         """Write to the store that a query is kept, or no longer."""
         if self._store is not None:
             self._store.append(record)
+            self._confirm()
+
+    def _confirm(self) -> None:
+        """Let the store know what is acknowledged; a fault of that does not concern what was committed."""
+        if self._store is not None:
+            try:
+                self._store.confirm()
+            except DataError as fault:
+                self.runtime.tell(
+                    Notice(f"the last commit is in the store, but its loss would go unnoticed: {fault}")
+                )
 
     def _check_writable(self) -> None:
         if self._is_read_only:

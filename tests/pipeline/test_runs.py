@@ -15,7 +15,6 @@ import tidelog as tl
 from tests.pipeline.conftest import Write
 from tidelog.errors import DataError, Inconsistent
 from tidelog.pipeline import Job, Run, Sink, Source, Step, read
-from tidelog.pipeline.durable import locked
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -171,7 +170,7 @@ def test_an_inconsistency_publishes_nothing(job: Job) -> None:
 
 
 def test_a_second_writer_is_told(job: Job) -> None:
-    with locked(job.store.path / ".lock"), pytest.raises(DataError, match=f"by process {os.getpid()}"):
+    with job.store.writing(), pytest.raises(DataError, match=f"by process {os.getpid()}"):
         job.run()
 
 

@@ -15,8 +15,9 @@ import tidelog as tl
 from tests.changes.oracle import held
 from tests.store.test_files import CHANGES, PROGRAM, code_of
 from tests.store.test_laws import crash
+from tidelog import durable
 from tidelog.opening import StoredReasoner
-from tidelog.store import codes, files, store
+from tidelog.store import codes, store
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
@@ -26,7 +27,7 @@ CALLS = ("write_all", "sync", "sync_folder", "rename")
 @contextmanager
 def failing(name: str, at: int, half: bool = False) -> Iterator[list[int]]:
     """One call of a function of `files` fails, the one with this number; how often it was called."""
-    whole: Callable[..., Any] = getattr(files, name)
+    whole: Callable[..., Any] = getattr(durable, name)
     calls = [0]
 
     def call(*arguments: Any) -> Any:
@@ -39,7 +40,7 @@ def failing(name: str, at: int, half: bool = False) -> Iterator[list[int]]:
         return whole(*arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, name, call)
+        patch.setattr(durable, name, call)
         yield calls
 
 

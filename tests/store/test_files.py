@@ -7,16 +7,20 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from zlib import crc32
 
 import pytest
 
 import tidelog as tl
+from tests.store.forging import forge
 from tests.store.imprint import imprint
 from tests.store.test_laws import crash
-from tidelog.store import codes, journal, snapshot
-from tidelog.store.folder import Folder
+from tidelog.mending import repair
+from tidelog.store import codes, journal, snapshot, superblock
+from tidelog.store.examine import Examination
+from tidelog.store.folder import LOCK, Folder
 from tidelog.store.store import read_found
 from tidelog.temporal.reasoning import TimeSettings
 
@@ -39,9 +43,9 @@ TIMES = ("+ hot(pan)@[1/3, 9) .", "- hot(oven)@[1, 1.5] .", "+ calm(?x) :- hot(?
 every_byte = pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.slow)])
 
 
-def written(path: Path, program: tl.Program, changes: Iterable[str]) -> Path:
-    """A store whose journal has a record for each change."""
-    reasoner = tl.open(path, program)
+def written(path: Path, program: tl.Program, changes: Iterable[str], durability: str = "full") -> Path:
+    """A store whose journal has a record for each change; where it is `fast`, none is confirmed."""
+    reasoner = tl.open(path, program, durability=durability)
     for change in changes:
         reasoner.apply(change)
     crash(reasoner)
@@ -54,15 +58,23 @@ def store(tmp_path: Path) -> Path:
     return written(tmp_path / "store", PROGRAM, CHANGES)
 
 
-@pytest.fixture(params=["plain", "equal", "timed"])
+KINDS = {
+    "plain": (PROGRAM, CHANGES),
+    "equal": (tl.parse(EQUAL), EQUALITIES),
+    "timed": (tl.parse(TIMED), TIMES),
+}
+
+
+@pytest.fixture(params=list(KINDS))
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """The same for programs of each kind."""
-    program, changes = {
-        "plain": (PROGRAM, CHANGES),
-        "equal": (tl.parse(EQUAL), EQUALITIES),
-        "timed": (tl.parse(TIMED), TIMES),
-    }[request.param]
-    return written(tmp_path / "store", program, changes)
+    return written(tmp_path / "store", *KINDS[request.param])
+
+
+@pytest.fixture(params=list(KINDS))
+def unconfirmed(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """The same where nobody waited for the disk."""
+    return written(tmp_path / "store", *KINDS[request.param], durability="fast")
 
 
 def code_of(error: pytest.ExceptionInfo[tl.TidelogError]) -> str:
@@ -90,6 +102,21 @@ def test_every_flipped_byte_of_a_journal_is_found(any_store: Path, stride: int) 
     folder = Folder(any_store)
     path = folder.journal(1)
     whole = path.read_bytes()
+    for place in range(0, len(whole), stride):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
+        with pytest.raises(tl.DataError) as error:
+            folder.find()
+        assert code_of(error) == codes.DAMAGED
+        assert not Examination(any_store).is_whole
+
+
+@every_byte
+def test_every_flipped_byte_of_records_that_were_not_confirmed_is_found(
+    unconfirmed: Path, stride: int
+) -> None:
+    folder = Folder(unconfirmed)
+    path = folder.journal(1)
+    whole = path.read_bytes()
     *_, last = folder.find().records
     for place in range(0, len(whole), stride):
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x10]) + whole[place + 1 :])
@@ -104,62 +131,93 @@ def test_every_flipped_byte_of_a_journal_is_found(any_store: Path, stride: int) 
 
 
 @every_byte
-def test_a_journal_may_be_torn_anywhere(any_store: Path, stride: int) -> None:
-    folder = Folder(any_store)
+def test_a_journal_that_was_not_confirmed_may_be_torn_anywhere(unconfirmed: Path, stride: int) -> None:
+    folder = Folder(unconfirmed)
     path = folder.journal(1)
     whole = path.read_bytes()
-    ends = [journal.HEADER.size, *(record.end for record in folder.find().records)]
-    for length in range(0, len(whole), stride):
+    ends = [record.end for record in folder.find().records]
+    for length in range(journal.HEADER.size, len(whole), stride):
         path.write_bytes(whole[:length])
         records = read_found(folder.find()).records
-        assert len(records) == max(0, sum(end <= length for end in ends) - 1)
+        assert len(records) == sum(end <= length for end in ends)
+        assert Examination(unconfirmed).is_whole
 
 
 def test_a_torn_end_is_cut_and_told_and_kept_aside(store: Path) -> None:
     path = Folder(store).journal(1)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-3])
+    torn = path.read_bytes()[-70:-3]
+    with path.open("ab") as stream:
+        stream.write(torn)
     told: list[str] = []
     with tl.open(store, listeners=[lambda event: told.append(getattr(event, "text", ""))]) as reasoner:
-        assert reasoner.commits == 2
+        assert reasoner.commits == 3
         assert any("no whole record" in text for text in told)
         reasoner.apply("+ edge(x, y) .")
         crash(reasoner)
     with tl.open(store) as reasoner:
-        assert reasoner.commits == 3
+        assert reasoner.commits == 4
         assert ("x", "y") in list(reasoner["edge"])
-    assert path.with_suffix(".cut").read_bytes() in whole
+    assert path.with_suffix(".cut").read_bytes() == torn
 
 
-def test_what_is_newer_says_so(store: Path) -> None:
-    path = Folder(store).snapshot(1)
-    data = bytearray(path.read_bytes())
-    begin = struct.pack("<8sI", snapshot.MAGIC, snapshot.VERSION + 1)
-    data[: len(begin) + 4] = begin + struct.pack("<I", crc32(begin))
-    path.write_bytes(data)
-    with pytest.raises(tl.DataError) as error:
-        tl.open(store)
-    assert code_of(error) == codes.NEWER
-    assert "newer tidelog" in str(error.value)
+@pytest.mark.parametrize("file", ["snapshot", "journal", "superblock", "beside"])
+def test_what_is_newer_says_so_and_is_left_alone(store: Path, file: str) -> None:
+    newer(store, file)
+    before = {path.name: path.read_bytes() for path in store.iterdir() if path.name != LOCK}
+    for attempt in (tl.open, Examination, repair):
+        with pytest.raises(tl.DataError) as error:
+            attempt(store)
+        assert code_of(error) == codes.NEWER
+        assert "newer tidelog" in str(error.value)
+    assert {path.name: path.read_bytes() for path in store.iterdir() if path.name != LOCK} == before
+
+
+def newer(store: Path, file: str) -> None:
+    """Let a file of a store be as a later version might write it."""
+    folder = Folder(store)
+    if file == "snapshot":
+        begin = struct.pack("<8sI", snapshot.MAGIC, snapshot.VERSION + 1)
+        put(folder.snapshot(1), 0, begin + struct.pack("<I", crc32(begin)))
+    elif file == "journal":
+        begin = struct.pack("<8sI", journal.MAGIC, journal.VERSION + 1)
+        put(folder.journal(1), 0, begin + struct.pack("<I", crc32(begin)))
+    elif file == "superblock":
+        begin = superblock.BEGIN.pack(superblock.MAGIC, superblock.VERSION + 1, 100) + bytes(100)
+        put(folder.superblock, superblock.BLOCK, begin + struct.pack("<I", crc32(begin)))
+    else:
+        forge(store, lambda index: index["beside"].update(space={}))
+
+
+def put(path: Path, place: int, data: bytes) -> None:
+    whole = path.read_bytes()
+    path.write_bytes(whole[:place] + data + whole[place + len(data) :])
 
 
 def test_a_journal_that_does_not_follow_is_found(store: Path) -> None:
     folder = Folder(store)
-    journal.Journal.create(folder.journal(2), 9, durable=False).close()
-    with pytest.raises(tl.DataError, match="4 is missing") as error:
-        tl.open(store)
-    assert code_of(error) == codes.DAMAGED
+    for record, said in ((8, "4 is missing"), (3, "does not go on from the one before it")):
+        follower = journal.Journal.create(folder.journal(2), journal.Position(record, 0, 7), False)
+        follower.close()
+        root = folder.root()
+        assert root is not None
+        superblock.Superblock.create(
+            folder.superblock, replace(root, journal=2, confirmed=follower.position)
+        ).close()
+        with pytest.raises(tl.DataError, match=said) as error:
+            tl.open(store)
+        assert code_of(error) == codes.DAMAGED
 
 
 def test_what_was_begun_and_not_finished_does_not_matter(store: Path) -> None:
     folder = Folder(store)
     (store / ".snapshot-00000002.tide.tmp").write_bytes(b"half")
     folder.journal(2).write_bytes(b"TIDE")
+    folder.snapshot(2).write_bytes(folder.snapshot(1).read_bytes())
     with tl.open(store) as reasoner:
         assert reasoner.commits == 3
         reasoner.apply("+ edge(x, y) .")
         crash(reasoner)
-    assert not list(store.glob(".snapshot*"))
+    assert not list(store.glob(".snapshot*")) and not list(store.glob("*2.tide"))
     with tl.open(store) as reasoner:
         assert reasoner.commits == 4
 
@@ -252,7 +310,7 @@ def test_equality_by_rewriting_is_stored(tmp_path: Path) -> None:
 
 
 def test_an_inconsistency_is_stored_and_can_be_put_right(tmp_path: Path) -> None:
-    for number, (text, repair) in enumerate(
+    for number, (text, cure) in enumerate(
         [(EQUAL + "a != b .", "- key(b, 1) ."), (EQUAL + "key(3, 1) . key(4, 1) .", "- key(4, 1) .")]
     ):
         path = tmp_path / str(number)
@@ -261,7 +319,7 @@ def test_an_inconsistency_is_stored_and_can_be_put_right(tmp_path: Path) -> None
             with pytest.raises(tl.Inconsistent) as error:
                 reasoner.materialise()
             assert code_of(error) == "E605"
-            reasoner.apply(repair)
+            reasoner.apply(cure)
         with tl.open(path) as reasoner:
             reasoner.materialise()
 

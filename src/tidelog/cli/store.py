@@ -59,7 +59,6 @@ def _export(options: Namespace, messages: Messages) -> int:
     target = options.output or options.store.with_name(f"{options.store.name}.export")
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(f"--output {target} is there already, and not an empty folder")
-    target.mkdir(parents=True, exist_ok=True)
     program, count = export(options.store, target)
     messages.say(f"wrote {program}, {counted(count, 'stated fact')}")
     return 0

@@ -15,12 +15,12 @@ import pyarrow as pa
 
 from tidelog.changes import ADDED as PLUS
 from tidelog.changes import REMOVED as MINUS
+from tidelog.durable import write_text
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io.formats import DELIMITED, EXTENSIONS, RDF
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Program
 from tidelog.pipeline import codes
-from tidelog.pipeline.durable import write_text
 from tidelog.pipeline.holding import Holding
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.settings import CHANGES, Settings, Sink

@@ -20,6 +20,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sql
 
+from tidelog.durable import sync_file, sync_folder
 from tidelog.engine.columnar.arrow import array_of, numbers_of
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.exact import ids_of_terms
@@ -36,7 +37,6 @@ from tidelog.io.formats import file_name
 from tidelog.logic.program import EQUAL, Predicate
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import Rows
-from tidelog.pipeline.durable import sync_file, sync_folder
 from tidelog.pipeline.elsewhere import Elsewhere, standing
 from tidelog.pipeline.manifest import BASE, Part, Parts, Table
 from tidelog.pipeline.stored import to_table, types_of

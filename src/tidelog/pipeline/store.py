@@ -12,14 +12,15 @@ number beyond the current one was left by a writer that did not finish, and is w
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tidelog.durable import HeldError, Lock, sync_file, sync_folder, write_text
 from tidelog.errors import DataError, Diagnostic
 from tidelog.pipeline import codes
-from tidelog.pipeline.durable import locked, sync_file, sync_folder, write_text
 from tidelog.pipeline.manifest import Manifest, from_json, to_json
 
 POINTER = "CURRENT"
@@ -94,8 +95,18 @@ class Store:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Nobody else writes in the block; raises `DataError` at once if somebody does."""
-        with locked(self.path / LOCK):
+        path = self.path / LOCK
+        self.path.mkdir(parents=True, exist_ok=True)
+        try:
+            lock = Lock(path, f"process {os.getpid()}")
+        except HeldError as held:
+            message = f"`{self.path}` is being written to by {held.holder or 'another process'}"
+            help = "wait until it is done; one job writes to a folder at a time"
+            raise DataError(Diagnostic(codes.LOCKED, message, place=str(path), help=help)) from None
+        try:
             yield
+        finally:
+            lock.release()
 
     def begin(self) -> int:
         """The number of the next version; its folder is empty."""

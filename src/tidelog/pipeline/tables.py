@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidelog.durable import sync_file, sync_folder
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.formats import file_name
@@ -22,7 +23,6 @@ from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.row_sets import joined, without
 from tidelog.pipeline import codes
-from tidelog.pipeline.durable import sync_file, sync_folder
 from tidelog.pipeline.manifest import ADDED, BASE, REMOVED, Part, Parts
 from tidelog.pipeline.stored import from_table, kinds_fit, to_table, types_of
 from tidelog.pipeline.times import Layout, ids_in, time_arrays, time_types

@@ -12,6 +12,7 @@ NOT_WRITTEN: Final = "E834"
 NOT_STORABLE: Final = "E835"
 CLOSED: Final = "E836"
 READ_ONLY: Final = "E837"
+FORKED: Final = "E838"
 
 MEANINGS: Final = {
     LOCKED: "a store that another process is writing to",
@@ -22,4 +23,5 @@ MEANINGS: Final = {
     NOT_STORABLE: "a program, an engine or a setting whose state a store cannot hold yet",
     CLOSED: "a change to a store that is closed, or that takes no more changes after a fault",
     READ_ONLY: "a change to a store that was opened for reading",
+    FORKED: "a change to a store in a process that was forked from the one that opened it",
 }

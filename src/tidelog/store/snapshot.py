@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 from zlib import crc32
 
+from tidelog import durable
 from tidelog.engine.columnar.state import DictionaryState, EngineState, TableState
 from tidelog.engine.maintaining import Counters
 from tidelog.errors import DataError, Diagnostic
@@ -42,7 +43,7 @@ from tidelog.store.state import State
 from tidelog.store.time_form import given_only, time_of, time_sections, time_to_json
 from tidelog.temporal.state import TimeState
 
-VERSION = 2  # 1 had no times
+VERSION = 3  # 1 had no times, 2 no superblock
 MAGIC, END = b"TIDESNAP", b"TIDEDONE"
 HEADER = struct.Struct("<8sII")
 TRAILER = struct.Struct("<QQII8s")
@@ -53,21 +54,13 @@ KNOWN_BESIDE = frozenset({"time"})  # what a snapshot may hold beside the engine
 # ---- writing
 
 
-def write(path: Path, state: State) -> int:
-    """The state is in the file, on the disk; how many bytes it takes. On any fault there is no such file."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
-        try:
-            size = _Writer(descriptor).write(state)
-            files.sync(descriptor)
-        finally:
-            os.close(descriptor)
-        files.rename(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return size
+def write(path: Path, state: State) -> tuple[int, int]:
+    """Write a state to a file on the disk; return its bytes, and the checksum that a superblock knows it by.
+
+    On any fault there is no such file.
+    """
+    with durable.replacing(path) as descriptor:
+        return _Writer(descriptor).write(state)
 
 
 class _Writer:
@@ -77,8 +70,8 @@ class _Writer:
         self.descriptor = descriptor
         self.offset = 0
 
-    def write(self, state: State) -> int:
-        """All of a state; how many bytes it takes."""
+    def write(self, state: State) -> tuple[int, int]:
+        """Write all of a state; return how many bytes it takes, and the checksum of its index."""
         begin = struct.pack("<8sI", MAGIC, VERSION)
         self._put(HEADER.pack(MAGIC, VERSION, crc32(begin)))
         index = json.dumps(self._index(state), ensure_ascii=False, separators=(",", ":")).encode()
@@ -86,10 +79,10 @@ class _Writer:
         self._put(index)
         fields = struct.pack("<QQI", place, len(index), crc32(index))
         self._put(TRAILER.pack(place, len(index), crc32(index), crc32(fields), END))
-        return self.offset
+        return self.offset, crc32(index)
 
     def _put(self, data: bytes | memoryview) -> None:
-        files.write_all(self.descriptor, data)
+        durable.write_all(self.descriptor, data)
         self.offset += len(data)
 
     def _section(self, array: Array) -> list[Any]:
@@ -175,18 +168,31 @@ class Snapshot:
                 raise files.damaged(path, f"the snapshot has only {size:,} bytes")
             self._data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         self.size = size
+        self.version = 0
+        self.checksum = 0  # of the index
         self.index: dict[str, Any] = self._read_index()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._data.close()
+
+    @property
+    def has_superblock(self) -> bool:
+        """Whether a superblock belongs to the snapshot."""
+        return self.version > 2
+
+    @property
+    def sequence(self) -> int:
+        """The number of the last record that it includes."""
+        return int(self.index["sequence"])
 
     def _read_index(self) -> dict[str, Any]:
         magic, version, checksum = HEADER.unpack(self._data[: HEADER.size])
         is_right = magic == MAGIC and checksum == crc32(struct.pack("<8sI", magic, version))
         if not is_right:
             raise files.damaged(self.path, "the snapshot does not begin as one")
-        check_version(self.path, version, VERSION)
+        files.check_version(self.path, version, VERSION)
+        self.version = version
         end = self.size - TRAILER.size
         place, length, of_index, of_fields, magic = TRAILER.unpack(self._data[end:])
         fields = struct.pack("<QQI", place, length, of_index)
@@ -195,6 +201,7 @@ class Snapshot:
         index = self._data[place:end]
         if crc32(index) != of_index:
             raise files.damaged(self.path, "the index of the snapshot is damaged")
+        self.checksum = of_index
         form: dict[str, Any] = json.loads(index)
         _check_beside(self.path, form["beside"])
         return form
@@ -306,14 +313,6 @@ class Snapshot:
 def is_derived_anew(relation: str) -> bool:
     """Whether nothing in a relation was stated by anybody: rows of aggregates, classes of equal constants."""
     return is_auxiliary(relation) or relation == ALIAS
-
-
-def check_version(path: Path, version: int, known: int) -> None:
-    """Nothing, if this version of tidelog reads the format; else raises `DataError`."""
-    if version > known:
-        message = f"the store has format {version}, and this tidelog reads up to {known}"
-        help = "open it with a newer tidelog, or let that write its facts: `tidelog store export DIR`"
-        raise DataError(Diagnostic(codes.NEWER, message, place=str(path), help=help))
 
 
 def _check_beside(path: Path, beside: Mapping[str, Any]) -> None:

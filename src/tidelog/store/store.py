@@ -6,17 +6,22 @@ ended between the disk's answer and ours.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
 
+from tidelog import durable
+from tidelog.durable import Lock
 from tidelog.errors import DataError, Diagnostic
 from tidelog.store import codes, files, snapshot
 from tidelog.store.folder import LOCK, Folder, Found
-from tidelog.store.journal import HEADER, Journal, Record
-from tidelog.store.lock import WriterLock
+from tidelog.store.journal import HEADER, Journal, Position, Record, broken
+from tidelog.store.lock import writer_lock
 from tidelog.store.state import State
+from tidelog.store.superblock import NOT_FINISHED, Root, Superblock
 
 DURABILITY = ("full", "fast")
 SNAPSHOT_FROM = 4 << 20  # bytes of journals that are worth a snapshot while others work …
@@ -35,147 +40,204 @@ class Opened:
 
 
 class Store:
-    """The files of one store, and the right to write them."""
+    """The files of one store, and the right to write them, which the process has that opened it."""
 
     def __init__(
-        self, folder: Folder, lock: WriterLock, number: int, journal: Journal, durable: bool
+        self, folder: Folder, lock: Lock, superblock: Superblock, journal: Journal, is_durable: bool
     ) -> None:
         self.folder = folder
-        self.number = number  # of the last journal
+        self._process = os.getpid()
         self._journal = journal
+        self._superblock = superblock
         self._lock = lock
-        self._durable = durable
+        self._is_durable = is_durable
         self._snapshot_bytes = 0
         self._earlier_bytes = 0  # of journals since the last whole snapshot, but for the present one
         self._writing: Thread | None = None
         self._fault: BaseException | None = None
         self._is_closed = False
+        self._is_old = False  # it has an older format, and is written anew
 
     # ---- beginning
 
     @staticmethod
     def create(path: Path, state: State, durability: str) -> Store:
-        """A new store that holds a state."""
+        """Create a store that holds a state. Until all of it is on the disk, the superblock says so."""
         folder = Folder(path)
-        with files.writing_to(path):
-            path.mkdir(parents=True, exist_ok=True)
-            _check_free(folder)
-            lock = WriterLock(path / LOCK)
-            try:
-                _check_free(folder)  # another process may have been faster
-                size = snapshot.write(folder.snapshot(1), state)
-                journal = Journal.create(folder.journal(1), state.sequence + 1, durability == "full")
-            except BaseException:
-                lock.release()
-                raise
-        made = Store(folder, lock, 1, journal, durability == "full")
-        made._snapshot_bytes = size
-        return made
+        with files.writing_to(path), ExitStack() as undo:
+            durable.make_folders(path)
+            folder.check_free()
+            lock = writer_lock(path / LOCK)
+            undo.callback(lock.release)
+            folder.check_free()  # another process may have been faster
+            superblock = Superblock.create(folder.superblock, NOT_FINISHED)
+            undo.callback(superblock.close)
+            folder.tidy(superblock)
+            size, checksum = snapshot.write(folder.snapshot(1), state)
+            before = Position(state.sequence, 0, 0)
+            journal = Journal.create(folder.journal(1), before, durability == "full")
+            undo.callback(journal.close)
+            superblock.switch(snapshot=1, checksum=checksum, journal=1, confirmed=journal.position)
+            undo.pop_all()
+        created = Store(folder, lock, superblock, journal, durability == "full")
+        created._snapshot_bytes = size
+        return created
 
     @staticmethod
     def open(path: Path, durability: str) -> tuple[Store, Opened]:
-        """The store in a folder, with what it holds; a torn journal is cut."""
+        """Open the store in a folder, and return it with what it holds; a torn journal is cut."""
         folder = Folder(path)
         if not folder.is_store:
             folder.find()  # which says so
-        lock = WriterLock(path / LOCK)
-        try:
+        with ExitStack() as undo:
+            lock = writer_lock(path / LOCK)
+            undo.callback(lock.release)
             found = folder.find()
             opened = read_found(found)
             with files.writing_to(path):
-                store = Store._resumed(folder, lock, found, durability == "full")
-        except BaseException:
-            lock.release()
-            raise
+                store = Store._resumed(folder, lock, found, durability == "full", undo)
+            undo.pop_all()
         return store, opened
 
     @staticmethod
-    def _resumed(folder: Folder, lock: WriterLock, found: Found, durable: bool) -> Store:
-        last, number = found.last, found.number
-        if last is None:
-            journal = Journal.create(folder.journal(number), found.snapshot.index["sequence"] + 1, durable)
+    def _resumed(folder: Folder, lock: Lock, found: Found, is_durable: bool, undo: ExitStack) -> Store:
+        last = found.last
+        if last is None:  # only in older formats
+            before = Position(found.snapshot.sequence, 0, 0)
+            journal = Journal.create(folder.journal(found.number), before, is_durable)
         else:
-            number = int(last.path.stem.rpartition("-")[2])
             if last.torn:
-                kept = last.path.with_suffix(".cut")
-                kept.write_bytes(last.path.read_bytes()[last.end :])
-            journal = Journal.resume(last, durable)
-        folder.remove_before(found.number)
-        store = Store(folder, lock, number, journal, durable)
+                torn = last.path.read_bytes()[last.end.end :]
+                durable.write_bytes(last.path.with_suffix(".cut"), torn)
+            journal = Journal.resume(last, is_durable)
+        undo.callback(journal.close)
+        if found.root is not None:
+            superblock = Superblock(folder.superblock, found.root)
+        else:
+            number = int(journal.path.stem.rpartition("-")[2])
+            root = Root(found.number, found.snapshot.checksum, number, journal.position)
+            superblock = Superblock.create(folder.superblock, root)
+        undo.callback(superblock.close)
+        folder.tidy(superblock)
+        store = Store(folder, lock, superblock, journal, is_durable)
+        store._is_old = not found.snapshot.has_superblock
         store._snapshot_bytes = found.snapshot.size
-        store._earlier_bytes = sum(each.end for each in found.journals[:-1])
+        store._earlier_bytes = sum(each.end.end for each in found.journals[:-1])
         return store
 
     # ---- records
 
     @property
-    def next(self) -> int:
-        """The number of the record that comes next."""
-        return self._journal.next
+    def number(self) -> int:
+        """The number of the last journal."""
+        return self._superblock.root.journal
 
     @property
-    def mark(self) -> tuple[Journal, int, int]:
+    def next(self) -> int:
+        """The number of the record that comes next."""
+        return self._journal.position.record + 1
+
+    @property
+    def mark(self) -> tuple[Journal, Position]:
         """Where the journal ends now."""
-        return self._journal, self._journal.end, self._journal.next
+        return self._journal, self._journal.position
 
     def append(self, content: bytes) -> None:
-        """The content is a record, as durable as was asked for; on any fault it is not there."""
+        """Append a record, as durable as was asked for; on any fault it is not there."""
         self.check()
         with files.writing_to(self._journal.path):
             self._journal.append(content)
 
-    def withdraw(self, mark: tuple[Journal, int, int]) -> None:
-        """No record is there that came after a mark."""
-        journal, end, number = mark
-        if journal is self._journal:
-            journal.withdraw(end, number)
+    def confirm(self) -> None:
+        """Note that all records are acknowledged, so that their loss is noticed; costs no wait for the disk.
+
+        Where it is left to the operating system when records go to the disk, none is confirmed before.
+        """
+        if self._is_durable:
+            with files.writing_to(self._superblock.path):
+                self._superblock.confirm(self._journal.position)
+
+    def withdraw(self, mark: tuple[Journal, Position]) -> None:
+        """Delete the records that came after a mark, none of them confirmed."""
+        journal, position = mark
+        if journal is self._journal and self._is_mine:
+            journal.withdraw(position)
 
     def check(self) -> None:
-        """Nothing, if the store takes records; else raises `DataError`."""
+        """Raise `DataError` if the store takes no records."""
+        if not self._is_mine:
+            message = (
+                f"the store `{self.folder.path}` was opened by process {self._process}, and this is another"
+            )
+            help = (
+                "a store belongs to the process that opened it: after a fork, commit in that one, "
+                "or open the store here when that one has closed it"
+            )
+            raise DataError(Diagnostic(codes.FORKED, message, help=help))
         if self._is_closed:
             message = f"the store `{self.folder.path}` is closed"
             raise DataError(Diagnostic(codes.CLOSED, message, help="open it again: `tl.open(DIR)`"))
+        if self._superblock.is_broken:
+            raise broken(self._superblock.path)
         self._journal.check()
+
+    @property
+    def _is_mine(self) -> bool:
+        """Whether this is the process that opened the store."""
+        return self._process == os.getpid()
 
     # ---- snapshots
 
     @property
     def journal_bytes(self) -> int:
         """The bytes of all journals since the last whole snapshot."""
-        return self._earlier_bytes + self._journal.end
+        return self._earlier_bytes + self._journal.position.end
 
     @property
     def is_due(self) -> bool:
-        """Whether the journals are long enough for a snapshot, and none is being written."""
-        if self._journal.end < SNAPSHOT_FROM or (self._writing is not None and self._writing.is_alive()):
+        """Whether the journals are long enough for a snapshot, or the format is old, and none is begun."""
+        if self._writing is not None and self._writing.is_alive():
+            return False
+        if self._is_old:
+            return True
+        if self._journal.position.end < SNAPSHOT_FROM:
             return False
         return SNAPSHOT_SHARE * self.journal_bytes > self._snapshot_bytes
 
     @property
     def _has_records(self) -> bool:
         """Whether there are records since the last whole snapshot."""
-        return bool(self._earlier_bytes) or self._journal.end > HEADER.size
+        return bool(self._earlier_bytes) or self._journal.position.end > HEADER.size
 
     def begin_snapshot(self, capture: Callable[[], State]) -> None:
-        """Let a snapshot be written while others work; records from now on go to another journal."""
+        """Begin to write a snapshot while others work; records from now on go to another journal."""
         self.wait()
+        number, before = self.number + 1, self._journal.position
         with files.writing_to(self.folder.path):
             self._journal.sync()
-            journal = Journal.create(self.folder.journal(self.number + 1), self.next, self._durable)
-        self._earlier_bytes += self._journal.end
-        self._journal.close()
-        self._journal = journal
-        self.number += 1
-        state, number = capture(), self.number
+            journal = Journal.create(self.folder.journal(number), before, self._is_durable)
+            try:
+                self._superblock.switch(journal=number, confirmed=journal.position)
+                earlier, self._journal = self._journal, journal
+            except BaseException:
+                self._superblock.is_broken |= (
+                    self.number == number
+                )  # it names a journal that takes no records
+                journal.close()
+                raise
+        earlier.close()
+        self._earlier_bytes += before.end
+        state = capture()
         self._writing = Thread(target=lambda: self._write(number, state), name="tidelog snapshot")
         self._writing.start()
 
     def _write(self, number: int, state: State) -> None:
-        """Write a snapshot; what came before it goes when it is whole."""
+        """Write a snapshot; what came before it is deleted when the superblock names it."""
         try:
-            self._snapshot_bytes = snapshot.write(self.folder.snapshot(number), state)
-            self._earlier_bytes = 0
-            self.folder.remove_before(number)
+            size, checksum = snapshot.write(self.folder.snapshot(number), state)
+            self._superblock.switch(snapshot=number, checksum=checksum)
+            self._snapshot_bytes, self._earlier_bytes, self._is_old = size, 0, False
+            self.folder.tidy(self._superblock)
         except BaseException as fault:  # noqa: BLE001 - told to whoever waits; the journals hold everything
             self._fault = fault
 
@@ -188,8 +250,11 @@ class Store:
         return fault
 
     def close(self, capture: Callable[[], State]) -> BaseException | None:
-        """Write a last snapshot, if it is worth it, and let others write; what was wrong with snapshots."""
-        if self._is_closed:
+        """Write a last snapshot, if it is worth it, and let others write; return what was wrong with it.
+
+        Does nothing in a process that did not open the store.
+        """
+        if self._is_closed or not self._is_mine:
             return None
         self._is_closed = True
         try:
@@ -198,18 +263,23 @@ class Store:
                 self.begin_snapshot(capture)
                 fault = self.wait() or fault
             self._journal.sync()
+            self._superblock.switch(confirmed=self._journal.position)
         except (DataError, OSError) as error:
             fault = error
         finally:
-            self._journal.close()
-            self._lock.release()
+            self._let_go()
         return fault
 
     def abandon(self) -> None:
         """Let others write; nothing more is written."""
-        self._is_closed = True
-        self.wait()
+        if self._is_mine:
+            self._is_closed = True
+            self.wait()
+            self._let_go()
+
+    def _let_go(self) -> None:
         self._journal.close()
+        self._superblock.close()
         self._lock.release()
 
     def _is_worth_closing(self) -> bool:
@@ -217,15 +287,6 @@ class Store:
         if not self._has_records:
             return False
         return self._snapshot_bytes <= SMALL or CLOSING_SHARE * self.journal_bytes > self._snapshot_bytes
-
-
-def _check_free(folder: Folder) -> None:
-    """Nothing, if a store can be made in a folder; else raises `DataError`."""
-    others = [path.name for path in folder.path.iterdir() if path.name != LOCK]
-    if others:
-        message = f"no store can be made in `{folder.path}`: there is `{min(others)}` already"
-        help = "name a folder that is empty, or is not there yet"
-        raise DataError(Diagnostic(codes.NO_STORE, message, place=str(folder.path), help=help))
 
 
 def read_found(found: Found) -> Opened:

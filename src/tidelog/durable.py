@@ -1,0 +1,208 @@
+"""Files that are there after a crash: one way to write, to force to the disk, to rename and to lock.
+
+Everything that must survive is changed through the functions of the first part, each a single operation, so
+that tests can make any of them fail, or end the process at any of them.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from weakref import WeakSet
+
+# ---- single operations
+
+
+def create(path: Path, *, truncate: bool = True) -> int:
+    """Open a file for reading and writing, create it if it is missing, and return its descriptor."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | (os.O_TRUNC if truncate else 0), 0o666)
+
+
+def write_all(descriptor: int, data: bytes | memoryview) -> None:
+    """Write all bytes where the file stands."""
+    rest = memoryview(data)
+    while len(rest):
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def write_at(descriptor: int, data: bytes, offset: int) -> None:
+    """Write all bytes at an offset."""
+    done = 0
+    while done < len(data):
+        done += os.pwrite(descriptor, data[done:], offset + done)
+
+
+def truncate(descriptor: int, size: int) -> None:
+    """Cut a file to a size, and stand at its end."""
+    os.ftruncate(descriptor, size)
+    os.lseek(descriptor, size, os.SEEK_SET)
+
+
+def sync(descriptor: int) -> None:
+    """Force the content of an open file to the disk."""
+    os.fdatasync(descriptor)
+
+
+def sync_folder(path: Path) -> None:
+    """Force the names in a folder to the disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def replace(path: Path, name: Path) -> None:
+    """Give a file or a folder another name; a file that had it before is deleted."""
+    path.replace(name)
+
+
+def remove(path: Path) -> None:
+    """Delete a file if it is there."""
+    path.unlink(missing_ok=True)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder in a folder that is there."""
+    path.mkdir(exist_ok=True)
+
+
+# ---- what consists of them
+
+
+def rename(path: Path, name: Path) -> None:
+    """Give a file or a folder another name, on the disk too."""
+    replace(path, name)
+    sync_folder(name.parent)
+    if path.parent != name.parent:
+        sync_folder(path.parent)
+
+
+def make_folders(path: Path) -> None:
+    """Create a folder and those above it that are missing, on the disk too."""
+    for folder in reversed((path, *path.parents)):
+        if not folder.is_dir():
+            make_folder(folder)
+            sync_folder(folder.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Force the content of a file to the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        sync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[int]:
+    """Give a descriptor whose bytes are the file `path`, on the disk, once the block ends well.
+
+    Until then, and after any fault, the file is what it was before.
+    """
+    temporary = temporary_of(path)
+    try:
+        descriptor = create(temporary)
+        try:
+            yield descriptor
+            sync(descriptor)
+        finally:
+            os.close(descriptor)
+        rename(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def temporary_of(path: Path) -> Path:
+    """Return the name under which a file is written before it gets its own."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Make these bytes the content of a file, whole or not at all."""
+    with replacing(path) as descriptor:
+        write_all(descriptor, data)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Make this text the content of a file, whole or not at all."""
+    write_bytes(path, text.encode())
+
+
+# ---- locks
+
+
+class HeldError(Exception):
+    """Raised where another process, or this one, has the lock; `holder` is what it says of itself."""
+
+    def __init__(self, holder: str) -> None:
+        super().__init__(holder)
+        self.holder = holder
+
+
+class Lock:
+    """A lock on a file, held by one process until it releases the lock or ends, however it ends.
+
+    Processes that fork from the holder do not hold it: they close their descriptor at once, so that the lock
+    does not outlive the holder in them, and nothing they do releases it.
+    """
+
+    def __init__(self, path: Path, holder: str) -> None:
+        """Take the lock, and say who has it; raises `HeldError` at once if somebody else does."""
+        self._descriptor = create(path, truncate=False)
+        self._process = os.getpid()
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            other = os.read(self._descriptor, 1000).decode(errors="replace").strip()
+            self._close()
+            raise HeldError(other) from None
+        except BaseException:
+            self._close()
+            raise
+        _HELD.add(self)
+        self._sign(holder)
+
+    def _sign(self, holder: str) -> None:
+        """Say who has the lock; a full disk does not matter to that."""
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, f"{holder}\n".encode(), 0)
+        except OSError:
+            pass
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this process has the lock."""
+        return self._descriptor >= 0 and self._process == os.getpid()
+
+    def release(self) -> None:
+        """Let others take the lock; does nothing in a process that does not hold it."""
+        if self.is_held:
+            fcntl.flock(
+                self._descriptor, fcntl.LOCK_UN
+            )  # also where a copy of the descriptor is open elsewhere
+        self._close()
+
+    def _close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+_HELD: WeakSet[Lock] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """Close the locks of the parent in a process that was forked just now."""
+    for lock in list(_HELD):
+        lock._close()
+    _HELD.clear()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)
