@@ -188,7 +188,7 @@ class StoredReasoner(Reasoner):
                 self._store.confirm()
             except DataError as fault:
                 self.runtime.tell(
-                    Notice(f"the last commit is in the store, but its loss would go unnoticed: {fault}")
+                    Notice(f"the last commit is in the store, but its loss could go unnoticed: {fault}")
                 )
 
     def _check_writable(self) -> None:

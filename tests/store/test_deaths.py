@@ -76,7 +76,7 @@ def deaths(work: Callable[[], object], how: How) -> Iterator[int]:
         process = os.fork()
         if process == 0:
             try:
-                with dying(at, how):
+                with dying(at, half):
                     work()
             except BaseException:  # noqa: BLE001 - whatever it is, the parent is told
                 traceback.print_exc()
