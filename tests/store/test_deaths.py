@@ -18,7 +18,8 @@ from tests.store.imprint import Imprint, imprint
 from tests.store.test_files import CHANGES, PROGRAM, written
 from tests.store.test_laws import crash
 from tests.store.test_reasoners import FORMATS
-from tidelog import durable, mending
+from tidelog import durable
+from tidelog.io.write import write
 from tidelog.mending import export, repair
 from tidelog.store.examine import Examination
 from tidelog.store.folder import Folder
@@ -65,7 +66,7 @@ def dying(at: int, half: bool) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for name in OPERATIONS:
             patch.setattr(durable, name, counted(getattr(durable, name)))
-        patch.setattr(mending, "write", counted(mending.write))  # the files of an export
+        patch.setattr("tidelog.mending.write", counted(write))  # the files of an export
         yield
 
 

@@ -191,7 +191,7 @@ def test_a_store_between_two_snapshots_misses_each_journal(
     """A snapshot that could not be written leaves two journals that count."""
     reasoner = tl.open(kept)
     with monkeypatch.context() as patch:
-        patch.setattr(store.snapshot, "write", failing)
+        patch.setattr("tidelog.store.snapshot.write", failing)
         with pytest.raises(OSError, match="full"):
             reasoner.compact()
     reasoner.apply("+ edge(x, y) .")
