@@ -81,6 +81,20 @@ def test_a_program_shows_as_one_line() -> None:
     assert repr(tl.parse(TWO)) == "<Program: 1 rule, 2 facts, 2 predicates>"
 
 
+def test_variables_of_prolog_are_warned_of(tmp_path: Path) -> None:
+    text = "q(1) . p(X) :- q(X) ."
+    path = tmp_path / "prolog.rls"
+    path.write_text(text)
+    reasoner = tl.Reasoner()
+    for read in (tl.parse, tl.Reasoner, reasoner.add, lambda _: tl.load(path)):
+        with pytest.warns(tl.ProgramWarning, match="W104.*`X` is a constant") as told:
+            read(text)
+        assert told[0].filename == __file__
+    with pytest.warns(tl.ProgramWarning):
+        assert [item.code for item in tl.parse(text).warnings] == ["W104"]
+    tl.parse("q(1) . p(?x) :- q(?x) . q(X) . p(<X>) :- q(<X>) .")
+
+
 # ---- facts
 
 

@@ -8,6 +8,7 @@ from tidelog.errors import (
     EvaluationError,
     Inconsistent,
     ProgramError,
+    ProgramWarning,
     Stopped,
     TidelogError,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "Ontology",
     "Program",
     "ProgramError",
+    "ProgramWarning",
     "Reasoner",
     "Relation",
     "Stopped",
@@ -84,16 +86,17 @@ def parse(
     name: str = "<text>",
 ) -> Program:
     """The program of a text; relative paths in it lie in `folder`."""
-    from tidelog.logic.resolve import read_text
+    from tidelog.logic.resolve import read_text, warned
 
-    return read_text(text, parameters, folder, name)
+    return warned(read_text(text, parameters, folder, name))
 
 
 def load(path: Path | str, *, parameters: Mapping[str, str] | None = None) -> Program:
     """The program in a file; relative paths in it are relative to its folder."""
     from tidelog.logic.resolve import load as load_program
+    from tidelog.logic.resolve import warned
 
-    return load_program(path, parameters)
+    return warned(load_program(path, parameters))
 
 
 def load_ontology(*paths: Path | str, equality: str = "axiomatise", unique_names: bool = False) -> Ontology:

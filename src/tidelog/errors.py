@@ -165,6 +165,10 @@ class Stopped(TidelogError):  # noqa: N818 - asked for by the user
 _SHORT = 3  # letters of a word of which one in two may be wrong
 
 
+class ProgramWarning(UserWarning):
+    """In Python, a program does something that is hardly meant."""
+
+
 def suggest(word: str, known: Iterable[str]) -> str | None:
     """A help line naming the known word nearest to `word`, or None if none is near.
 

@@ -25,7 +25,7 @@ from tidelog.io.objects import from_python
 from tidelog.io.source import data_file, predicate_of
 from tidelog.io.tables import read
 from tidelog.logic.program import Predicate, Program, Rule
-from tidelog.logic.resolve import extend
+from tidelog.logic.resolve import extend, warned
 from tidelog.logic.strata import Stratum
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.net_rows import total
@@ -182,7 +182,7 @@ class Loading(Explaining):
                 change.add(text, name=name, folder=folder)
             return
         strategies.settle(self._strategies.values())
-        program = extend(parse(Source(name, text)), self._program, folder=folder)
+        program = warned(extend(parse(Source(name, text)), self._program, folder=folder))
         self._own.stated += program.facts
         self._program = replace(program, facts=())
         self._shown = replace(program, facts=self._own.stated)

@@ -50,6 +50,32 @@ def test_output_predicates_are_chosen_by_the_program(tidelog: Tidelog, write: Wr
     assert list(tidelog("run", "p.rls", "--format", "json").json) == ["r", "p"]
 
 
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("p(1) . r(2) . q(3) .", ["p", "q", "r"]),
+        ("p(1) . q(?x) :- p(?x) .", ["q"]),
+        ("p(1) . r(2) . @output r .", ["r"]),
+        ("p(1) . ?- p(?x) .", ["?- p(?x) ."]),
+        ("@declare p(x: int) .", ["p"]),
+    ],
+)
+def test_a_program_without_rules_shows_all_it_has(
+    tidelog: Tidelog, write: Write, text: str, shown: list[str]
+) -> None:
+    write("p.rls", text)
+    assert list(tidelog("run", "p.rls", "--format", "json").json) == shown
+
+
+def test_variables_of_prolog_are_warned_of(tidelog: Tidelog, write: Write) -> None:
+    write("p.rls", "q(1) . p(X) :- q(X) .")
+    for command in ("check", "run"):
+        done = tidelog(command, "p.rls")
+        assert done.code == 0
+        assert "warning[W104]: `X` is a constant in this rule" in done.error
+        assert "p.rls:1:10" in done.error
+
+
 def test_what_only_data_provides_can_be_put_out(tidelog: Tidelog, write: Write) -> None:
     write("p.rls", "@output edge . @output reach . reach(1) .")
     write("edge.csv", "1,2\n2,3\n")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tidelog.errors import DataError, ProgramError, Source
+from tidelog.errors import DataError, Diagnostic, ProgramError, Source
 from tidelog.logic.program import (
     Atom,
     Constant,
@@ -14,7 +16,7 @@ from tidelog.logic.program import (
     Program,
     Variable,
 )
-from tidelog.logic.resolve import extend, load, resolve, resolve_clause, resolve_query
+from tidelog.logic.resolve import extend, load, read_text, resolve, resolve_clause, resolve_query
 from tidelog.logic.terms import exact
 from tidelog.logic.values import ColumnType, Kind, Value, integer
 from tidelog.syntax.parser import parse_literals, parse_text
@@ -323,3 +325,29 @@ def test_queries_of_a_program_keep_their_text() -> None:
     (query,) = program("e(1) . ?- e(?x) .").queries
     assert query.text == "?- e(?x) ."
     assert query.rule.head.terms == (X,)
+
+
+@given(ends=st.lists(st.booleans(), min_size=1, max_size=8), indented=st.booleans())
+def test_missing_full_stops_hide_no_errors(ends: list[bool], indented: bool) -> None:
+    """Every rule has an error of its own; each is reported, whichever full stops are missing."""
+    lines = [
+        f"{' ' * (indented and place > 0)}p(?x{place}) :- q(?y)" + (" ." if end else "")
+        for place, end in enumerate(ends)
+    ]
+    with pytest.raises(ProgramError) as found:
+        read_text("\n".join(lines))
+    reported = {(item.code, _line(item)) for item in found.value.diagnostics if item.code[0] == "E"}
+    expected = {("E301", place) for place, _ in enumerate(ends, 1)}
+    assert reported == expected | {("E108", place) for place, end in enumerate(ends, 1) if not end}
+
+
+def _line(item: Diagnostic) -> int:
+    assert item.span is not None
+    return item.span.source.position(item.span.start)[0]
+
+
+def test_errors_that_may_follow_from_others_are_not_reported() -> None:
+    text = "@prefix ex <http://example.org/> .\np(ex:a) .\n@output r .\nq(?x) :- p(?y) ."
+    with pytest.raises(ProgramError) as found:
+        read_text(text)
+    assert [item.code for item in found.value.diagnostics if item.code[0] == "E"] == ["E107", "E301"]

@@ -15,7 +15,7 @@ from tidelog.logic.codes import EMPTY_PREDICATE, UNKNOWN_PREDICATE
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import SUFFIX, resolve
 from tidelog.logic.values import ColumnType
-from tidelog.syntax.parser import parse
+from tidelog.syntax.parser import parse_with_faults
 
 STANDARD_INPUT: Final = "-"
 UNUSED_DATA: Final = "W701"
@@ -71,9 +71,10 @@ def resolve_source(
 ) -> Program:
     """The program of a text that was read under this name."""
     if name == STANDARD_INPUT:
-        return resolve(parse(source), parameters=parameters, folder=Path(), known=known)
+        return resolve(parse_with_faults(source), parameters=parameters, folder=Path(), known=known)
     path = Path(name)
-    return resolve(parse(source), parameters=parameters, folder=path.parent, known=known, path=path)
+    document = parse_with_faults(source)
+    return resolve(document, parameters=parameters, folder=path.parent, known=known, path=path)
 
 
 def load_beside(name: str, parameters: Mapping[str, str], files: Sequence[Path]) -> Program:

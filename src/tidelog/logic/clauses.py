@@ -6,14 +6,13 @@ Arguments that are expressions become variables, and an equality, an assignment 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import cache
-from typing import Any
+from dataclasses import dataclass, replace
 
 from tidelog.errors import Span
 from tidelog.logic import builtins, codes
 from tidelog.logic.column_types import Columns
 from tidelog.logic.expressions import Expressions, Place, plain_value
+from tidelog.logic.foreign_variables import nodes, warn_of_foreign_variables
 from tidelog.logic.heads import Head
 from tidelog.logic.metrics import Metrics, Times
 from tidelog.logic.names import Scope, written
@@ -103,6 +102,7 @@ def rules(clause: ast.Clause, around: Surroundings) -> tuple[Rule, ...]:
     name = _name(clause, around.report)
     found = [resolver.rule(head, body, name, clause.span) for head in clause.heads]
     resolver.warn_of_singles()
+    warn_of_foreign_variables(clause, around.report)
     return tuple(rule for rule in found if rule is not None)
 
 
@@ -129,7 +129,7 @@ class _Clause:
         self.scope = around.scope
         self.report = around.report
         self.signatures = around.signatures
-        taken = frozenset(_variable_names(tree))
+        taken = frozenset(node.name for node in nodes(tree) if isinstance(node, ast.Variable))
         self.expressions = Expressions(around.scope, around.parameters, around.report, taken)
         self.columns = Columns(around.report)
         self.matched: set[Variable] = set()  # variables that are arguments of atoms in the body
@@ -223,20 +223,18 @@ class _Clause:
                 return self._head(operand)
             case ast.Atom(call):
                 use, arguments = self._use(call)
-                if self._is_reserved(use, arguments, call.span):
+                if self._is_reserved(use, call.span):
                     return None
                 return use, arguments
         return None
 
-    def _is_reserved(self, use: Use, arguments: Sequence[ast.Expression], span: Span | None) -> bool:
+    def _is_reserved(self, use: Use, span: Span | None) -> bool:
         """Whether the head's name is built in; if so, that is reported."""
         function = builtins.lookup(use.name)
         if function is not None and function.boolean:
             message = f"`{use.written}` is a built-in function, so no rule can derive it"
         elif use.name == TOP:
             message = "`top()` always holds, so no rule can derive it"
-        elif use.name == BOTTOM and arguments:
-            message = "`bottom` has no arguments"
         else:
             return False
         self.report.error(codes.RESERVED_PREDICATE, message, span)
@@ -289,7 +287,7 @@ class _Clause:
         if function is not None and function.boolean:
             yield from self._condition(atom.call, negated)
         elif use.name in (TOP, BOTTOM):
-            yield from self._built_in(use, arguments, negated)
+            yield from self._built_in(use, negated)
         elif negated:
             yield from self._negation(use, arguments)
         else:
@@ -362,11 +360,9 @@ class _Clause:
         elif expression != Constant(FALSE if negated else TRUE):
             yield NEVER
 
-    def _built_in(self, use: Use, arguments: Sequence[ast.Expression], negated: bool) -> Iterator[Literal]:
+    def _built_in(self, use: Use, negated: bool) -> Iterator[Literal]:
         """`top()` and `~bottom()` hold always, `~top()` never, `bottom()` once it is derived."""
-        if arguments:
-            self.report.error(codes.RESERVED_PREDICATE, f"`{use.name}` has no arguments", use.span)
-        elif use.name == TOP and negated:
+        if use.name == TOP and negated:
             yield NEVER
         elif use.name == BOTTOM and not negated:
             self.signatures.use(use, 0)
@@ -413,7 +409,10 @@ class _Clause:
         if isinstance(call, ast.Triple):
             return Use(TRIPLE, TRIPLE, call.span), (call.subject, call.predicate, call.object)
         name = self.scope.predicate(call.symbol, self.report)
-        return Use(name, written(call.symbol), call.span), call.arguments
+        use = Use(name, written(call.symbol), call.span)
+        if name in (TOP, BOTTOM) and call.arguments:
+            use = self.signatures.refuse_arguments(use)
+        return use, call.arguments
 
     # ---- what is refused or doubted
 
@@ -456,22 +455,3 @@ def _name(clause: ast.Clause, report: Report) -> str | None:
                 help = 'a rule is named by `#[name("…")]`'
                 report.warn(codes.UNKNOWN_ATTRIBUTE, message, attribute.span, help)
     return name
-
-
-def _variable_names(tree: object) -> Iterator[str]:
-    """The names of the variables in a tree."""
-    if isinstance(tree, ast.Variable):
-        yield tree.name
-    elif isinstance(tree, tuple):
-        for item in tree:
-            yield from _variable_names(item)
-    elif isinstance(tree, ast.Node):
-        kind: Any = type(tree)
-        for part in _parts(kind):
-            yield from _variable_names(getattr(tree, part))
-
-
-@cache
-def _parts(kind: Any) -> tuple[str, ...]:
-    """The attributes of a kind of node in which there may be nodes."""
-    return tuple(part.name for part in fields(kind) if part.name != "span")

@@ -55,12 +55,25 @@ OVERFLOW: Final = "E405"
 SINGLE_VARIABLE: Final = "W101"
 EMPTY_PREDICATE: Final = "W102"
 UNKNOWN_ATTRIBUTE: Final = "W103"
+FOREIGN_VARIABLES: Final = "W104"
 
 # What these refuse is missing from the program, so what seems empty may not be.
 LEFT_OUT: Final = frozenset(
     {
         CHANGE_IN_PROGRAM,
         COMMIT_IN_PROGRAM,
+    }
+)
+
+# In Python, warnings of these are told when a program is read; `program.warnings` has all.
+HARDLY_MEANT: Final = frozenset({FOREIGN_VARIABLES})
+
+# Errors that may only follow from a statement that could not be read: it may have declared what is missing.
+FOLLOW_UPS: Final = frozenset(
+    {
+        UNKNOWN_PREFIX,
+        UNKNOWN_PARAMETER,
+        UNKNOWN_PREDICATE,
     }
 )
 
@@ -109,4 +122,5 @@ MEANINGS: Final = {
     SINGLE_VARIABLE: "a variable that occurs once in a rule",
     EMPTY_PREDICATE: "a predicate with neither facts, imports nor rules",
     UNKNOWN_ATTRIBUTE: "an attribute that does not exist",
+    FOREIGN_VARIABLES: "a rule with names where Prolog has variables, such as `X`: they are constants here",
 }

@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidelog.errors import ProgramError, Source
+from tidelog.errors import Source
 from tidelog.logic import codes
 from tidelog.logic.names import Scope
 from tidelog.logic.report import Report
 from tidelog.syntax import ast
-from tidelog.syntax.parser import parse
+from tidelog.syntax.codes import MISSING_FULL_STOP
+from tidelog.syntax.parser import parse_with_faults
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,7 @@ class Includes:
 
     report: Report
     scopes: dict[Path, Scope] = field(default_factory=dict)
-    complete: bool = True  # every file could be read
+    complete: bool = True  # every statement of every file could be read
 
     def gather(self, document: ast.Document, scope: Scope, folder: Path | None) -> list[Placed]:
         """The statements of the document and all that it includes, in place of the includes."""
@@ -61,16 +62,22 @@ class Includes:
         scope.adopt(self.scopes[path])
 
     def _read(self, path: Path, directive: ast.IncludeDirective) -> ast.Document | None:
-        """The document in a file; None, with the reason reported, if it cannot be read or parsed."""
+        """The document in a file; None, with the reason reported, if it cannot be read."""
         try:
-            return parse(Source(str(path), path.read_text(encoding="utf-8")))
+            document = parse_with_faults(Source(str(path), path.read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError) as fault:
             message = f"cannot include `{directive.path}`: {reason(fault)}"
             self.report.error(codes.CANNOT_INCLUDE, message, directive.span)
-        except ProgramError as error:
-            self.report.add(*error.diagnostics)
-        self.complete = False
-        return None
+            self.complete = False
+            return None
+        self.note_faults(document)
+        return document
+
+    def note_faults(self, document: ast.Document) -> None:
+        """Report the syntax errors of a document; most of them mean that a statement is missing."""
+        self.report.add(*document.faults)
+        if any(fault.code != MISSING_FULL_STOP for fault in document.faults):
+            self.complete = False
 
 
 def bundled_rules() -> Path:

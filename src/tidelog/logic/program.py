@@ -347,12 +347,13 @@ class Program:
     def output_predicates(self) -> tuple[str, ...]:
         """What is put out: the predicates of @output and @export, else all derived ones.
 
-        Not those that rule sets derive for themselves.
+        Without rules and queries they are all predicates; never those that rule sets derive for themselves.
         """
         asked = dict.fromkeys((*self.outputs, *(export.predicate for export in self.exports)))
         if asked:
             return tuple(asked)
-        return tuple(sorted(name for name in self.derived - BUILT_IN if not name.startswith(PRIVATE)))
+        shown = self.derived if self.rules or self.queries else self.predicates.keys()
+        return tuple(sorted(name for name in shown - BUILT_IN if not name.startswith(PRIVATE)))
 
 
 def variables_of(expression: Expression) -> Iterator[Variable]:

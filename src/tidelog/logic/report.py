@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from tidelog.errors import Diagnostic, Label, ProgramError, Severity, Span
 from tidelog.logic.program import Constant
@@ -47,10 +47,10 @@ class Report:
         """The warnings, by place."""
         return by_place(item for item in self._found if item.severity is Severity.WARNING)
 
-    def check(self) -> None:
-        """Raise everything found, by place, if any of it is an error."""
+    def check(self, ignored: Container[str] = ()) -> None:
+        """Raise everything found, by place, if any of it is an error; without what is to be ignored."""
         if self.errors:
-            raise ProgramError(by_place(self._found))
+            raise ProgramError(by_place(item for item in self._found if item.code not in ignored))
 
 
 def label(span: Span | None, text: str) -> tuple[Label, ...]:

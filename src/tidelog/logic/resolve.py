@@ -6,10 +6,12 @@ All errors of a file and of the files it includes are raised together; warnings 
 from __future__ import annotations
 
 import gc
+import sys
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from tidelog.errors import DataError, Diagnostic, ProgramError, Source, Span, suggest
+from tidelog.errors import DataError, Diagnostic, ProgramError, ProgramWarning, Source, Span, suggest
 from tidelog.logic import builtins, clauses, codes
 from tidelog.logic.clauses import Surroundings
 from tidelog.logic.equality import axioms
@@ -18,8 +20,10 @@ from tidelog.logic.include import Includes, Placed, reason
 from tidelog.logic.metrics import intervals_of
 from tidelog.logic.names import Scope, written
 from tidelog.logic.program import (
+    BOTTOM,
     DIFFERENT,
     EQUAL,
+    TOP,
     Fact,
     Predicate,
     Program,
@@ -35,7 +39,7 @@ from tidelog.logic.terms import read_any, read_exact
 from tidelog.logic.transfers import Reader
 from tidelog.logic.values import Value
 from tidelog.syntax import ast
-from tidelog.syntax.parser import parse
+from tidelog.syntax.parser import parse_with_faults
 
 EMPTY = Program({})
 SUFFIX = ".rls"
@@ -55,7 +59,7 @@ def load(
     except (OSError, UnicodeDecodeError) as fault:
         message = f"cannot read the program: {reason(fault)}"
         raise DataError(Diagnostic("E501", message, place=str(path))) from None
-    document = parse(Source(str(path), text))
+    document = parse_with_faults(Source(str(path), text))
     return resolve(document, parameters=parameters, folder=path.parent, known=known, path=path)
 
 
@@ -67,9 +71,9 @@ def program_of(source: Program | Path | str | None) -> Program:
         case None:
             return EMPTY
         case str():
-            return read_text(source)
+            return warned(read_text(source))
         case Path():
-            return load(source)
+            return warned(load(source))
     message = f"a program is a Program, its text or the Path of its file, not {type(source).__name__}"
     raise TypeError(message)
 
@@ -85,7 +89,23 @@ def read_text(
         help = f"write `tl.load({text!r})`, or `Path({text!r})` in its place"
         raise ProgramError(Diagnostic(TEXT_IS_A_PATH, f"{text!r} is a path, not a program", help=help))
     place = None if folder is None else Path(folder)
-    return resolve(parse(Source(name, text)), parameters=parameters, folder=place)
+    return resolve(parse_with_faults(Source(name, text)), parameters=parameters, folder=place)
+
+
+def warned(program: Program) -> Program:
+    """Return the program, and tell a caller in Python of what is hardly meant in it."""
+    for item in program.warnings:
+        if item.code in codes.HARDLY_MEANT:
+            warnings.warn(str(item), ProgramWarning, stacklevel=_depth())
+    return program
+
+
+def _depth() -> int:
+    """How many frames of tidelog stand between a warning and whoever called tidelog."""
+    frame, depth = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("tidelog"):
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def _is_path(text: str) -> bool:
@@ -184,12 +204,13 @@ class Resolver:
                 gc.enable()
 
     def _resolve(self, document: ast.Document, folder: Path | None) -> Program:
+        self.includes.note_faults(document)
         statements = self.includes.gather(document, self.scope, folder)
         self._declare(statements)
         for placed in statements:
             self.statement(placed)
         self.check_whole()
-        self.report.check()
+        self.report.check(ignored=() if self.includes.complete else codes.FOLLOW_UPS)
         return self.program()
 
     def program(self) -> Program:
@@ -223,6 +244,8 @@ class Resolver:
                     self._parameter(placed.statement, placed.scope)
                 case ast.DeclareDirective(symbol, columns):
                     use = self._use(symbol, placed.scope, placed.statement.span)
+                    if use.name in (TOP, BOTTOM) and columns:
+                        use = self.signatures.refuse_arguments(use)
                     self.signatures.declare(use, columns)
         for name in self.given:
             if name not in self.declared:
@@ -381,6 +404,8 @@ class Resolver:
 
     def report_unknown(self, use: Use, expected: Iterable[str]) -> None:
         """Report a predicate of which nothing is known."""
+        if use.name in self.signatures.refused:
+            return
         names = [self.signatures.predicates[name].written for name in sorted(expected)]
         if any(use.name == transfer.predicate for transfer in self.imports):
             message = f"how many columns `{use.written}` has is not known"

@@ -33,6 +33,18 @@ class Signatures:
         self.report = report
         self.predicates: dict[str, Predicate] = dict(known)
         self.filled: set[str] = set(known)  # may hold facts: stated, imported, derived or declared
+        self.refused: set[str] = set()  # built-in predicates that were used with arguments
+
+    def refuse_arguments(self, use: Use) -> Use:
+        """Report a built-in predicate with arguments, once; what stands for it from then on has them."""
+        if use.name not in self.refused:
+            message = f"`{use.name}` is built in, and has no arguments"
+            help = f"give the predicate another name, such as `{use.name}_of`"
+            self.report.error(codes.RESERVED_PREDICATE, message, use.span, help)
+        stand_in = f"{use.name} with arguments"
+        self.refused |= {use.name, stand_in}
+        self.fill(stand_in)
+        return replace(use, name=stand_in)
 
     def declare(self, use: Use, columns: Sequence[ast.Column]) -> None:
         """Take a predicate's columns from its declaration."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
-from tidelog.errors import Span
+from tidelog.errors import Diagnostic, Span
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -471,3 +471,4 @@ class Document(Node):
 
     statements: tuple[Statement, ...]
     comments: tuple[str, ...] = field(default=(), compare=False, repr=False)
+    faults: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)  # of what is left out

@@ -71,6 +71,17 @@ _MOST_READ_AGAIN: Final = 200_000
 
 def parse(source: Source) -> Document:
     """The tree of a program; raises `ProgramError` with all its syntax errors."""
+    document = parse_with_faults(source)
+    if document.faults:
+        raise ProgramError(document.faults)
+    return document
+
+
+def parse_with_faults(source: Source) -> Document:
+    """The tree of what can be read of a program, and its syntax errors; for whoever looks for more errors.
+
+    A statement that only lacks its full stop is there.
+    """
     # Trees have no cycles: looking for some while a large one grows takes a third of the time.
     was_enabled = gc.isenabled()
     gc.disable()
@@ -106,6 +117,7 @@ class Parser(LiteralParser):
         self.lexer = Lexer(source)
         self.diagnostics: list[Diagnostic] = []
         self._read_again = 0
+        self._is_ended = True  # the statement that is read has its full stop
         super().__init__(source, Tokens())
 
     def document(self) -> Document:
@@ -117,15 +129,16 @@ class Parser(LiteralParser):
             tokens = self.lexer.read()
             if not tokens.broken and tokens.kinds[0] != END:
                 self._try_statement(tokens, statements)
-        self._raise_faults()
         comments = comments_before(self.text, tokens)
-        return Document(tuple(statements), tuple(comments[:-1] if comments[-1:] == [""] else comments))
+        behind = tuple(comments[:-1] if comments[-1:] == [""] else comments)
+        return Document(tuple(statements), behind, self._faults())
 
     def query_literals(self) -> tuple[Literal, ...]:
         """The literals of a text that is one query."""
         self.begin(self.lexer.read())
         literals = None if self.tokens.broken else self._attempt(self._only_literals)
-        self._raise_faults()
+        if faults := self._faults():
+            raise ProgramError(faults)
         return literals or ()
 
     def _attempt(self, read: Callable[[], Result]) -> Result | None:
@@ -152,18 +165,19 @@ class Parser(LiteralParser):
     def _try_statement(self, tokens: Tokens, statements: list[Statement]) -> None:
         self.begin(tokens)
         self.literals = []
+        self._is_ended = True
         statement = self._attempt(self.statement)
         if statement is not None:
             statements.append(statement)
-        elif self.diagnostics[-1].code == codes.MISSING_FULL_STOP and self._read_again < _MOST_READ_AGAIN:
+        if not self._is_ended and self._read_again < _MOST_READ_AGAIN:
             # Where only the full stop is missing, the next statement begins at the token that was found.
             self._read_again += len(self.kinds) - self.index
             self.lexer.restart(self.starts[self.index])
 
-    def _raise_faults(self) -> None:
-        diagnostics = self.lexer.diagnostics + self.diagnostics
-        if diagnostics:
-            raise ProgramError(sorted(diagnostics, key=lambda fault: fault.span.start if fault.span else 0))
+    def _faults(self) -> tuple[Diagnostic, ...]:
+        """All that was wrong, by place."""
+        found = self.lexer.diagnostics + self.diagnostics
+        return tuple(sorted(found, key=lambda fault: fault.span.start if fault.span else 0))
 
     def _only_literals(self) -> tuple[Literal, ...]:
         if self.kinds[0] == QUERY:
@@ -188,10 +202,15 @@ class Parser(LiteralParser):
 
     def end(self, *expected: str) -> Place:
         """Read the full stop; what all statements have: their place and comments."""
-        if self.kinds[self.index] != ".":
-            raise self.fault(*expected, "`.`")
-        self.index += 1
-        return place(self.span(0), self.tokens, self.literals)
+        if self.kinds[self.index] == ".":
+            self.index += 1
+            return place(self.span(0), self.tokens, self.literals)
+        fault = self.fault(*expected, "`.`")
+        if fault.diagnostic.code != codes.MISSING_FULL_STOP:
+            raise fault
+        self.diagnostics.append(fault.diagnostic)
+        self._is_ended = False
+        return {"span": self.span(0), "comments": (), "notes": (), "remark": None}
 
     def _clause(self) -> Clause:
         attributes = self._attributes()

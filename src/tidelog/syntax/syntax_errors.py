@@ -241,7 +241,9 @@ def _foreign_operator(found: Found) -> Diagnostic | None:
 
 
 def _missing_full_stop(found: Found) -> Diagnostic | None:
-    is_new = found.kind == END or (found.begins_line and not found.is_indented)
+    # What stands on a line of its own, and is followed by an arrow, is a rule even if it is indented.
+    is_rule = ARROW in found.tokens.kinds[found.index :]
+    is_new = found.kind == END or (found.begins_line and (is_rule or not found.is_indented))
     if "`.`" not in found.expected or found.kind not in _BEGINS_STATEMENT:
         return None
     if not is_new and found.kind not in (DIRECTIVE, QUERY, ATTRIBUTE):
