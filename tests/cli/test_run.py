@@ -112,7 +112,7 @@ def test_parameters_are_given(tidelog: Tidelog, write: Write) -> None:
 
 
 def test_nothing_to_put_out_prints_nothing(tidelog: Tidelog, write: Write) -> None:
-    write("p.rls", "p(1) .")
+    write("p.rls", "bottom() :- p(2) . p(1) .")
     done = tidelog("run", "p.rls")
     assert (done.code, done.output, done.error) == (0, "", "")
 

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tidelog.errors import DataError
+from tidelog.errors import DataError, counted
 from tidelog.io import codes, delimited
+from tidelog.io import faults as faults_module
 from tidelog.io.faults import Faults, OnError, ReadReport
+from tidelog.io.objects import from_python
 from tidelog.io.source import Header, data_file
 from tidelog.io.tables import read
 from tidelog.logic.values import ColumnType as T
@@ -179,10 +181,65 @@ def test_rdf_needs_its_package(read_rows: ReadRows, monkeypatch: pytest.MonkeyPa
 DIRTY = b'1,2\n3,x\n"4\n",5\n6\n7,\xff\n8,9\n'
 
 
-def test_fail_reports_the_first_rows(read_rows: ReadRows) -> None:
-    found = faults_of(read_rows, "".join(f"x{number},1\n" for number in range(50)), NUMBERS)
-    assert len(found) == 20
-    assert found[19] == "E504 edge.csv:20:1: 'x19' is not an integer"
+SHAPES: dict[str, tuple[Callable[[list[str]], str], str, str]] = {  # good and bad rows of a format, in a file
+    "x.csv": (lambda rows: "".join(f"{row},1\n" for row in rows), "1", "x"),
+    "x.json": (lambda rows: f"[{', '.join(f'[{row}, 1]' for row in rows)}]", "1", "null"),
+    "x.jsonl": (lambda rows: "".join(f"[{row}, 1]\n" for row in rows), "1", "null"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(("good", "bad"), [(0, 19), (3, 20), (5, 21), (40, 456)])
+def test_the_first_bad_rows_are_reported_and_the_others_counted(
+    read_rows: ReadRows, name: str, good: int, bad: int
+) -> None:
+    write, right, wrong = SHAPES[name]
+    rows = [wrong, *[right] * good, *[wrong] * (bad - 1), *[right] * good]
+    with pytest.raises(DataError) as caught:
+        read_rows(write(rows), NUMBERS, name=name)
+    *found, last = caught.value.diagnostics
+    if bad > 20:
+        assert (last.code, last.message) == ("E528", f"{counted(bad - 20, 'more row')} cannot be read")
+        assert len(found) == 20
+    else:
+        assert len(found) + 1 == bad
+    assert "--on-error skip" in (last.help or "")
+
+
+def test_reading_stops_when_nearly_all_is_bad(read_rows: ReadRows, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faults_module, "MOST_COUNTED", 50)
+    found = faults_of(read_rows, "x,1\n" * 200, NUMBERS)
+    assert found[-1] == "E528 None: 30 more rows cannot be read, and reading stopped there"
+
+
+@pytest.mark.parametrize("data", [[("x", 1)] * 30, {"a": ["x"] * 30, "b": [1] * 30}])
+def test_objects_are_counted_as_well(data: object) -> None:
+    with pytest.raises(DataError, match="10 more rows cannot be read"):
+        list(from_python(data, NUMBERS))
+
+
+@pytest.mark.parametrize(
+    ("text", "header", "names", "help"),
+    [
+        ("id,size\n1,2\n", Header.NONE, (), "`csv{ header = true, … }`"),
+        ("id,size\n1,2\n", Header.NONE, ("size", "id"), "`csv{ header = true, … }`"),
+        ("id,size (cm)\n1,2\n", Header.NONE, ("a", "b"), "`csv{ ignore_headers = true, … }`"),
+        ("id,size\n1,2\n", Header.DETECTED, ("a", "b"), "`--input-header yes`"),
+        ("\n\nid,size\n1,2\n", Header.NONE, (), "`csv{ header = true, … }`"),
+        ("1,2\nid,size\n", Header.NONE, (), None),
+        ("1,size\n", Header.NONE, (), None),
+        ("id,id\n", Header.NONE, (), None),
+        ("id,\n", Header.NONE, (), None),
+    ],
+)
+def test_a_first_row_that_looks_like_a_header_is_told_of(
+    read_rows: ReadRows, text: str, header: Header, names: tuple[str, ...], help: str | None
+) -> None:
+    with pytest.raises(DataError) as caught:
+        read_rows(text, NUMBERS, header=header, names=names)
+    found = caught.value.diagnostics[0].help or ""
+    assert ("if this line is a header" in found) == (help is not None)
+    assert (help or "") in found
 
 
 def test_skip_counts(read_rows: ReadRows) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -16,6 +17,8 @@ from tidelog.io.records import Record, count_lines, records
 from tidelog.io.source import DataFile
 from tidelog.logic.values import ColumnType
 
+_COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]*")
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -24,6 +27,7 @@ class Layout:
     types: tuple[ColumnType, ...]
     wanted: tuple[int, ...]
     names: tuple[str | None, ...] = ()
+    first: int | None = None  # the line of the first record, where that is data
 
     @property
     def wanted_types(self) -> tuple[ColumnType, ...]:
@@ -85,6 +89,13 @@ def read_block(block: Block, layout: Layout, file: DataFile, faults: Faults) -> 
     return Batch(columns, len(rows))
 
 
+def _header_help(record: Record, file: DataFile) -> str | None:
+    """What to do about a first record that looks like the names of columns: words, each once."""
+    texts = [field.decode("utf-8", "replace").strip() for field in record.fields]
+    is_header = len(set(texts)) == len(texts) and all(_COLUMN_NAME.fullmatch(text) for text in texts)
+    return file.header_help(texts) if is_header else None
+
+
 def _bad_row(record: Record, fault: Diagnostic) -> BadRow:
     return BadRow(fault, record.raw.decode("utf-8", "surrogateescape"))
 
@@ -122,8 +133,10 @@ def _columns(
             number = layout.wanted[place]
             values, faults = read_values(texts, column_type, layout.names[number] if layout.names else None)
             for index, fault in faults.items():
-                where = file.place(rows[index].record.line, number + 1)
-                bad.setdefault(index, Diagnostic(codes.NOT_OF_TYPE, fault, place=where))
+                record = rows[index].record
+                where = file.place(record.line, number + 1)
+                help = _header_help(record, file) if record.line == layout.first else None
+                bad.setdefault(index, Diagnostic(codes.NOT_OF_TYPE, fault, place=where, help=help))
             column = column_of_values(values)
         columns.append(column)
     return tuple(columns), bad

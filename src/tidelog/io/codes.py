@@ -27,6 +27,7 @@ ENTITIES: Final = "E520"
 TOO_DEEP: Final = "E521"
 TEXT_IS_A_PATH: Final = "E526"
 NO_SUCH_COLUMN: Final = "E527"
+MORE_BAD_ROWS: Final = "E528"
 
 MEANINGS: Final = {
     NOT_FOUND: "a file that does not exist or cannot be opened",
@@ -51,4 +52,5 @@ MEANINGS: Final = {
     TOO_DEEP: "data, or a query of SPARQL, that is nested too deeply",
     TEXT_IS_A_PATH: "in Python, the path of a file where the text of a program is expected",
     NO_SUCH_COLUMN: "a column of a relation that does not exist",
+    MORE_BAD_ROWS: "rows that cannot be read, beyond those that are shown",
 }

@@ -110,7 +110,7 @@ def _layout(file: DataFile, block: Block, record: Record, end: int) -> tuple[Lay
     header = tuple(field.decode("utf-8", "replace") for field in record.fields)
     if not _is_header(file, header, len(types)):
         names = file.names if len(file.names) == len(types) else ()
-        return Layout(types, wanted, names), block
+        return Layout(types, wanted, names, record.line), block
     rest = Block(block.data[end:], block.line + count_lines(bytes(block.data[:end])), block.is_open)
     if file.header is Header.IGNORED or not file.names or None in file.names:
         return Layout(types, wanted, header if len(header) == len(types) else ()), rest

@@ -6,20 +6,26 @@ Invariant: every row of a file is either in a batch or was given to `Faults.add`
 from __future__ import annotations
 
 import csv
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import TextIO
 
-from tidelog.errors import DataError, Diagnostic
+from tidelog.errors import DataError, Diagnostic, counted
+from tidelog.io import codes
 
 MOST_REPORTED = 20
+MOST_COUNTED = 10_000  # bad rows after which reading stops: the rest is hardly better
+ADVICE = (
+    "`--on-error skip` leaves such rows out, `--on-error collect` writes them to a file as well; "
+    'in Python `on_error="skip"`'
+)
 
 
 class OnError(Enum):
     """What to do about a row that cannot be read."""
 
-    FAIL = "fail"  # stop, and report the first rows of the file that cannot be read
+    FAIL = "fail"  # stop, and report the first rows that cannot be read, and how many more there are
     SKIP = "skip"  # leave the row out, and count it
     COLLECT = "collect"  # as skip, and write the row to a file, with the reason
 
@@ -53,25 +59,41 @@ class Faults:
     rejects: Path = Path("rejects.csv")
     rows: int = 0
     skipped: int = 0
+    advice: str = ADVICE  # how to read the rest in spite of bad rows
+    _more: int = 0  # rows that cannot be read, beside those that are reported
     _found: list[Diagnostic] = field(default_factory=list)
     _file: TextIO | None = None
 
     def add(self, row: BadRow) -> None:
-        """Note a row that cannot be read; raises when enough of them are known to report."""
+        """Note a row that cannot be read; raises when so many are known that reading on is no use."""
         if self.on_error is OnError.FAIL:
-            self._found.append(row.diagnostic)
-            if len(self._found) >= MOST_REPORTED:
-                self.check()
+            if len(self._found) < MOST_REPORTED:
+                self._found.append(row.diagnostic)
+            else:
+                self._more += 1
+            if self._more + len(self._found) >= MOST_COUNTED:
+                self.check(is_whole=False)
             return
         self.skipped += 1
         if self.on_error is OnError.COLLECT:
             self._write(row)
 
-    def check(self) -> None:
-        """Nothing, unless a row could not be read and none may be left out: then raises `DataError`."""
-        if self._found:
-            found, self._found = self._found, []
-            raise DataError(found)
+    def check(self, is_whole: bool = True) -> None:
+        """Raise `DataError` if a row could not be read and none may be left out.
+
+        `is_whole` says that all rows were read, so that it is known how many are bad.
+        """
+        if not self._found:
+            return
+        found, more = self._found, self._more
+        self._found, self._more = [], 0
+        if more:
+            rest = "" if is_whole else ", and reading stopped there"
+            message = f"{counted(more, 'more row')} cannot be read{rest}"
+            found.append(Diagnostic(codes.MORE_BAD_ROWS, message, help=self.advice))
+        elif found[-1].help is None:
+            found[-1] = replace(found[-1], help=self.advice)
+        raise DataError(found)
 
     @property
     def failed(self) -> bool:

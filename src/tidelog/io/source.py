@@ -6,7 +6,7 @@ import gzip
 import io
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -71,6 +71,15 @@ class DataFile:
     def place(self, line: int, column: int | None = None) -> str:
         """`file:line:column`, as diagnostics show it."""
         return f"{self.shown}:{line}" if column is None else f"{self.shown}:{line}:{column}"
+
+    def header_help(self, fields: Collection[str]) -> str:
+        """What to do where the first row, read as data, holds what may be the names of columns."""
+        if self.header is Header.DETECTED:
+            option = "`--input-header yes`, in Python `header=True`"
+        else:
+            is_named = all(name in fields for name in self.names)
+            option = f"`{self.format}{{ {'header' if is_named else 'ignore_headers'} = true, … }}`"
+        return f"if this line is a header, read the file with {option}"
 
     def open(self) -> IO[bytes]:
         """The bytes of the file, decompressed."""

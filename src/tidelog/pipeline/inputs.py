@@ -254,7 +254,7 @@ class Taken:
 
     def __post_init__(self) -> None:
         on_error = OnError.FAIL if self.item.on_error == "fail" else OnError.COLLECT
-        self.faults = Faults(on_error, self.rejects)
+        self.faults = Faults(on_error, self.rejects, advice='`on-error = "reject"` writes such rows aside')
         self.filtered = 0
 
     def batches(self) -> Iterator[Batch]:
