@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -145,31 +147,45 @@ def _covers(one: Interval, other: Interval) -> bool:
     return is_left and is_right
 
 
-def interesting(reasoner: tl.Reasoner) -> list[Fraction]:
-    """All end points, those of given facts included, their neighbours, and points that are far out."""
+Timed = list[tuple[tuple[Any, ...], Interval, Fraction | None]]  # facts, when they hold, and their periods
+
+
+def timed_rows(relation: tl.Relation) -> Timed:
+    """The rows of a relation, apart from when they hold and how they repeat."""
+    found: Timed = []
+    for row in relation:
+        place = next(place for place, part in enumerate(row) if isinstance(part, Interval))
+        found.append((row[:place], row[place], row[place + 1] if len(row) > place + 1 else None))
+    return found
+
+
+def timed_facts(reasoner: tl.Reasoner) -> dict[str, Timed]:
+    return {name: timed_rows(reasoner[name]) for name in sorted(reasoner.program.timed)}
+
+
+def interesting(parts: Iterable[Timed]) -> list[Fraction]:
+    """All end points, those a few periods later, their neighbours, and points that are far out."""
     ends = {Fraction(0)}
-    for name in reasoner.program.timed:
-        for row in reasoner[name]:
-            interval = next(part for part in row if isinstance(part, Interval))
-            ends |= {end for end in (interval.start, interval.end) if end is not None}
-    periods = reasoner.time.outcome.periods if reasoner.time.outcome is not None else None
-    for side in (None, None) if periods is None else (periods.left, periods.right):
-        if side is not None:
-            (first,) = (end for end in (side.at.start, side.at.end) if end is not None)
-            ends |= {first, first + side.period, first - side.period, first + 2 * side.period}
+    for _, interval, every in (row for part in parts for row in part):
+        some = {end for end in (interval.start, interval.end) if end is not None}
+        ends |= {end + number * (every or 0) for end in some for number in (0, 1, 2)}
     near = {end + by for end in ends for by in (Fraction(-1, 2), Fraction(0), Fraction(1, 2))}
     far = {end + by for end in ends for by in (10**6, Fraction(10**6) + Fraction(1, 2), -(10**6))}
     return sorted(near | far)
 
 
+def holding(rows: Timed, time: Fraction) -> set[tuple[Any, ...]]:
+    """The facts that hold at a time."""
+    point = Interval(time, time)
+    return {row for row, one, every in rows if meets(one, every, point, is_throughout=False)}
+
+
 def check_queries(reasoner: tl.Reasoner, data: st.DataObject) -> None:
     """Ask for times of all kinds: the answers are those that the rows of a relation, which repeat, tell."""
-    times = interesting(reasoner)
-    for name in sorted(reasoner.program.timed):
-        relation, arity = reasoner[name], reasoner.program.predicates[name].arity
-        rows = [
-            (row[:arity], row[arity], row[arity + 1] if len(row) > arity + 1 else None) for row in relation
-        ]
+    facts = timed_facts(reasoner)
+    times = interesting(facts.values())
+    for name, rows in facts.items():
+        arity = reasoner.program.predicates[name].arity
         atom = f"{name}({', '.join(f'?x{place}' for place in range(arity))})"
         for start in data.draw(st.lists(st.sampled_from(times), min_size=6, max_size=6, unique=True)):
             length = data.draw(
@@ -324,16 +340,66 @@ def test_changes_are_worked_in(text: str, changes: list[tuple[bool, str]]) -> No
             stated.append(fact)
         # Given facts are sets of points: what overlaps goes with what is taken away, so the rest is put back.
         again = [f"+ {line}" for line in stated[1:]]
-        reasoner.apply("\n".join([f"{'-' if is_removal else '+'} {fact}", *again]), missing="ignore")
+        before = timed_facts(reasoner)
+        script = "\n".join([f"{'-' if is_removal else '+'} {fact}", *again])
+        delta = reasoner.apply(script, missing="ignore")
         anew = tl.Reasoner(tl.parse("\n".join([*stated, *rest])))
         assert held(reasoner) == held(anew)
+        check_delta(before, timed_facts(reasoner), delta)
+
+
+def check_delta(before: dict[str, Timed], after: dict[str, Timed], delta: tl.Delta) -> None:
+    """Compare a delta with the difference of what held before and after, far out too."""
+    for name, rows in after.items():
+        then = before.get(name, [])
+        added, removed = timed_rows(delta[name].added), timed_rows(delta[name].removed)
+        for time in interesting([then, rows, added, removed]):
+            held_then, holds_now = holding(then, time), holding(rows, time)
+            assert holding(added, time) == holds_now - held_then, (name, time)
+            assert holding(removed, time) == held_then - holds_now, (name, time)
+
+
+@given(one_way(), st.data())
+@settings(max_examples=settings().max_examples // 2)
+def test_a_delta_is_exact_when_rules_change(text: str, data: st.DataObject) -> None:
+    reasoner = endless(text)
+    way = {"minus": "plus", "plus": "minus"} if "until" in text or "diamondplus" in text else {}
+    known = [line for line in text.split("\n") if ":-" in line]
+    for _ in range(2):
+        gone = data.draw(st.sampled_from(known))
+        new = data.draw(st.sampled_from(ONE_WAY))
+        new = re.sub("minus|plus", lambda found: way.get(found[0], found[0]), new)
+        new = new.replace("since", "until") if way else new
+        before = timed_facts(reasoner)
+        try:
+            delta = reasoner.apply(f"- {gone}\n+ {new}", missing="ignore")
+        except ProgramError as fault:  # rules look another way, or negate each other
+            assert {one.code for one in fault.diagnostics} <= {"E616", "E617"}
+            continue
+        check_delta(before, timed_facts(reasoner), delta)
+
+
+def test_a_delta_repeats() -> None:
+    reasoner = tl.Reasoner(
+        tl.parse("p(a)@0 . p(?x) :- diamondminus[2, 2] p(?x) . q(?x) :- ~p(?x), d(?x) . d(a) .")
+    )
+    reasoner.materialise()
+    delta = reasoner.apply("- p(?x) :- diamondminus[2, 2] p(?x) . + p(?x) :- diamondminus[3, 3] p(?x) .")
+    rows = {(sign, name, *map(str, row)) for sign, name, row in delta if name == "p"}
+    assert rows == {
+        ("+", "p", "a", "[3, 3]", "6"),
+        ("-", "p", "a", "[2, 2]", "6"),
+        ("-", "p", "a", "[4, 4]", "6"),
+    }
+    assert delta["p"].to_arrow().column_names[-1] == "every"
+    assert delta["q"].to_arrow().num_rows == 3 and "●" in tl.timeline(delta["p"].added).text()
 
 
 def test_facts_far_away_widen_the_horizon() -> None:
     reasoner = tl.Reasoner(tl.parse("p(a)@0 . p(?x) :- diamondminus[2, 2] p(?x), ~stop(?x) . stop(b)@0 ."))
     reasoner.materialise()
     delta = reasoner.apply("+ stop(a)@100 .")
-    assert {str(row[1]) for row in delta["p"].removed} >= {"[100, 100]", "[102, 102]"}
+    assert {(str(row[1]), row[2]) for row in delta["p"].removed} == {("[100, 100]", None), ("[102, 102]", 2)}
     assert not delta["p"].added
     assert len(reasoner["p"]) == 50 and "repeats" not in str(reasoner.time.outcome)
     reasoner.apply("- stop(a)@100 .")

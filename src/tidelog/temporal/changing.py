@@ -19,6 +19,7 @@ from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Integers, Lists, Timeline, always, single
 from tidelog.temporal.maintain import Difference, Journal, Maintenance
 from tidelog.temporal.nodes import ReadyRule
+from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import TimedRelation
 from tidelog.temporal.rows import Table
 from tidelog.temporal.store import Store
@@ -53,9 +54,10 @@ def times_of(intervals: Sequence[Interval], is_integer: bool) -> Times:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimedRows(Rows):
-    """Rows of ids that hold in intervals."""
+    """Rows of ids that hold in intervals; if some repeat, with the period of each: 0 for the others."""
 
     times: Times | None = None
+    every: Integers | None = None
 
 
 @dataclass(slots=True)
@@ -92,6 +94,8 @@ class TimedUpdate:
 
 # Derives what follows besides, once facts have changed: whether it did anything.
 GoOn = Callable[[Sequence[ReadyRule], Journal], bool]
+# Tells what all tables have lost and gained, of which the tables hold a part only.
+Compare = Callable[[Journal], NetChange]
 
 
 class Changing:
@@ -103,13 +107,12 @@ class Changing:
         horizon: Horizon | None,
         check: Callable[[], None],
         go_on: GoOn | None = None,
-        *,
-        is_reported_within: bool = False,
+        compare: Compare | None = None,
     ) -> None:
         self.store = store
         self.horizon = horizon
         self.go_on = go_on
-        self.is_reported_within = is_reported_within  # the horizon only
+        self.compare = compare
         self.check = check
         self.journal = Journal()
 
@@ -131,11 +134,15 @@ class Changing:
             lost, gained = maintenance.run(removed, added)
             if self.go_on is not None and self.go_on(schedule.after, self.journal):
                 lost, gained = self._net()
+            if self.compare is None:
+                net = NetChange(self._rows(gained, after), self._rows(lost, after))
+            else:
+                net = self.compare(self.journal)
             accept()
         except BaseException:
             self.journal.undo()
             raise
-        return NetChange(self._rows(gained, after), self._rows(lost, after))
+        return net
 
     def _net(self) -> tuple[dict[str, Difference], dict[str, Difference]]:
         """What all tables lost and gained by now."""
@@ -272,10 +279,7 @@ class Changing:
         found: dict[str, Rows] = {}
         for name, difference in points.items():
             if name in program.timed:
-                lists = difference.lists
-                if self.is_reported_within and self.horizon is not None:
-                    lists = self.horizon.clip(lists)
-                owners, left, right = lists.rows()
+                owners, left, right = difference.lists.rows()
                 columns = self.store.tables[name].facts.columns[:, difference.numbers[owners]]
                 times = Times(self.store.timeline, left, right)
                 found[name] = TimedRows(tuple(columns), len(left), times)
@@ -286,4 +290,5 @@ def timed_relation(name: str, names: Sequence[str], rows: TimedRows, dictionary:
     """Rows with times as a relation."""
     times = rows.times
     assert times is not None
-    return TimedRelation(name, names, rows.columns, times.left, times.right, dictionary, times.timeline)
+    parts = name, names, rows.columns, times.left, times.right, dictionary, times.timeline
+    return TimedRelation(*parts) if rows.every is None else PeriodicRelation(*parts, every=rows.every)

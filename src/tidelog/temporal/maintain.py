@@ -100,14 +100,19 @@ class Journal:
             for numbers, lists in self._parts.get(table, ())
         )
 
+    def before(self, table: TimedTable) -> Difference:
+        """The facts of a table that were noted, as they were."""
+        derived = Derived()
+        for numbers, lists in self._parts.get(table, ()):
+            derived.add(table.name, numbers, lists)
+        return Difference(*derived.of(table.name))
+
     def net(self, table: TimedTable) -> tuple[Difference, Difference]:
         """What a table lost and gained since the transaction began."""
-        if table not in self._parts:
+        noted = self.before(table)
+        if not noted:
             return NOTHING, NOTHING
-        derived = Derived()
-        for numbers, lists in self._parts[table]:
-            derived.add(table.name, numbers, lists)
-        numbers, before = derived.of(table.name)
+        numbers, before = noted.numbers, noted.lists
         every = before.numbers
         return (
             _holding(numbers, before.without(table.lists, every, numbers)),

@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
+
+import numpy as np
 
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import Assignment, Program, Query, Rule, Throughout
 from tidelog.logic.time import Interval
-from tidelog.maintenance.maintainer import NetChange
+from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.temporal.analysis import BACKWARD, FORWARD, direction, edges, levels
-from tidelog.temporal.changing import Changing, TimedUpdate
+from tidelog.temporal.changing import Changing, TimedRows, TimedUpdate, Times
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Integers, Lists, single
@@ -26,7 +29,7 @@ from tidelog.temporal.maintain import Journal
 from tidelog.temporal.materialise import Derivation, unheard
 from tidelog.temporal.nodes import Leaf, ReadyRule
 from tidelog.temporal.outcome import Outcome
-from tidelog.temporal.periods import Folding, Periods, Repeat, mirrored
+from tidelog.temporal.periods import Folding, Periods, Repeat, differences, mirrored
 from tidelog.temporal.repetition import Found, Search, finite_ends
 from tidelog.temporal.store import Store
 from tidelog.temporal.table import Part, TimedTable
@@ -105,10 +108,7 @@ class Periodic:
         check: Callable[[], None],
         accept: Callable[[], None],
     ) -> tuple[NetChange, int]:
-        """What a transaction changes within the horizon, and how many intervals there are more.
-
-        The periods are found again.
-        """
+        """What a transaction changes, and how many intervals there are more. The periods are found again."""
         before, after = programs
         self._cover(update, before, check)
         known = self.program, self.horizon, self.periods
@@ -121,13 +121,48 @@ class Periodic:
                 self._derive_on(ready, check, journal)
             return is_grown
 
-        changing = Changing(self.store, self.cutting(), check, settle, is_reported_within=True)
+        former = self._folding()
+        changing = Changing(self.store, self.cutting(), check, settle, partial(self._net, former))
         try:
             net = changing.carry_out(update, static, before, after, accept)
             return net, changing.journal.grown(self.store.tables.values())
         except BaseException:
             self.program, self.horizon, self.periods = known
             raise
+
+    def _folding(self) -> Folding:
+        """How what is there repeats; where nothing was cut off, nothing changes beyond the horizon."""
+        assert self.periods is not None and self.horizon is not None
+        timeline, way = self.store.timeline, self._way
+        left, right = self.periods.left, self.periods.right
+        if left is None and way != FORWARD:
+            at = Interval(None, self.horizon.start, end_open=True)
+            left = Repeat(at, timeline.duration(self._unit), is_constant=True)
+        if right is None and way != BACKWARD:
+            at = Interval(self.horizon.end, None, start_open=True)
+            right = Repeat(at, timeline.duration(self._unit), is_constant=True)
+        return Periods(left, right).on(timeline)
+
+    def _net(self, former: Folding, journal: Journal) -> NetChange:
+        """What all facts have lost and gained, without end; `former` is how they repeated."""
+        now = self._folding()
+        removed: dict[str, Rows] = {}
+        added: dict[str, Rows] = {}
+        for name in sorted(self.program.timed):
+            table = self.store.tables[name]
+            noted = journal.before(table)
+            numbers = noted.numbers if former == now else np.arange(table.facts.rows)
+            after, places = table.lists.taken(numbers), noted.places(numbers)
+            others = Lists(after.first, np.where(places < 0, after.count, 0), after.left, after.right)
+            before = others.united(noted.lists, others.numbers, places)
+            found = differences((before, former), (after, now))
+            is_periodic = any(every.any() for *_, every in found)
+            for (owners, left, right, every), side in zip(found, (removed, added), strict=True):
+                if len(owners):
+                    columns = tuple(table.facts.columns[:, numbers[owners]])
+                    times = Times(self.store.timeline, left, right)
+                    side[name] = TimedRows(columns, len(left), times, every if is_periodic else None)
+        return NetChange(added, removed)
 
     def _cover(self, update: TimedUpdate, program: Program, check: Callable[[], None]) -> None:
         """Let the horizon reach beyond facts that are going to change."""
@@ -216,14 +251,18 @@ class Periodic:
             first, last, high = -last, -first, -low
         if right is not None:
             first = max(first, 1 - timeline.ends(right.at)[0])
-        unit = 1 if timeline.is_integer else 2
-        search = Search(parts, last + 1, first, timeline.span(window_of(self.program)), unit)
+        search = Search(parts, last + 1, first, timeline.span(window_of(self.program)), self._unit)
         for part in TRIED[: 1 if self._way else None]:
             end = last + int((high - last) * part) // 2 * 2
             found = search.find(end)
             if found is not None:
                 return self._repeat(found, is_left)
         return None
+
+    @property
+    def _unit(self) -> int:
+        """The smallest period."""
+        return 1 if self.store.timeline.is_integer else 2
 
     def _repeat(self, found: Found, is_left: bool) -> Repeat:
         timeline = self.store.timeline

@@ -44,6 +44,8 @@ class PeriodicRelation(TimedRelation):
 
     def unrolled(self, start: Fraction | None, end: Fraction | None) -> TimedRelation:
         """The rows with all that repeats up to these times; without them, a few times."""
+        if not self.every.any():
+            return TimedRelation(*self._parts(np.arange(len(self.every))))
         spans = [SHOWN_PERIODS * int(np.abs(self.every).max())] * 2
         for place, (time, ends, sign) in enumerate(((start, self.right, -1), (end, self.left, 1))):
             if time is not None:

@@ -9,14 +9,16 @@ of `left.at`, mirrored. Everything here works on the right side; the left one is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import lcm
+from operator import add
 
 import numpy as np
 
-from tidelog.logic.time import Interval, write_point
-from tidelog.temporal.list_kernels import INFINITY
+from tidelog.logic.time import Interval, beyond_range, write_point
+from tidelog.temporal.list_kernels import INFINITY, LIMIT
 from tidelog.temporal.lists import Integers, Lists, Timeline, single
 
 
@@ -105,6 +107,7 @@ def _mirrored(interval: Interval) -> Interval:
     return Interval(start, end, interval.end_open, interval.start_open, interval.is_calendar)
 
 
+FoldedRows = tuple[Integers, Integers, Integers, Integers]  # what `Folding.rows` returns
 _Side = tuple[int, int]  # the left end from which on all repeats, and by how much, both as integers
 
 
@@ -123,11 +126,23 @@ class Folding:
             lists = mirrored(_unfolded(mirrored(lists), *self.left, copies))
         return lists
 
-    def rows(self, lists: Lists) -> tuple[Integers, Integers, Integers, Integers]:
+    def unfold_to(self, lists: Lists, reach: Folding) -> Lists:
+        """The lists as far as the first period of another folding reaches, and nothing beyond."""
+        if self.right is not None and reach.right is not None:
+            lists = _unfolded_to(lists, self.right, sum(reach.right) - 1)
+        if self.left is not None and reach.left is not None:
+            lists = mirrored(_unfolded_to(mirrored(lists), self.left, sum(reach.left) - 1))
+        return lists
+
+    def combined(self, other: Folding, periods: Callable[[int, int], int]) -> Folding:
+        """From where on both repeat, with what is made of both periods."""
+        return Folding(_combined(self.left, other.left, periods), _combined(self.right, other.right, periods))
+
+    def rows(self, lists: Lists) -> FoldedRows:
         """All intervals, with the number of the list, both ends, and the period by which it repeats.
 
         That is 0 for one that does not, and negative for one that repeats to the left. The lists must be
-        right for three periods on each side.
+        right for one period on each side.
         """
         owners, left, right = self.unfold(lists, 2).rows()
         every = np.zeros(len(left), np.int64)
@@ -144,18 +159,40 @@ class Folding:
         return owners[kept], left[kept], right[kept], every[kept]
 
 
+def _combined(one: _Side | None, other: _Side | None, periods: Callable[[int, int], int]) -> _Side | None:
+    if one is None or other is None:
+        assert one is other, "both repeat on a side, or neither does"
+        return None
+    return max(one[0], other[0]), periods(one[1], other[1])
+
+
+def _unfolded_to(lists: Lists, side: _Side, last: int) -> Lists:
+    first, period = side
+    return _unfolded(lists, first, period, (last - first) // period).within(-INFINITY, last)
+
+
 def _unfolded(lists: Lists, first: int, period: int, copies: int) -> Lists:
     every = lists.numbers
     last = first + period - 1
     found = lists.within(-INFINITY, last)
     one = found.within(first, last)
-    for number in range(1, copies + 1):
-        found = found.united(moved(one, number * period), every, every)
     starts, ends = (one.left, one.right) if one.size else (np.zeros(1, np.int64),) * 2
     places = np.where(one.count == 1, one.first, 0)
     is_whole = (one.count == 1) & (starts[places] == first) & (ends[places] == last)
     without_end = single(np.array([first]), np.array([INFINITY]))
-    return found.united(without_end, every, np.where(is_whole, 0, -1))
+    found = found.united(without_end, every, np.where(is_whole, 0, -1))
+    repeated = np.flatnonzero((one.count > 0) & ~is_whole)
+    if not len(repeated) or copies <= 0:
+        return found
+    if last + copies * period > LIMIT:
+        raise beyond_range()
+    owners, left, right = one.taken(repeated).rows()
+    by = period * np.arange(1, copies + 1)
+    later = single((left[:, None] + by).ravel(), (right[:, None] + by).ravel())
+    keys, later = later.grouped(np.repeat(repeated[owners], copies))
+    places = np.full(len(lists), -1)
+    places[keys] = np.arange(len(keys))
+    return found.united(later, every, places)
 
 
 def moved(lists: Lists, by: int) -> Lists:
@@ -168,6 +205,26 @@ def mirrored(lists: Lists) -> Lists:
     _, left, right = lists.rows()
     behind = np.cumsum(lists.count)
     return Lists(len(left) - behind, lists.count, -right[::-1], -left[::-1])
+
+
+Repeating = tuple[Lists, Folding]
+
+
+def differences(before: Repeating, after: Repeating) -> tuple[FoldedRows, FoldedRows]:
+    """What only the lists before have, and what only those after have, number by number."""
+    former, now = before[1], after[1]
+    # Two sequences with periods m and n that agree for m + n terms agree for ever (Fine and Wilf, 1965): only
+    # lists that differ by then are laid out as far as the common period, which may be long, reaches.
+    early, both = former.combined(now, add), former.combined(now, lcm)
+    kept = np.flatnonzero(sum(part.count for part in _apart(before, after, before[0].numbers, early)))
+    lost, gained = map(both.rows, _apart(before, after, kept, both))
+    return (kept[lost[0]], *lost[1:]), (kept[gained[0]], *gained[1:])
+
+
+def _apart(before: Repeating, after: Repeating, numbers: Integers, reach: Folding) -> tuple[Lists, Lists]:
+    then, since = (folding.unfold_to(lists.taken(numbers), reach) for lists, folding in (before, after))
+    every = then.numbers
+    return then.without(since, every, every), since.without(then, every, every)
 
 
 def sides(periods: Periods) -> Iterator[tuple[str, Repeat]]:
