@@ -6,7 +6,7 @@ works in what the journal says was done since. Mutates itself, and the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -34,6 +34,7 @@ from tidelog.store.program_form import not_storable, surroundings_to_json
 from tidelog.store.state import State
 from tidelog.store.store import DURABILITY, Opened, Store, read_found
 from tidelog.temporal import state as temporal
+from tidelog.temporal.reasoning import TimeSettings
 from tidelog.transaction import Change
 
 SETTINGS = ("equality", "unique_names")  # what facts depend on beside the program
@@ -60,7 +61,10 @@ def open_store(
     program = None if program is None else program_of(program)
     folder = Folder(Path(path))
     if read_only:
-        return _reopened(read_found(folder.find()), None, settings)
+        reasoner = _reopened(read_found(folder.find()), None, settings)
+        if program is not None:
+            reasoner.check_rules(program)
+        return reasoner
     if folder.is_store or program is None:
         store, opened = Store.open(folder.path, durability)
         try:
@@ -82,13 +86,32 @@ def _reopened(opened: Opened, store: Store | None, settings: dict[str, Any]) -> 
     """The reasoner that a store holds, as far as the journal goes."""
     state = opened.state
     kept = settings_of(state)
-    needed = [name for name in kept if name == "time" or has_equality(state.program.predicates)]
-    if any(settings.get(name, kept[name]) != kept[name] for name in needed):
-        said = ", ".join(f"{name}={kept[name]!r}" for name in needed)
-        raise not_storable(f"the store was made with {said}", "open it with these")
+    _check_settings(state, kept, {name: settings[name] for name in kept if name in settings})
     reasoner = StoredReasoner(state.program, **{**kept, **settings})
     reasoner.resume(opened, store)
     return reasoner
+
+
+def _check_settings(state: State, kept: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
+    """Raise `DataError` if settings are asked for under which other facts would follow than are stored."""
+    relevant = [name for name in asked if name == "time" or has_equality(state.program.predicates)]
+    made, wanted = (dict(_plain({name: some[name] for name in relevant})) for some in (kept, asked))
+    other = [name for name in wanted if wanted[name] != made[name]]
+    if other:
+        this, that = (", ".join(f"{name}={some[name]}" for name in other) for some in (made, wanted))
+        message = f"the store was made with {this}, and {that} is asked for"
+        help = "leave that out; other settings need a store of their own, made from the same sources"
+        raise not_storable(message, help)
+
+
+def _plain(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The settings one by one, each as it can be read."""
+    for name, value in settings.items():
+        if isinstance(value, TimeSettings):
+            known = {"temporal": value.procedure, "rounds": value.rounds, "horizon": value.horizon}
+            yield from ((each, str(part).lower()) for each, part in known.items())
+        else:
+            yield name, str(value).lower()
 
 
 def settings_of(state: State) -> dict[str, Any]:
@@ -137,6 +160,17 @@ class StoredReasoner(Reasoner):
         if removed or added or surroundings_to_json(change.program) != surroundings_to_json(self._program):
             change.commit()
             self.runtime.tell(Notice(f"the program of the store has changed: +{added} −{removed} rules"))
+
+    def check_rules(self, program: Program) -> None:
+        """Raise `DataError` if the rules are not those of a program."""
+        change = self.change()
+        change.become(program)
+        removed, added = change.rule_counts
+        if removed or added:
+            changes = f"the program would change its rules: +{added} −{removed}"
+            message = f"the store is opened for reading, and {changes}"
+            help = "leave the program out, or open the store without `read_only`, `--read-only`"
+            raise DataError(Diagnostic(codes.READ_ONLY, message, help=help))
 
     def close(self) -> None:
         """Write what is left to be written, and let others write to the store; it can be asked still."""

@@ -85,7 +85,9 @@ def test_another_treatment_than_that_of_the_store_is_refused(
     write("all.rls", rules)
     assert tidelog("run", "all.rls", "--store", "made", made).code == 0
     done = tidelog("run", "all.rls", "--store", "made", other)
-    assert done.code == 1 and "the store was made with " in done.error
+    name, _, value = other.removeprefix("--").partition("=")
+    wanted = f"{name.replace('-', '_')}={value or 'true'} is asked for"
+    assert done.code == 1 and "the store was made with " in done.error and wanted in done.error
     assert tidelog("run", "all.rls", "--store", "made").code == 0
 
 
@@ -271,6 +273,41 @@ def held(path: Path) -> dict[str, tl.Relation]:
 # ---- looking at a store
 
 
+def test_sparql_is_answered_from_a_store(
+    tidelog: Tidelog, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write("facts.ttl", "@prefix : <https://example.org/> . :tom a :Cat . :rex a :Dog .")
+    write(
+        "zoo.rls",
+        "triple(?x, ?y, <https://example.org/Animal>) :- triple(?x, ?y, <https://example.org/Cat>) .",
+    )
+    assert tidelog("run", "zoo.rls", "--store", "zoo", "--data", "facts.ttl").code == 0
+    reasoner = tl.open("zoo")
+    kind = "http://www.w3.org/1999/02/22-rdf-syntax-ns#type"
+    reasoner.apply(f"- triple(<https://example.org/rex>, <{kind}>, <https://example.org/Dog>) .")
+    assert reasoner._store is not None
+    reasoner._store.abandon()
+    before = {path.name: path.read_bytes() for path in Path("zoo").iterdir()}
+    monkeypatch.setattr("tidelog.engine.fixpoint.materialise", None)  # nothing is derived again
+    rows = tidelog("sparql", "--store", "zoo", "SELECT ?x { ?x a <https://example.org/Animal> }", "-f", "csv")
+    assert rows.output.split() == ["x", "https://example.org/tom"]
+    assert tidelog("sparql", "--store", "zoo", "ASK { ?x a <https://example.org/Animal> }").output == "true\n"
+    assert tidelog("sparql", "--store", "zoo", "ASK { <https://example.org/rex> a ?y }").output == "false\n"
+    made = tidelog("sparql", "--store", "zoo", "CONSTRUCT { ?x a <https://example.org/Thing> } { ?x a ?y }")
+    assert made.output.count("<https://example.org/Thing>") == 1
+    assert (
+        "<https://example.org/tom>"
+        in tidelog("sparql", "--store", "zoo", "DESCRIBE <https://example.org/tom>").output
+    )
+    assert before == {path.name: path.read_bytes() for path in Path("zoo").iterdir()}
+
+
+def test_sparql_asks_a_store_that_somebody_writes_to(tidelog: Tidelog, store: Path) -> None:
+    with tl.open(store):
+        done = tidelog("sparql", "--store", "kept", "ASK { ?x ?y ?z }")
+    assert done.code == 0 and done.output == "false\n" and "holds no triples" in done.error
+
+
 def test_explain_plan_and_profile_take_a_store(tidelog: Tidelog, store: Path, write: Write) -> None:
     files = {path.name: path.read_bytes() for path in store.iterdir() if path.suffix == ".tide"}
     why = tidelog("explain", "--store", "kept", "ancestor(bob, dora)")
@@ -309,6 +346,10 @@ def test_a_store_is_opened_as_it_was_made(tidelog: Tidelog, write: Write) -> Non
         (("explain", "family.rls", "--store", "kept", "--why-not", "parent(a, b)"), "not both"),
         (("plan", "--store", "kept", "--stage", "parsed"), "makes no sense"),
         (("plan",), "PROGRAM is missing"),
+        (("sparql", "ASK {}"), "PROGRAM is missing"),
+        (("sparql", "family.rls", "--store", "kept", "ASK {}"), "not both"),
+        (("sparql", "--ontology", "zoo.ttl", "--store", "kept", "ASK {}"), "not both"),
+        (("sparql", "facts.ttl", "--store", "kept", "ASK {}"), "changes no store"),
         (("profile",), "PROGRAM is missing"),
         (("explain",), "PROGRAM is missing"),
     ],

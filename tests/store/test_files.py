@@ -291,8 +291,10 @@ def test_a_store_survives_being_copied(store: Path, tmp_path: Path) -> None:
 
 def test_equality_by_axioms_is_stored(tmp_path: Path) -> None:
     tl.open(tmp_path / "store", tl.parse(EQUAL), equality="axiomatise").close()
-    with pytest.raises(tl.DataError, match="equality='axiomatise'"):
+    said = "made with equality=axiomatise, and equality=rewrite is asked for"
+    with pytest.raises(tl.DataError, match=said) as error:
         tl.open(tmp_path / "store", equality="rewrite")
+    assert code_of(error) == codes.NOT_STORABLE
     with tl.open(tmp_path / "store") as reasoner:
         assert sorted(reasoner["p"]) == [("a",), ("b",)]
         reasoner.apply("- key(b, 1) .")
@@ -301,8 +303,9 @@ def test_equality_by_axioms_is_stored(tmp_path: Path) -> None:
 
 def test_equality_by_rewriting_is_stored(tmp_path: Path) -> None:
     tl.open(tmp_path / "store", tl.parse(EQUAL)).close()
-    with pytest.raises(tl.DataError, match="equality='rewrite'"):
-        tl.open(tmp_path / "store", equality="axiomatise")
+    said = "made with equality=rewrite, unique_names=false, and equality=axiomatise, unique_names=true"
+    with pytest.raises(tl.DataError, match=said):
+        tl.open(tmp_path / "store", equality="axiomatise", unique_names=True)
     with tl.open(tmp_path / "store") as reasoner:
         assert sorted(reasoner["p"]) == [("a",), ("b",)]
         reasoner.apply("- key(b, 1) .")
@@ -332,8 +335,18 @@ def test_times_are_opened_as_they_were_derived(tmp_path: Path) -> None:
         assert str(reasoner.time.outcome) == "complete within [0, 5], after 5 rounds"
         reasoner.apply("+ p(b)@[4.5, 5] .")
         assert len(reasoner["p"]) == 7
-    with pytest.raises(tl.DataError, match="the store was made with time="):
+    said = r"made with rounds=none, horizon=\[0, 5\], and rounds=3, horizon=none is asked for"
+    with pytest.raises(tl.DataError, match=said):
         tl.open(tmp_path / "store", time=TimeSettings(rounds=3))
+
+
+def test_another_program_cannot_be_that_of_a_store_that_is_only_read(store: Path) -> None:
+    with tl.open(store) as reasoner:
+        program = reasoner.program
+    assert tl.open(store, program, read_only=True).commits == 3
+    with pytest.raises(tl.DataError, match="would change its rules: \\+1 −3") as error:
+        tl.open(store, "p(?x) :- edge(?x, ?y) .", read_only=True)
+    assert code_of(error) == codes.READ_ONLY
 
 
 def test_an_engine_that_has_no_store_is_refused(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from tidelog.cli.options import TREATMENTS, add_data, add_limits, add_statistics
+from tidelog.cli.store_arguments import add_store_to_read
 from tidelog.cli.usage import command
 
 if TYPE_CHECKING:
@@ -31,13 +32,14 @@ def add_ontology_commands(commands: Commands) -> None:
     )
     ontology.add_argument("-q", "--quiet", action="store_true", help="report errors only")
 
-    summary = "derive everything and answer a SPARQL query over the triples"
+    summary = "answer a SPARQL query over the triples of a store, or derive everything and answer it"
     sparql = command(
         commands, "sparql", summary, "tidelog sparql zoo.rls 'SELECT ?x WHERE { ?x a <Cat> }' --format csv"
     )
     sparql.add_argument("program", metavar="PROGRAM", nargs="?", help="the program, or a file of RDF")
     sparql.add_argument("query", metavar="QUERY", help="SELECT, ASK, CONSTRUCT or DESCRIBE; `@FILE` reads it")
     add_ontology(sparql)
+    add_store_to_read(sparql)
     add_data(sparql)
     add_statistics(add_limits(sparql))
     written = sparql.add_argument_group("output")
@@ -88,6 +90,8 @@ def settle(options: argparse.Namespace, unknown: list[str]) -> list[str]:
     if options.program is not None and not _is_program(options.program):
         files.insert(0, options.program)
         options.program = None
+    elif options.program is None and files and _is_program(files[0]):  # an option stood before the question
+        options.program = files.pop(0)
     options.data = [*options.data, *map(Path, files)]
     return [word for word in unknown if word.startswith("-")]
 

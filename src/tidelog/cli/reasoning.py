@@ -63,11 +63,11 @@ class Work:
             program = self.ontology.joined(program or EMPTY)
         is_about_rdf = self.ontology is not None or options.command == "sparql"
         self.graphs = (QUAD,) if is_about_rdf and any(map(_has_graphs, self.files)) else ()
-        if is_about_rdf:
+        self.store: Path | None = getattr(options, "store", None)
+        if is_about_rdf and (program is not None or self.store is None):
             program = program or EMPTY
             known = {TRIPLE: TRIPLES} | ({QUAD: QUADS} if self.graphs else {})
             program = replace(program, predicates={**known, **program.predicates})
-        self.store: Path | None = getattr(options, "store", None)
         self.reasoner = self.begin(program or EMPTY) if self.store is None else self.open(program)
         self.tally = self.reasoner.statistics  # what each rule did
         self.reasoning: float | None = None  # seconds, where the tally does not tell

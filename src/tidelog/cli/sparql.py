@@ -44,6 +44,8 @@ def sparql(options: Namespace) -> int:
 def _statements(work: Work) -> list[pa.Table]:
     """The triples, and those of named graphs in their graphs."""
     known = work.reasoner.predicates()
+    if TRIPLE not in known and QUAD not in known:
+        work.messages.say(f"`{work.store}` holds no triples: SPARQL asks for facts of `{TRIPLE}`")
     return [data(work.reasoner[name], _STATEMENTS) for name in (TRIPLE, QUAD) if name in known]
 
 

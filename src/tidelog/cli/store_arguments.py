@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tidelog.cli.usage import Commands
 
 DURABILITY: Final = ("full", "fast")
-READING: Final = ("explain", "plan", "timeline")  # commands that change no store
+READING: Final = ("explain", "plan", "timeline", "sparql")  # commands that change no store
 PROGRAMS: Final = ("run", "query", "stream", "profile", *READING)  # commands that need one, or a store
 ACTIONS: Final = {
     "check": "say whether all is whole, and what could be recovered if it is not",
@@ -66,11 +66,16 @@ def wrong_store_options(options: argparse.Namespace) -> str | None:
     store = getattr(options, "store", None)
     if store is not None:
         _take_first(options)
-        if options.command in READING and options.program is not None:
+        if options.command in READING and (options.program or getattr(options, "ontology", None)):
             return f"{options.command} takes PROGRAM or --store, not both"
+        if options.command in READING and getattr(options, "data", None):
+            return (
+                f"{options.command} changes no store: add data by `tidelog run --store {store} --data FILE`"
+            )
     if store is None:
+        has_data = options.command == "sparql" and bool(options.data)
         needs_program = options.command in PROGRAMS and not getattr(options, "ontology", None)
-        if needs_program and options.program is None:
+        if needs_program and options.program is None and not has_data:
             if options.command == "query" and options.query.endswith(".rls"):
                 return f"QUERY is missing: what is asked of {options.query}, such as 'ancestor(alice, ?x)'"
             return "PROGRAM is missing: name one, or a store with --store"
