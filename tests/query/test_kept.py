@@ -304,6 +304,18 @@ def test_a_query_asked_once_leaves_kept_ones_alone() -> None:
     assert (len(live.answers), len(reach(95))) == (11, 6)
 
 
+def test_a_query_asked_once_leaves_the_search_for_inconsistency_alone() -> None:
+    """Both look for `bottom()`, each in a relation of its own."""
+    reasoner = tl.Reasoner(tl.parse("p(?x) :- u(?x) . bottom() :- u(?x), v(?x) . u(a) . v(b) ."))
+    live = reasoner.watch("p(?x)")
+    assert len(reasoner.query("p(?x)", "magic")) == 1
+    assert len(reasoner.query("p(?x)", "full")) == len(live.answers) == 1
+    with pytest.raises(Inconsistent):
+        reasoner.apply("+ u(b) .")
+    reasoner.apply("+ u(c) .")
+    assert len(live.answers) == 2
+
+
 # ---- places that reach each other
 
 CLOSURES = {

@@ -20,11 +20,12 @@ from tidelog.logic.program import BOTTOM, Atom, Fact, Predicate, Program, Query,
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows, Update
 from tidelog.plan.join_order import expected_growth
-from tidelog.query.magic import INCONSISTENT, arities_of
+from tidelog.query.magic import arities_of
 from tidelog.query.strategy import inconsistency
 from tidelog.rewrite.magic_sets import Options, is_closed, rewrite
 
 NO_UPDATE = Update({}, {})
+INCONSISTENT = "?- bottom, kept"  # not the relation of queries that are asked once: they drop theirs
 
 
 @dataclass(frozen=True, slots=True)
