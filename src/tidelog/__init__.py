@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from tidelog.changes import Delta
     from tidelog.engine.spark.settings import SparkSettings
     from tidelog.logic.program import Program
+    from tidelog.logic.sandbox import Folders
     from tidelog.logic.time import Interval, read_interval
     from tidelog.ontology.ontology import Ontology
     from tidelog.opening import StoredReasoner
@@ -84,19 +85,36 @@ def parse(
     parameters: Mapping[str, str] | None = None,
     folder: Path | str | None = None,
     name: str = "<text>",
+    allow_read: Folders = None,
+    allow_write: Folders = None,
 ) -> Program:
-    """The program of a text; relative paths in it lie in `folder`."""
+    """The program of a text; relative paths in it lie in `folder`.
+
+    A program that is not your own is confined: `allow_read` and `allow_write` are the folders, or files,
+    that it may include, import and export. Where one of the two is given, the other is none.
+    """
     from tidelog.logic.resolve import read_text, warned
+    from tidelog.logic.sandbox import Sandbox
 
-    return warned(read_text(text, parameters, folder, name))
+    return warned(read_text(text, parameters, folder, name, Sandbox.of(allow_read, allow_write)))
 
 
-def load(path: Path | str, *, parameters: Mapping[str, str] | None = None) -> Program:
-    """The program in a file; relative paths in it are relative to its folder."""
+def load(
+    path: Path | str,
+    *,
+    parameters: Mapping[str, str] | None = None,
+    allow_read: Folders = None,
+    allow_write: Folders = None,
+) -> Program:
+    """The program in a file; relative paths in it are relative to its folder.
+
+    `allow_read` and `allow_write` confine it, as in `parse`.
+    """
     from tidelog.logic.resolve import load as load_program
     from tidelog.logic.resolve import warned
+    from tidelog.logic.sandbox import Sandbox
 
-    return warned(load_program(path, parameters))
+    return warned(load_program(path, parameters, sandbox=Sandbox.of(allow_read, allow_write)))
 
 
 def load_ontology(*paths: Path | str, equality: str = "axiomatise", unique_names: bool = False) -> Ontology:

@@ -7,6 +7,7 @@ works in what the journal says was done since. Mutates itself, and the store.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -19,6 +20,7 @@ from tidelog.io.source import import_file
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program, Query, Variable
 from tidelog.logic.resolve import program_of
+from tidelog.logic.sandbox import Sandbox
 from tidelog.maintenance.closures import Closures
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.net_rows import total
@@ -58,7 +60,8 @@ def open_store(
     """
     if durability not in DURABILITY:
         raise ValueError(f"durability is {durability!r}: it must be one of {', '.join(DURABILITY)}")
-    program = None if program is None else program_of(program)
+    sandbox = Sandbox.of(settings.get("allow_read"), settings.get("allow_write"))
+    program = None if program is None else program_of(program, sandbox)
     folder = Folder(Path(path))
     if read_only:
         reasoner = _reopened(read_found(folder.find()), None, settings)
@@ -292,8 +295,9 @@ class StoredReasoner(Reasoner):
         """Let explanations look for facts in the files that the program imports; others came otherwise."""
         for transfer in self._program.imports:
             predicate = self._program.predicates[transfer.predicate]
-            for file in (import_file(transfer, predicate), None):
-                self._origins.note(predicate.name, file)
+            with suppress(DataError):  # a file that may not be read is not looked at
+                self._origins.note(predicate.name, import_file(transfer, predicate))
+            self._origins.note(predicate.name, None)
 
     def _resumed(self, state: State) -> Mapping[str, ClosureModule]:
         """Let equality and kept queries be as in a state; the closures that structures keep."""

@@ -22,6 +22,7 @@ from tidelog.io.faults import Faults, OnError
 from tidelog.loading import Loading
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Rule
 from tidelog.logic.resolve import program_of
+from tidelog.logic.sandbox import Folders, Sandbox
 from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.time import Point
 from tidelog.logic.values import ColumnType
@@ -88,8 +89,10 @@ class Reasoner(Loading):
         rejects: Path | str = "rejects.csv",
         listeners: Iterable[Listener] = (),
         time: TimeSettings = USUAL,
+        allow_read: Folders = None,
+        allow_write: Folders = None,
     ) -> None:
-        program = program_of(program)
+        program = program_of(program, Sandbox.of(allow_read, allow_write))
         self.faults = Faults(OnError(on_error), Path(rejects))
         self.table_memory = table_memory  # bytes of tables that are kept between queries
         self.equal = equal  # how equal constants are shown: expand or representative

@@ -27,6 +27,7 @@ from tidelog.io.tables import read_import
 from tidelog.logic.changes import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.program import Fact, Predicate, Program, TimedFact
 from tidelog.logic.report import by_place
+from tidelog.logic.sandbox import OPEN
 from tidelog.logic.time import Point, point_at
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows, Update
@@ -186,6 +187,8 @@ class Change:
 
         Its facts and imports are not looked at.
         """
+        if self.before.sandbox != OPEN:
+            program = program.confined(self.before.sandbox)
         self._rules = RuleChanges(self.before.rules, self.before.rules, program.rules)
         self._outcome = self._rules.outcome()
         predicates = {**self.before.predicates, **program.predicates}

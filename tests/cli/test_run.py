@@ -421,3 +421,55 @@ def test_statistics_say_what_a_structure_closes(tidelog: Tidelog, write: Write) 
 def test_threads_change_nothing(threads: str, tidelog: Tidelog) -> None:
     done = tidelog("run", "family.rls", "--threads", threads, "--engine", "columnar", "--format", "csv")
     assert done.output == "x,y\nalice,bob\nalice,carol\nbob,carol\n"
+
+
+@pytest.mark.parametrize(
+    "resource", ["../escape.csv", "link/escape.csv", "a/../../escape.csv", "ABSOLUTE/escape.csv"]
+)
+def test_exports_do_not_leave_the_output_folder(
+    tidelog: Tidelog, write: Write, tmp_path: Path, resource: str
+) -> None:
+    outside = tmp_path / "elsewhere"
+    outside.mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "link").symlink_to(outside)
+    resource = resource.replace("ABSOLUTE", str(outside))
+    write("p.rls", f'p(1) . @export p :- csv{{ resource = "{resource}" }} .')
+    done = tidelog("run", "p.rls", "--output", "out")
+    assert done.code == 1
+    assert "error[E529]: the program may not write" in done.error
+    assert "p.rls:1:8" in done.error
+    assert "--allow-write" in done.error
+    assert not list(tmp_path.rglob("escape.csv"))
+    assert tidelog("run", "p.rls", "--output", "out", "--allow-write", ".").code == 0
+    assert len(list(tmp_path.rglob("escape.csv"))) == 1
+
+
+def test_predicates_named_like_paths_stay_in_the_output_folder(tidelog: Tidelog, write: Write) -> None:
+    facts = "<../escape.csv>(1) . <..>(1) . </etc/passwd>(1) ."
+    write("p.rls", facts)
+    write("q.rls", f"{facts} @export <../escape.csv> :- csv{{}} .")
+    assert tidelog("run", "p.rls", "--output", "deep/out").code == 0
+    assert tidelog("run", "q.rls", "--output", "deep/out").code == 0
+    assert len(list(Path("deep/out").iterdir())) == 3
+    assert [path.as_posix() for path in Path().rglob("*escape*")] == ["deep/out/%3C..%2Fescape.csv%3E.csv"]
+
+
+def test_a_confined_program_reads_and_writes_where_it_may(tidelog: Tidelog, write: Write) -> None:
+    write("in/e.csv", "1,2\n")
+    write(
+        "p.rls",
+        '@declare e(x: int, y: int) . @import e :- csv{ resource = "in/e.csv" } .'
+        '@export q :- csv{ resource = "out/q.csv" } . q(?x) :- e(?x, _) .',
+    )
+    assert tidelog("run", "p.rls", "--allow-read", "in", "--allow-write", "out").code == 0
+    assert Path("out/q.csv").read_text() == "x\n1\n"
+    for given, refused in ((["--allow-read", "in"], "write"), (["--allow-write", "out"], "read")):
+        done = tidelog("run", "p.rls", *given)
+        assert done.code == 1
+        assert f"the program may not {refused}" in done.error
+        assert f"--allow-{refused}" in done.error
+    done = tidelog("check", "p.rls", "--allow-write", "out")
+    assert (done.code, "E529" in done.error) == (1, True)
+    assert tidelog("check", "p.rls", "--allow-read", "in").code == 0
+    assert tidelog("plan", "p.rls", "--allow-write", "out").code == 1

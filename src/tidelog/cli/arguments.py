@@ -20,6 +20,7 @@ from tidelog.cli.options import (
     add_limits,
     add_maintainer,
     add_parameters,
+    add_sandbox,
     add_statistics,
     add_tables,
 )
@@ -181,6 +182,7 @@ def _add_check(commands: Commands) -> None:
         check, "data the programs will be run with, so that predicates it fills are not called empty"
     )
     add_parameters(check)
+    add_sandbox(check)
     check.add_argument("-q", "--quiet", action="store_true", help="report errors only")
 
 

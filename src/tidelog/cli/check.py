@@ -7,7 +7,7 @@ import sys
 from argparse import Namespace
 
 from tidelog.cli.messages import Messages
-from tidelog.cli.programs import existing_data, load_beside, program_files, warnings
+from tidelog.cli.programs import existing_data, load_beside, program_files, sandbox_of, warnings
 from tidelog.errors import Diagnostic, Severity, TidelogError
 
 
@@ -18,7 +18,8 @@ def check(options: Namespace) -> int:
     found: list[Diagnostic] = []
     for name in programs:
         try:
-            found += warnings(load_beside(name, dict(options.param), files), files)
+            program = load_beside(name, dict(options.param), files, sandbox_of(options))
+            found += warnings(program, files)
         except TidelogError as error:
             found += error.diagnostics
     errors = [item for item in found if item.severity is Severity.ERROR]

@@ -49,6 +49,7 @@ def add_data(parser: argparse.ArgumentParser) -> None:
         type=Path,
         help="the file that rows are collected in (default rejects.csv); implies --on-error collect",
     )
+    add_sandbox(parser)
 
 
 def add_data_files(parser: argparse.ArgumentParser | argparse._ArgumentGroup, help: str) -> None:
@@ -69,6 +70,19 @@ def add_parameters(parser: argparse.ArgumentParser | argparse._ArgumentGroup) ->
         default=[],
         help="the value of a parameter of the program",
     )
+
+
+def add_sandbox(parser: argparse.ArgumentParser) -> None:
+    """Add what the program may read and write."""
+    confine = parser.add_argument_group("sandbox")
+    for verb, what in (("read", "include and import"), ("write", "export to")):
+        confine.add_argument(
+            f"--allow-{verb}",
+            metavar="DIR",
+            type=Path,
+            action="append",
+            help=f"let the program {what} files in this folder, and in no others; may be repeated",
+        )
 
 
 # Endings of file names that name another format than their own.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from tidelog.cli.files import write_text
 from tidelog.cli.messages import Messages
 from tidelog.cli.options import format_of
-from tidelog.cli.programs import read_source, resolve_source, shown_name
+from tidelog.cli.programs import load_program, read_source, resolve_source, sandbox_of, shown_name
 from tidelog.cli.usage import UsageError
 from tidelog.errors import Source
 from tidelog.logic.equality import has_equality
@@ -68,7 +68,8 @@ def _stage(options: Namespace, messages: Messages) -> Stage:
         source = read_source(options.program)
         if options.stage == "parsed":
             return parsed(parse(source), name)
-        program = resolve_source(source, options.program, dict(options.param))
+        parameters = dict(options.param)
+        program = resolve_source(source, options.program, parameters, sandbox=sandbox_of(options))
     query = _query(options.query, program)
     if options.stage == "resolved":
         return resolved(program, name, query)
@@ -154,7 +155,7 @@ def _with_strategies(stage: Stage, options: Namespace) -> Stage:
 
     settings = engine_of(options)
     assert isinstance(settings, SparkSettings)
-    said = resolve_source(read_source(options.program), options.program, dict(options.param))
+    said = load_program(options.program, dict(options.param), sandbox=sandbox_of(options))
     program = _with_equality(said.static, options)
     stated = StatedFacts(said)
     sizes = Sizes(stated.size, 0, settings)

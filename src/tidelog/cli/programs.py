@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from tidelog.io.source import data_file, predicate_of
 from tidelog.logic.codes import EMPTY_PREDICATE, UNKNOWN_PREDICATE
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import SUFFIX, resolve
+from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.logic.values import ColumnType
 from tidelog.syntax.parser import parse_with_faults
 
@@ -56,11 +58,21 @@ def _near(path: Path) -> str | None:
     return suggest(str(path), names) or suggest(f"{path}{SUFFIX}", names)
 
 
+def sandbox_of(options: Namespace) -> Sandbox:
+    """What the program may read and write: anything, unless the options say; ontologies are the user's."""
+    if options.allow_read is None and options.allow_write is None:
+        return OPEN
+    return Sandbox.of([*(options.allow_read or ()), *getattr(options, "ontology", ())], options.allow_write)
+
+
 def load_program(
-    name: str, parameters: Mapping[str, str], known: Mapping[str, Predicate] | None = None
+    name: str,
+    parameters: Mapping[str, str],
+    known: Mapping[str, Predicate] | None = None,
+    sandbox: Sandbox = OPEN,
 ) -> Program:
     """The program that a name on the command line means, if these predicates are known anyway."""
-    return resolve_source(read_source(name), name, parameters, known)
+    return resolve_source(read_source(name), name, parameters, known, sandbox)
 
 
 def resolve_source(
@@ -68,25 +80,32 @@ def resolve_source(
     name: str,
     parameters: Mapping[str, str],
     known: Mapping[str, Predicate] | None = None,
+    sandbox: Sandbox = OPEN,
 ) -> Program:
     """The program of a text that was read under this name."""
-    if name == STANDARD_INPUT:
-        return resolve(parse_with_faults(source), parameters=parameters, folder=Path(), known=known)
-    path = Path(name)
-    document = parse_with_faults(source)
-    return resolve(document, parameters=parameters, folder=path.parent, known=known, path=path)
+    path = None if name == STANDARD_INPUT else Path(name)
+    return resolve(
+        parse_with_faults(source),
+        parameters=parameters,
+        folder=Path() if path is None else path.parent,
+        known=known,
+        path=path,
+        sandbox=sandbox,
+    )
 
 
-def load_beside(name: str, parameters: Mapping[str, str], files: Sequence[Path]) -> Program:
+def load_beside(
+    name: str, parameters: Mapping[str, str], files: Sequence[Path], sandbox: Sandbox = OPEN
+) -> Program:
     """The program of a name, which may put out what only the data files beside it provide."""
     source = read_source(name)
     try:
-        return resolve_source(source, name, parameters)
+        return resolve_source(source, name, parameters, sandbox=sandbox)
     except ProgramError as error:
         known = provided(files) if asks_for_unknown(error) else {}
         if not known:
             raise
-    return resolve_source(source, name, parameters, known)
+    return resolve_source(source, name, parameters, known, sandbox)
 
 
 def asks_for_unknown(error: TidelogError) -> bool:

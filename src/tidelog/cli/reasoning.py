@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from tidelog.cli.messages import Messages
-from tidelog.cli.programs import existing_data, load_beside, unused, warnings
+from tidelog.cli.programs import existing_data, load_beside, sandbox_of, unused, warnings
 from tidelog.cli.progress import Progress
 from tidelog.cli.store_arguments import READING
 from tidelog.cli.time_options import is_time_said, time_settings
@@ -57,7 +57,8 @@ class Work:
         self.maintainer, self.marking = _algorithm(options)
         self.rejects = (on_error, rejects)
         named = options.program
-        program = load_beside(named, parameters(options), self.files) if named else None
+        self.sandbox = sandbox_of(options)
+        program = load_beside(named, parameters(options), self.files, self.sandbox) if named else None
         self.ontology = self._load_ontology()
         if self.ontology is not None:
             program = self.ontology.joined(program or EMPTY)
@@ -115,6 +116,8 @@ class Work:
             "rejects": rejects,
             "listeners": [self._listen, *self.listeners],
             "time": time_settings(options),
+            "allow_read": self.sandbox.read,
+            "allow_write": self.sandbox.write,
         }
 
     def __enter__(self) -> Work:

@@ -32,9 +32,10 @@ from tidelog.cli.watch import Watch, check_watchable
 from tidelog.errors import ProgramError, counted
 from tidelog.io.export import Export, export_file
 from tidelog.io.formats import file_name, is_compressed
-from tidelog.io.source import import_file
+from tidelog.io.source import transfer_path
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Query, Transfer
+from tidelog.logic.sandbox import OPEN
 from tidelog.program_facts import EXPLICIT
 from tidelog.query import registry as strategies
 from tidelog.relation import Relation
@@ -197,7 +198,9 @@ def write_files(
             _write_export(work, transfer, export, staged, written)
         for result in outputs:
             relation = result.relation
-            path = work.options.output / file_name(result.name, form.format, len(relation.columns))
+            output = work.options.output
+            name = file_name(result.name, form.format, len(relation.columns))
+            path = OPEN.to_write(output / name, output=output)
             if path not in written:
                 table = data(relation, form)
                 options = WriteOptions(header=form.header, compressed=False)
@@ -208,10 +211,7 @@ def write_files(
 
 def _inputs(work: Work) -> frozenset[Path]:
     """The files that were read, which must not be written."""
-    imported = (
-        import_file(transfer, work.program.predicates[transfer.predicate]).path
-        for transfer in work.program.imports
-    )
+    imported = (transfer_path(transfer, transfer.folder) for transfer in work.program.imports)
     return frozenset(path.resolve() for path in (*work.files, *imported) if path is not None)
 
 

@@ -22,6 +22,7 @@ from tidelog.cli.programs import (
     existing_data,
     load_beside,
     load_program,
+    sandbox_of,
     unused,
     warnings,
 )
@@ -132,13 +133,13 @@ class Watch:
         """The program as it is now; what it puts out may have lost its last rule, and is empty then."""
         options = self.work.options
         try:
-            return load_beside(options.program, parameters(options), files)
+            return load_beside(options.program, parameters(options), files, sandbox_of(options))
         except TidelogError as error:
             if not asks_for_unknown(error):
                 raise
         before = self._good.program
         known = {name: replace(before.predicates[name], span=None) for name in _asked(before)}
-        program = load_program(options.program, parameters(options), known)
+        program = load_program(options.program, parameters(options), known, sandbox_of(options))
         stated = {fact.predicate for fact in program.facts}
         filled = {*program.derived, *stated, *(transfer.predicate for transfer in program.imports)}
         left = [item for name, item in known.items() if name not in filled and name in _asked(program)]

@@ -28,6 +28,7 @@ TOO_DEEP: Final = "E521"
 TEXT_IS_A_PATH: Final = "E526"
 NO_SUCH_COLUMN: Final = "E527"
 MORE_BAD_ROWS: Final = "E528"
+NOT_ALLOWED: Final = "E529"
 
 MEANINGS: Final = {
     NOT_FOUND: "a file that does not exist or cannot be opened",
@@ -53,4 +54,5 @@ MEANINGS: Final = {
     TEXT_IS_A_PATH: "in Python, the path of a file where the text of a program is expected",
     NO_SUCH_COLUMN: "a column of a relation that does not exist",
     MORE_BAD_ROWS: "rows that cannot be read, beyond those that are shown",
+    NOT_ALLOWED: "a file that the program [may not](cli.md#programs-of-others) read or write",
 }

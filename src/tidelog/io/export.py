@@ -25,7 +25,8 @@ class Export:
 def export_file(transfer: Transfer, predicate: Predicate, output: Path | None = None) -> Export:
     """The file that an export writes; a relative one lies in `output` if that is given, else by the program.
 
-    Without a resource the file is named after the predicate; the empty resource is standard output.
+    Without a resource the file is named after the predicate; the empty resource is standard output. Nothing
+    is written outside of `output`, unless that is allowed.
     """
     options = Options(transfer)
     folder = output or transfer.folder
@@ -34,6 +35,8 @@ def export_file(transfer: Transfer, predicate: Predicate, output: Path | None = 
     else:
         name = file_name(predicate.written, transfer.format, predicate.arity)
         path = (folder or Path()) / (name + ".gz" if options.compressed(None) else name)
+    if path is not None:
+        path = transfer.sandbox.to_write(path, transfer.span, output)
     types = transfer.types or (ColumnType.ANY,) * predicate.arity
     wanted = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)
     return Export(path, canonical_format(transfer.format, path), _write_options(options, path), wanted)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import IO, cast
-from urllib.parse import unquote
 
 from tidelog.errors import DataError, Diagnostic, Span, counted, suggest
 from tidelog.io import codes
@@ -24,6 +23,7 @@ from tidelog.io.formats import (
     unknown_format,
 )
 from tidelog.logic.program import OptionValue, Predicate, Transfer
+from tidelog.logic.transfers import resource_path
 from tidelog.logic.values import ColumnType
 
 TRIPLE = "triple"
@@ -95,6 +95,8 @@ class DataFile:
 def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
     """The file that an import reads."""
     path = transfer_path(transfer, transfer.folder)
+    if path is not None:
+        path = transfer.sandbox.to_read(path, transfer.span)
     name = canonical_format(transfer.format, path)
     options = Options(transfer)
     types = transfer.types if transfer.types is not None else predicate.types
@@ -160,10 +162,7 @@ def transfer_path(transfer: Transfer, folder: Path | None) -> Path | None:
     if "://" in text and not text.startswith("file://"):
         message = f"`{text}` is not a file on this machine"
         raise DataError(Diagnostic(codes.NOT_FOUND, message, transfer.span, "download it first"))
-    if not text:
-        return None
-    path = Path(unquote(text.removeprefix("file://")) if text.startswith("file://") else text)
-    return folder / path if folder else path
+    return resource_path(transfer, folder)
 
 
 class Options:

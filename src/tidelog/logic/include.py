@@ -7,14 +7,16 @@ A path that leads nowhere is looked for among the rule sets that come with tidel
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidelog.errors import Source
+from tidelog.errors import DataError, Source
 from tidelog.logic import codes
 from tidelog.logic.names import Scope
 from tidelog.logic.report import Report
+from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.syntax import ast
 from tidelog.syntax.codes import MISSING_FULL_STOP
 from tidelog.syntax.parser import parse_with_faults
@@ -34,6 +36,7 @@ class Includes:
     """The files read so far. Mutable while documents are gathered."""
 
     report: Report
+    sandbox: Sandbox = OPEN
     scopes: dict[Path, Scope] = field(default_factory=dict)
     complete: bool = True  # every statement of every file could be read
 
@@ -52,8 +55,16 @@ class Includes:
     def _include(
         self, directive: ast.IncludeDirective, scope: Scope, folder: Path | None
     ) -> Iterator[Placed]:
-        shown = _find(directive.path, folder or Path())
-        path = shown.resolve()
+        try:
+            shown = self._find(directive, folder or Path())
+            path = Path(os.path.realpath(shown))
+        except DataError as error:
+            self.report.add(*error.diagnostics)
+            self.complete = False
+            return
+        except ValueError:  # a null character
+            self._refuse(directive, "it is no path")
+            return
         if path not in self.scopes:
             self.scopes[path] = Scope()
             document = self._read(shown, directive)
@@ -61,17 +72,33 @@ class Includes:
                 yield from self.gather(document, self.scopes[path], shown.parent)
         scope.adopt(self.scopes[path])
 
+    def _find(self, directive: ast.IncludeDirective, folder: Path) -> Path:
+        """The file that an include means: in the folder, else a bundled rule set of that name."""
+        beside, rules = folder / directive.path, bundled_rules()
+        bundled = rules / directive.path
+        is_bundled = bundled.is_file() and Path(os.path.realpath(bundled)).is_relative_to(rules.resolve())
+        try:
+            allowed = self.sandbox.to_read(beside, directive.span)
+        except DataError:
+            if is_bundled:
+                return bundled
+            raise
+        return bundled if is_bundled and not allowed.exists() else allowed
+
     def _read(self, path: Path, directive: ast.IncludeDirective) -> ast.Document | None:
         """The document in a file; None, with the reason reported, if it cannot be read."""
         try:
             document = parse_with_faults(Source(str(path), path.read_text(encoding="utf-8")))
         except (OSError, UnicodeDecodeError) as fault:
-            message = f"cannot include `{directive.path}`: {reason(fault)}"
-            self.report.error(codes.CANNOT_INCLUDE, message, directive.span)
-            self.complete = False
+            self._refuse(directive, reason(fault))
             return None
         self.note_faults(document)
         return document
+
+    def _refuse(self, directive: ast.IncludeDirective, reason: str) -> None:
+        message = f"cannot include `{directive.path}`: {reason}"
+        self.report.error(codes.CANNOT_INCLUDE, message, directive.span)
+        self.complete = False
 
     def note_faults(self, document: ast.Document) -> None:
         """Report the syntax errors of a document; most of them mean that a statement is missing."""
@@ -85,13 +112,6 @@ def bundled_rules() -> Path:
     package = Path(__file__).parents[1]
     inside = package / "rules"
     return inside if inside.is_dir() else package.parents[1] / "rules"
-
-
-def _find(written: str, folder: Path) -> Path:
-    """The file that an include means: in the folder, else a bundled rule set of that name."""
-    beside = folder / written
-    bundled = bundled_rules() / written
-    return bundled if bundled.is_file() and not beside.exists() else beside
 
 
 def reason(fault: OSError | UnicodeDecodeError) -> str:

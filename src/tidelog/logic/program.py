@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tidelog.errors import Diagnostic, Span, counted
+from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.logic.time import ALWAYS, Interval
 from tidelog.logic.values import ColumnType, Value
 
@@ -244,6 +245,7 @@ class Transfer:
     types: tuple[ColumnType, ...] | None  # of `format=(…)`, else None: take the predicate's
     folder: Path | None
     span: Span | None = field(default=None, compare=False, repr=False)
+    sandbox: Sandbox = field(default=OPEN, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +275,7 @@ class Program:
     warnings: tuple[Diagnostic, ...] = field(default=(), compare=False)
     given_times: frozenset[str] = frozenset()  # predicates whose facts are stated or imported with times
     is_integer_time: bool = False  # the time points are the integers, not the rationals
+    sandbox: Sandbox = field(default=OPEN, compare=False)  # of what is added to it
 
     def __repr__(self) -> str:
         parts = {"rule": self.rules, "fact": self.facts, "predicate": self.predicates}
@@ -327,6 +330,17 @@ class Program:
         """The program with a predicate that it does not mention."""
         predicate = Predicate(name, arity, (None,) * arity, (ColumnType.ANY,) * arity, name)
         return replace(self, predicates={**self.predicates, name: predicate})
+
+    def confined(self, sandbox: Sandbox) -> Program:
+        """The program with this sandbox, for its imports and exports and for what is added to it."""
+        if sandbox == self.sandbox:
+            return self
+        return replace(
+            self,
+            imports=tuple(replace(transfer, sandbox=sandbox) for transfer in self.imports),
+            exports=tuple(replace(transfer, sandbox=sandbox) for transfer in self.exports),
+            sandbox=sandbox,
+        )
 
     def types_of(self, predicate: Predicate) -> tuple[ColumnType, ...]:
         """How values from outside are read in a predicate's columns: as declared, else as imported."""

@@ -33,6 +33,7 @@ from tidelog.logic.program import (
     Transfer,
 )
 from tidelog.logic.report import UNRESOLVED, Report, label
+from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.logic.signatures import Signatures, Use
 from tidelog.logic.strata import cycles
 from tidelog.logic.terms import read_any, read_exact
@@ -51,6 +52,7 @@ def load(
     path: Path | str,
     parameters: Mapping[str, str] | None = None,
     known: Mapping[str, Predicate] | None = None,
+    sandbox: Sandbox = OPEN,
 ) -> Program:
     """The program in a file; relative paths in it are relative to its folder."""
     path = Path(path)
@@ -60,20 +62,25 @@ def load(
         message = f"cannot read the program: {reason(fault)}"
         raise DataError(Diagnostic("E501", message, place=str(path))) from None
     document = parse_with_faults(Source(str(path), text))
-    return resolve(document, parameters=parameters, folder=path.parent, known=known, path=path)
+    return resolve(
+        document, parameters=parameters, folder=path.parent, known=known, path=path, sandbox=sandbox
+    )
 
 
-def program_of(source: Program | Path | str | None) -> Program:
-    """Return a program that is given as such, as its text, or as the path of its file."""
+def program_of(source: Program | Path | str | None, sandbox: Sandbox = OPEN) -> Program:
+    """Return a program that is given as such, as its text, or as the path of its file.
+
+    One that is given as such keeps the sandbox it was read with, unless there is one to put it into.
+    """
     match source:
         case Program():
-            return source
+            return source if sandbox == OPEN else source.confined(sandbox)
         case None:
-            return EMPTY
+            return EMPTY.confined(sandbox)
         case str():
-            return warned(read_text(source))
+            return warned(read_text(source, sandbox=sandbox))
         case Path():
-            return warned(load(source))
+            return warned(load(source, sandbox=sandbox))
     message = f"a program is a Program, its text or the Path of its file, not {type(source).__name__}"
     raise TypeError(message)
 
@@ -83,13 +90,15 @@ def read_text(
     parameters: Mapping[str, str] | None = None,
     folder: Path | str | None = None,
     name: str = "<text>",
+    sandbox: Sandbox = OPEN,
 ) -> Program:
     """Return the program of a text; relative paths in it lie in `folder`."""
     if _is_path(text):
         help = f"write `tl.load({text!r})`, or `Path({text!r})` in its place"
         raise ProgramError(Diagnostic(TEXT_IS_A_PATH, f"{text!r} is a path, not a program", help=help))
     place = None if folder is None else Path(folder)
-    return resolve(parse_with_faults(Source(name, text)), parameters=parameters, folder=place)
+    document = parse_with_faults(Source(name, text))
+    return resolve(document, parameters=parameters, folder=place, sandbox=sandbox)
 
 
 def warned(program: Program) -> Program:
@@ -125,6 +134,7 @@ def resolve(
     folder: Path | None = None,
     known: Mapping[str, Predicate] | None = None,
     path: Path | None = None,
+    sandbox: Sandbox = OPEN,
 ) -> Program:
     """The program that the document means.
 
@@ -132,7 +142,7 @@ def resolve(
     `folder`; `path` is the document's own, so that it is not read again if a file that it includes
     includes it.
     """
-    resolver = Resolver(EMPTY, known or {}, parameters or {})
+    resolver = Resolver(EMPTY.confined(sandbox), known or {}, parameters or {})
     if path is not None:
         resolver.includes.scopes[path.resolve()] = resolver.scope
     return resolver.resolve(document, folder)
@@ -176,7 +186,8 @@ class Resolver:
         self, program: Program, known: Mapping[str, Predicate], parameters: Mapping[str, str]
     ) -> None:
         self.report = Report()
-        self.includes = Includes(self.report)
+        self.sandbox = program.sandbox
+        self.includes = Includes(self.report, program.sandbox)
         self.scope = Scope(dict(program.prefixes), program.base)
         self.signatures = Signatures(self.report, {**known, **program.predicates})
         self.given = parameters
@@ -229,6 +240,7 @@ class Resolver:
             self.report.warnings,
             frozenset(self.given_times),
             self.is_integer_time,
+            self.sandbox,
         )
 
     def surroundings(self, scope: Scope) -> Surroundings:
@@ -343,6 +355,7 @@ class Resolver:
             self.signatures,
             lambda node: expressions.value(node, Place.OPTION),
             placed.folder,
+            self.sandbox,
         )
         use = self._use(directive.symbol, placed.scope, directive.symbol.span)
         transfer = reader.transfer(use, directive)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import unquote
 
-from tidelog.errors import suggest
+from tidelog.errors import DataError, suggest
 from tidelog.logic import codes
 from tidelog.logic.column_types import read_type
 from tidelog.logic.program import OptionValue, Transfer
 from tidelog.logic.report import Report, beginning, label
+from tidelog.logic.sandbox import Sandbox
 from tidelog.logic.signatures import Signatures, Use
 from tidelog.logic.values import ColumnType, Kind, Value
 from tidelog.syntax import ast
@@ -45,6 +47,7 @@ class Reader:
     signatures: Signatures
     evaluate: Evaluate
     folder: Path | None
+    sandbox: Sandbox
 
     def transfer(self, use: Use, directive: ast.ImportDirective | ast.ExportDirective) -> Transfer:
         """The import or export that a directive means."""
@@ -60,7 +63,19 @@ class Reader:
             help = f'add the file: `{tree.name}{{ resource = "{use.written}.{tree.name}" }}`'
             self.report.error(codes.MISSING_RESOURCE, message, tree.span, help)
         self._use(use, name, types)
-        return Transfer(use.name, name, options, types, self.folder, directive.span)
+        transfer = Transfer(use.name, name, options, types, self.folder, directive.span, self.sandbox)
+        if is_import:
+            self._check_readable(transfer)
+        return transfer
+
+    def _check_readable(self, transfer: Transfer) -> None:
+        """Report an import from a file that the program may not read."""
+        path = resource_path(transfer, self.folder)
+        try:
+            if path is not None:
+                self.sandbox.to_read(path, transfer.span)
+        except DataError as error:
+            self.report.add(*error.diagnostics)
 
     def _use(self, use: Use, name: str, types: tuple[ColumnType, ...] | None) -> None:
         """Use the predicate with the arity that the directive implies, if it implies one."""
@@ -155,6 +170,15 @@ class Reader:
             self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span)
             return None
         return value
+
+
+def resource_path(transfer: Transfer, folder: Path | None) -> Path | None:
+    """The file of an import or export, in `folder` if it is relative; None if it is none on this machine."""
+    text = str(transfer.options.get("resource", ""))
+    if not text or ("://" in text and not text.startswith("file://")):
+        return None
+    path = Path(unquote(text.removeprefix("file://")) if text.startswith("file://") else text)
+    return folder / path if folder else path
 
 
 def options_of(name: str) -> tuple[str, ...]:
