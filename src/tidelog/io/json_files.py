@@ -21,14 +21,18 @@ from tidelog.io import codes
 from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults
 from tidelog.io.json_objects import parse_objects
+from tidelog.io.nesting import JSON_STRINGS, first_too_deep
 from tidelog.io.objects import Rows, read_rows
 from tidelog.io.records import count_lines
 from tidelog.io.source import DataFile
 from tidelog.io.times import bound_texts
-from tidelog.logic.values import ColumnType
+from tidelog.logic.values import ColumnType, Value, number_of_text
 
 _ROWS = 1 << 14
 _BLOCK = 1 << 22
+_LONG = 1000  # digits
+_DEEPEST = 100  # arrays and objects within one another: a row has one, and none in it is a value
+_TOO_DEEP = f"the values are nested more than {_DEEPEST} deep"
 _SPACE = re.compile(r"[ \t\n\r]*")
 
 
@@ -36,7 +40,12 @@ def _number(text: str) -> float | Decimal:
     return float(text) if "e" in text or "E" in text else Decimal(text)
 
 
-_DECODER = json.JSONDecoder(parse_float=_number)
+def _integer(text: str) -> int | Value:
+    """Return the number, as a value where it has more digits than Python reads."""
+    return int(text) if len(text) < _LONG else number_of_text(text)
+
+
+_DECODER = json.JSONDecoder(parse_float=_number, parse_int=_integer)
 
 
 class _Item(NamedTuple):
@@ -73,7 +82,9 @@ def read_json_lines(file: DataFile, faults: Faults, threads: int) -> Iterator[Ba
 def _first_value(text: bytes) -> Any:
     """The value on the first line that holds one, or None."""
     for raw in text.splitlines():
-        with suppress(ValueError):  # also for what is not UTF-8
+        with suppress(
+            ValueError, RecursionError
+        ):  # also for what is not UTF-8; it is told of when it is read
             return _DECODER.decode(raw.decode())
     return None
 
@@ -93,6 +104,9 @@ def _array_items(file: DataFile) -> Iterator[_Item]:
             value, end = _DECODER.raw_decode(text, position)
         except json.JSONDecodeError as error:
             raise _fault(file, text, error.pos, _reason(error)) from None
+        except RecursionError:
+            too_deep = position + _first_too_deep(text[position:])
+            raise _fault(file, text, too_deep, _TOO_DEEP, codes.TOO_DEEP) from None
         yield _Item(value, line, text[position:end])
         position = _after_space(text, end)
         if text[position : position + 1] == ",":
@@ -114,6 +128,15 @@ def _line_items(block: bytes, line: int, file: DataFile, faults: Faults) -> Iter
         except json.JSONDecodeError as error:
             fault = Diagnostic(codes.NOT_JSON, _reason(error), place=file.place(number, error.colno))
             faults.add(BadRow(fault, text))
+        except RecursionError:
+            place = file.place(number, _first_too_deep(text) + 1)
+            faults.add(BadRow(Diagnostic(codes.TOO_DEEP, _TOO_DEEP, place=place), text))
+
+
+def _first_too_deep(text: str) -> int:
+    """Return where the text is nested too deeply, counted in characters."""
+    raw = text.encode()
+    return len(raw[: first_too_deep(raw, _DEEPEST, JSON_STRINGS) or 0].decode())
 
 
 def _decode(raw: bytes, file: DataFile) -> str:
@@ -135,10 +158,10 @@ def _reason(error: json.JSONDecodeError) -> str:
     return f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
 
 
-def _fault(file: DataFile, text: str, position: int, reason: str) -> DataError:
+def _fault(file: DataFile, text: str, position: int, reason: str, code: str = codes.NOT_JSON) -> DataError:
     line = text.count("\n", 0, position) + 1
     column = position - (text.rfind("\n", 0, position) + 1) + 1
-    return DataError(Diagnostic(codes.NOT_JSON, reason, place=file.place(line, column)))
+    return DataError(Diagnostic(code, reason, place=file.place(line, column)))
 
 
 def _read(

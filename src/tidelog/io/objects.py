@@ -19,6 +19,7 @@ from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import ARROW_TYPES, Batch, Column, column_of_texts, column_of_values
 from tidelog.io.faults import BadRow, Faults
 from tidelog.logic.python import from_python as value_of
+from tidelog.logic.python import shown
 from tidelog.logic.values import ColumnType, Value
 
 SHOWN = "<data>"
@@ -181,7 +182,7 @@ def read_rows(rows: Rows, types: tuple[ColumnType, ...], faults: Faults) -> Batc
     if not bad:
         return Batch(tuple(columns), len(rows.values))
     for index, fault in sorted(bad.items()):
-        faults.add(BadRow(fault, rows.texts[index] if rows.texts else repr(rows.values[index])))
+        faults.add(BadRow(fault, rows.texts[index] if rows.texts else shown(rows.values[index])))
     return read_rows(rows.without(bad), types, faults)
 
 
@@ -202,19 +203,10 @@ def _column(objects: Sequence[Any], column_type: ColumnType) -> tuple[Column, di
             reasons[index] = "the value is missing"
             continue
         try:
-            values.append(_encodable(value_of(item, column_type)))
+            values.append(value_of(item, column_type))
         except DataError as fault:
             reasons[index] = fault.diagnostics[0].message
     return column_of_values(values), reasons
-
-
-def _encodable(value: Value) -> Value:
-    """The value; raises `DataError` if its text holds half a surrogate pair, which no encoding can write."""
-    try:
-        str(value.content).encode()
-    except UnicodeEncodeError:
-        raise DataError(Diagnostic(codes.NOT_UTF_8, f"{value.content!r} is not text in Unicode")) from None
-    return value
 
 
 def _uniform_column(kind: type, objects: Sequence[Any], column_type: ColumnType) -> Column | None:

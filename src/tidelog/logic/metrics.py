@@ -21,7 +21,7 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.report import Report
-from tidelog.logic.time import ALWAYS, SECONDS, Interval, point_of, read_point
+from tidelog.logic.time import ALWAYS, LONGEST, SECONDS, Interval, point_of, read_point
 from tidelog.logic.values import Value
 from tidelog.syntax import ast
 
@@ -79,6 +79,9 @@ class Times:
 
     def _bound(self, node: ast.Bound) -> _Bound | None:
         """A bound: the point, None for an infinite one, whether it is a dateTime, and whether it is -inf."""
+        if node.span is not None and node.span.end - node.span.start > LONGEST:
+            self._report(f"this is longer than a time can be, {LONGEST} characters", node.span)
+            return None
         match node:
             case ast.Infinity(lexical):
                 return None, False, lexical.startswith("-")

@@ -53,6 +53,11 @@ def from_python(item: object, column: ColumnType = ColumnType.ANY) -> Value:
 
 
 def _of_text(text: str, column: ColumnType) -> Value:
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError("it holds half of a surrogate pair, which is no character") from None
     if column is ColumnType.ANY:
         return iri(text) if _NAME.fullmatch(text) else string(text)
     return terms.read_typed(text, column)
@@ -95,7 +100,15 @@ def _of_datetime(item: datetime.datetime) -> Value:
 
 def _data_error(item: object, column: ColumnType, reason: str) -> DataError:
     wanted = "" if column is ColumnType.ANY else f" of type {column.value}"
-    return DataError(Diagnostic("E510", f"{item!r} is not a value{wanted}{reason}"))
+    return DataError(Diagnostic("E510", f"{shown(item)} is not a value{wanted}{reason}"))
+
+
+def shown(item: object) -> str:
+    """Return the object as Python writes it; integers of thousands of digits it does not write."""
+    try:
+        return repr(item)
+    except ValueError:
+        return f"<{type(item).__name__} with an integer of thousands of digits>"
 
 
 def to_python(value: Value) -> PythonValue:

@@ -128,12 +128,17 @@ def _decimals(denominator: int) -> int | None:
     return max(twos, fives) if denominator == 1 else None
 
 
+LONGEST = 1000  # characters of a time point: Python reads integers of some thousand digits only
+
+
 def read_point(text: str) -> tuple[Fraction | None, bool]:
     """The time point that a text writes, None for an infinite one, and whether it is a dateTime.
 
     >>> read_point("1/3"), read_point("5m"), read_point("-inf"), read_point("1970-01-02T00:00:00Z")
     ((Fraction(1, 3), False), (Fraction(300, 1), False), (None, False), (Fraction(86400, 1), True))
     """
+    if len(text) > LONGEST:
+        raise ValueError(f"a time of more than {LONGEST} characters")
     if text.lower() in ("inf", "+inf", "-inf"):
         return None, False
     if _FRACTION.fullmatch(text) and not text.endswith("/0"):

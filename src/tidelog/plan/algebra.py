@@ -161,16 +161,24 @@ class ChangePlan:
     given: str | None
 
 
+def chain(node: Node) -> list[Node]:
+    """Return the nodes from the one that is scanned first to this one, which may be thousands."""
+    nodes = [node]
+    while not isinstance(node, Unit | Scan | Witness):
+        node = node.input
+        nodes.append(node)
+    return nodes[::-1]
+
+
 def scans(node: Node) -> tuple[Scan, ...]:
     """The scans below a node, the driving one first."""
+    return tuple(scan for item in chain(node) if (scan := _scan_of(item)) is not None)
+
+
+def _scan_of(node: Node) -> Scan | None:
     match node:
-        case Unit():
-            return ()
         case Scan():
-            return (node,)
-        case Witness(scan):
-            return (scan,)
-        case Join(source, scan) | AntiJoin(source, scan):
-            return (*scans(source), scan)
-        case _:
-            return scans(node.input)
+            return node
+        case Witness(scan) | Join(_, scan) | AntiJoin(_, scan):
+            return scan
+    return None

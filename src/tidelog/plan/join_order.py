@@ -8,6 +8,7 @@ of distinct keys it is looked up with.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from heapq import heappop, heappush
 from typing import Protocol
 
 from tidelog.logic.program import (
@@ -47,26 +48,79 @@ def order(
     Places and not literals, since a body may hold the same literal twice. The variables `given` are bound
     before the first.
     """
-    waiting = list(range(len(body)))
-    negated_only = negated_only_variables(body) - set(given)
-    bound: set[Variable] = set(given)
-    ordered: list[int] = []
-    chosen = pivot
-    while waiting:
-        if chosen is None:
-            ready = [place for place in waiting if _is_ready(body[place], bound, negated_only)]
-            # Tests before computations: what a test drops need not be computed.
-            chosen = min(ready, key=lambda place: isinstance(body[place], Assignment), default=None)
-        if chosen is None:
-            atoms = [(place, body[place]) for place in waiting]
-            chosen = min(
-                ((growth(atom, bound, statistics), place) for place, atom in atoms if isinstance(atom, Atom))
-            )[1]
-        waiting.remove(chosen)
-        ordered.append(chosen)
-        bound.update(set(literal_variables(body[chosen])) - negated_only)
-        chosen = None
-    return tuple(ordered)
+    search = _Search(body, statistics, given)
+    if pivot is not None:
+        search.take(pivot)
+    while (chosen := search.next()) is not None:
+        search.take(chosen)
+    return tuple(search.ordered)
+
+
+class _Search:
+    """The literals ordered so far; one is looked at again only when one of its variables is bound."""
+
+    def __init__(self, body: Sequence[Literal], statistics: Statistics, given: Collection[Variable]) -> None:
+        self.ordered: list[int] = []
+        self._body = body
+        self._statistics = statistics
+        self._bound = set(given)
+        self._negated_only = negated_only_variables(body) - self._bound
+        self._taken = [False] * len(body)
+        self._missing = [self._needed(literal) - self._bound for literal in body]
+        self._waiting: dict[Variable, list[int]] = {}  # the literals with a variable that is not bound yet
+        # Tests before computations: what a test drops need not be computed.
+        self._ready: list[tuple[bool, int]] = []
+        self._atoms: list[tuple[tuple[float, int], int]] = []
+        self._growth: dict[int, tuple[float, int]] = {}  # of each atom, as it is now
+        for place, literal in enumerate(body):
+            for variable in set(literal_variables(literal)) - self._bound:
+                self._waiting.setdefault(variable, []).append(place)
+            self._look_at(place)
+
+    def next(self) -> int | None:
+        """Return the place of the next literal: a test or computation that is ready, else the best atom."""
+        while self._ready:
+            _, place = heappop(self._ready)
+            if not self._taken[place]:
+                return place
+        while self._atoms:
+            grown, place = heappop(self._atoms)
+            if not self._taken[place] and grown == self._growth[place]:
+                return place
+        return None
+
+    def take(self, place: int) -> None:
+        """Match a literal next."""
+        was_empty = not self._bound
+        self.ordered.append(place)
+        self._taken[place] = True
+        new = set(literal_variables(self._body[place])) - self._negated_only - self._bound
+        self._bound |= new
+        # What an atom multiplies by is guessed differently once anything is bound.
+        found = range(len(self._body)) if was_empty and new else self._freed(new)
+        for other in found:
+            if not self._taken[other]:
+                self._missing[other] -= new
+                self._look_at(other)
+
+    def _freed(self, new: set[Variable]) -> list[int]:
+        """Return the places of the literals that have one of these variables, each once."""
+        return list(dict.fromkeys(place for variable in new for place in self._waiting.pop(variable, ())))
+
+    def _needed(self, literal: Literal) -> set[Variable]:
+        """Return the variables that must be bound before a test, negation or computation."""
+        if isinstance(literal, Assignment):
+            return set(variables_of(literal.expression))
+        return set(literal_variables(literal)) - self._negated_only
+
+    def _look_at(self, place: int) -> None:
+        """Note the literal where it may be chosen."""
+        literal = self._body[place]
+        if isinstance(literal, Atom):
+            self._growth[place] = grown = growth(literal, self._bound, self._statistics)
+            heappush(self._atoms, (grown, place))
+        elif not self._missing[place]:
+            heappush(self._ready, (isinstance(literal, Assignment), place))
 
 
 def growth(atom: Atom, bound: set[Variable], statistics: Statistics) -> tuple[float, int]:
@@ -103,18 +157,3 @@ def negated_only_variables(body: Sequence[Literal]) -> set[Variable]:
     for literal in body:
         (negated if isinstance(literal, Negation) else elsewhere).update(literal_variables(literal))
     return negated - elsewhere
-
-
-def _is_ready(literal: Literal, bound: set[Variable], negated_only: set[Variable]) -> bool:
-    """Whether a test, negation or computation has all it needs; never true of an atom."""
-    match literal:
-        case Atom():
-            return False
-        case Assignment(_, expression):
-            return all(variable in bound for variable in variables_of(expression))
-        case Negation():
-            return all(
-                variable in bound or variable in negated_only for variable in literal_variables(literal)
-            )
-        case _:
-            return all(variable in bound for variable in literal_variables(literal))

@@ -18,8 +18,7 @@ from tidelog.plan.algebra import (
     Project,
     RulePlan,
     Scan,
-    Unit,
-    Witness,
+    chain,
 )
 from tidelog.plan.compile import aggregate_plans, delta_plans, full_plan
 from tidelog.plan.join_order import Statistics
@@ -155,25 +154,29 @@ class _Nodes:
 
     def node(self, node: Node, *, is_collected: bool = False) -> tuple[Tree, Bound]:
         """The tree of a node, and the variables bound in its rows."""
-        match node:
-            case Unit():
-                return Tree("start", "one empty row"), frozenset()
+        first, *others = chain(node)
+        match first:
             case Scan():
-                return self._scan(node, is_collected), _variables(node.terms)
-            case Join(source, scan):
-                below, bound = self.node(source)
+                tree, bound = self._scan(first, is_collected), _variables(first.terms)
+            case _:
+                tree, bound = Tree("start", "one empty row"), frozenset()
+        for other in others:
+            tree, bound = self._above(other, tree, bound)
+        return tree, bound
+
+    def _above(self, node: Node, below: Tree, bound: Bound) -> tuple[Tree, Bound]:
+        """The tree of a node over that of its input, and the variables bound in its rows."""
+        match node:
+            case Join(_, scan):
                 return self._join("join", below, bound, scan), bound | _variables(scan.terms)
-            case AntiJoin(source, scan):
-                below, bound = self.node(source)
+            case AntiJoin(_, scan):
                 return self._join("without", below, bound, scan), bound
-            case Filter(source, test):
-                below, bound = self.node(source)
+            case Filter(_, test):
                 return Tree("filter", self.writing.literal(test), (), (below,)), bound
-            case Extend(source, variable, expression):
-                below, bound = self.node(source)
+            case Extend(_, variable, expression):
                 left, right = self.writing.expression(variable), self.writing.expression(expression)
                 return Tree("compute", f"{left} = {right}", (), (below,)), bound | {variable}
-            case Project() | Aggregate() | Witness():
+            case _:
                 raise AssertionError("a root stands above all other nodes; witnesses are of changes only")
 
     def _scan(self, scan: Scan, is_collected: bool) -> Tree:

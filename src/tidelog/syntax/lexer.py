@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from tidelog.errors import Diagnostic, Source
+from tidelog.errors import Diagnostic, Source, Span
 from tidelog.syntax import codes
 from tidelog.syntax.lexical_errors import (
     Fault,
@@ -102,6 +102,7 @@ _PATTERNS: Final = (
     (AGGREGATE, r"#[A-Za-z]+"),
     (DATATYPE, r"\^\^"),
 )
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _TOKEN: Final = re.compile(r"\s*(?:" + "|".join(f"({pattern})" for _, pattern in _PATTERNS) + ")")
 _KINDS: Final = ("", *(kind for kind, _ in _PATTERNS))
 _SIGNED_NUMBER: Final = re.compile(
@@ -126,7 +127,18 @@ class Lexer:
         self.text = source.text
         self.end = len(source.text) if end is None else end
         self.diagnostics: list[Diagnostic] = []
+        if start == 0 and end is None and not source.text.isascii():
+            self._report_surrogates()
         self.restart(start)
+
+    def _report_surrogates(self) -> None:
+        """Report the first character that is half of a surrogate pair: no encoding can write it."""
+        found = _SURROGATE.search(self.text)
+        if found is not None:
+            message = f"unexpected character U+{ord(found[0]):04X}, which is half of a surrogate pair"
+            help_line = "save the text as UTF-8; bytes that are not UTF-8 are read as such characters"
+            span = Span(self.source, found.start(), found.end())
+            self.diagnostics.append(Diagnostic(codes.UNEXPECTED_CHARACTER, message, span, help_line))
 
     def restart(self, position: int) -> None:
         """Go on reading at `position`."""

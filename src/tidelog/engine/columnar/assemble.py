@@ -32,9 +32,9 @@ from tidelog.plan.algebra import (
     Project,
     Scan,
     Support,
-    Unit,
     Witness,
 )
+from tidelog.plan.algebra import chain as nodes_of
 
 LOOKING_UP = (layout.MEMBER, layout.ABSENT)
 INDEXED = (layout.PROBE, layout.ABSENT_INDEX)
@@ -71,7 +71,7 @@ def assemble(
     relation: str, root: Project | Support, store: Store, ranked: bool = False, noted: Noted | None = None
 ) -> Assembled:
     """The words of a plan whose heads are facts of a relation; `ranked` if ranks are compared."""
-    chain = list(_chain(root.input))
+    chain = nodes_of(root.input)
     if len(chain) > layout.MOST_STEPS:
         message = f"a body of more than {layout.MOST_STEPS} literals for `{relation}`"
         raise EvaluationError(Diagnostic("E604", message, help="let another rule derive a part of it"))
@@ -193,13 +193,6 @@ def _matches_one_of(node: Node, scans: tuple[Scan, ...]) -> bool:
     return isinstance(node, Scan | Join) and scan_of(node) in scans
 
 
-def _chain(node: Node) -> Iterator[Node]:
-    """The nodes from the one that is scanned first to the last."""
-    if not isinstance(node, Unit | Scan | Witness):
-        yield from _chain(node.input)
-    yield node
-
-
 def _reads(node: Node) -> Iterable[Variable]:
     """The variables that a node needs or binds."""
     match node:
@@ -220,19 +213,27 @@ def _needed_after(
     chain: list[Node], terms: tuple[Term, ...], numbered: dict[int, tuple[Variable, ...]]
 ) -> list[list[Term]]:
     """For each node, the variables bound by then that later nodes or the head read."""
+    since = _bound_since(chain, numbered)
+    later: list[Variable] = [term for term in terms if isinstance(term, Variable)]
     needed: list[list[Term]] = []
-    bound: set[Variable] = set()
-    for level, node in enumerate(chain[:-1]):
-        bound.update(numbered.get(level, ()))
+    for level in range(len(chain) - 2, -1, -1):
+        read = dict.fromkeys((*_reads(chain[level + 1]), *later))
+        later = [variable for variable in read if since.get(variable, len(chain)) <= level]
+        needed.append(list(later))
+    return needed[::-1]
+
+
+def _bound_since(chain: list[Node], numbered: dict[int, tuple[Variable, ...]]) -> dict[Variable, int]:
+    """For each variable, the first level whose rows have it."""
+    since: dict[Variable, int] = {}
+    for level, node in enumerate(chain):
+        bound: list[Variable] = [*numbered.get(level, ())]
         if isinstance(node, Extend):
-            bound.add(node.variable)
+            bound.append(node.variable)
         elif isinstance(node, Scan | Witness | Join):
-            bound.update(_reads(node))
+            bound += _reads(node)
         if _is_own(node):
-            bound.add(HIGHEST_RANK)
-        later: dict[Term, None] = {}
-        for other in chain[level + 1 :]:
-            later.update(dict.fromkeys(_reads(other)))
-        later.update(dict.fromkeys(term for term in terms if isinstance(term, Variable)))
-        needed.append([variable for variable in later if variable in bound])
-    return needed
+            bound.append(HIGHEST_RANK)
+        for variable in bound:
+            since.setdefault(variable, level)
+    return since

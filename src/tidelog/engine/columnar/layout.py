@@ -141,7 +141,7 @@ ALL_ROWS, OLD_ROWS, CURRENT_ROWS = range(3)
 NO_VALUE, ASK_PYTHON = -1, -2
 
 # ---- Z: the state of one running plan
-MOST_STEPS = 510
+MOST_STEPS = 8190
 (
     Z_RUNNING,
     Z_LEVEL,

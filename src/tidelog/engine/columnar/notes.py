@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tidelog.engine.columnar.assemble import Noted
 from tidelog.engine.columnar.steps import HIGHEST_MARK, LINKED_ROW
 from tidelog.engine.maintaining import Notes, Noting
-from tidelog.plan.algebra import ChangePlan, Join, Node, Part, Project, Scan, Support, Unit, Witness
+from tidelog.plan.algebra import ChangePlan, Join, Node, Part, Project, Scan, Support, chain
 
 NOTHING = Noting()
 
@@ -46,7 +46,6 @@ def _passing_marks(plan: ChangePlan, root: Project, noting: Noting) -> Iterator[
 
 def matched_in(node: Node) -> Iterator[Scan]:
     """The scans below a node that match facts, rather than look for their absence."""
-    if isinstance(node, Scan | Join):
-        yield node if isinstance(node, Scan) else node.scan
-    if not isinstance(node, Scan | Unit | Witness):
-        yield from matched_in(node.input)
+    for item in reversed(chain(node)):
+        if isinstance(item, Scan | Join):
+            yield item if isinstance(item, Scan) else item.scan

@@ -30,6 +30,8 @@ from tidelog.logic.values import Kind, Value
 from tidelog.plan.algebra import Part
 
 BATCH = 4096
+LEAST_BATCH = 16
+MOST_ROOM = 1 << 26  # ids in the batches of a thread, unless they would be smaller than the least
 BUDGET = 1 << 24  # matches between two looks at the clock: a tenth of a second
 PARALLEL_FROM = 8192  # scanned rows that are worth waking other threads for
 EMITTED_ROWS = (
@@ -91,7 +93,9 @@ class Workspace:
         state[layout.Z_NO_VALUE] = 0
 
     def make_room(self, steps: int, width: int) -> None:
-        """Let there be batches of so many columns for so many steps."""
+        """Make room for batches of so many columns for so many steps; those of long bodies are smaller."""
+        self.batch = max(LEAST_BATCH, min(self.batch, MOST_ROOM // (steps * width)))
+        self.state[layout.Z_BATCH] = self.batch
         size = steps * width * self.batch
         if len(self.buffer) < size:
             self.buffer = np.zeros(size, np.int32)
