@@ -48,7 +48,9 @@ def _main(arguments: Sequence[str]) -> int:
     except BrokenPipeError:
         return _close_output(0)
     except OSError as error:  # a full disk, most likely
-        print(f"tidelog: error: {error.strerror or error}", file=sys.stderr)
+        from tidelog.shown import visible_lines
+
+        print(f"tidelog: error: {visible_lines(error.strerror or str(error))}", file=sys.stderr)
         return _close_output(1)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -58,10 +60,14 @@ def _main(arguments: Sequence[str]) -> int:
 
 def _use_utf8() -> None:
     """Programs, data and messages are UTF-8, whatever the terminal's language is."""
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
+    for stream, errors in (
+        (sys.stdin, "surrogateescape"),
+        (sys.stdout, "strict"),
+        (sys.stderr, "backslashreplace"),
+    ):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(encoding="utf-8")
+            reconfigure(encoding="utf-8", errors=errors)
 
 
 def _command(name: str) -> Callable[[Namespace], int]:

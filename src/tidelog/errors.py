@@ -12,6 +12,8 @@ from difflib import get_close_matches
 from enum import Enum
 from functools import cached_property
 
+from tidelog.shown import visible, visible_lines
+
 
 @dataclass(frozen=True)
 class Source:
@@ -192,17 +194,17 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 def render(diagnostic: Diagnostic) -> str:
     """The diagnostic as people read it: place, code, message, source line with caret, help."""
-    head = f"{diagnostic.severity.value}[{diagnostic.code}]: {diagnostic.message}"
+    head = f"{diagnostic.severity.value}[{diagnostic.code}]: {visible_lines(diagnostic.message)}"
     lines = [head]
     if diagnostic.span is not None:
         lines += _excerpt(diagnostic.span, diagnostic.location or "", "^", "")
     elif diagnostic.place is not None:
-        lines.append(f"  --> {diagnostic.place}")
+        lines.append(f"  --> {visible(diagnostic.place)}")
     for label in diagnostic.labels:
         line, column = label.span.source.position(label.span.start)
         lines += _excerpt(label.span, f"{label.span.source.name}:{line}:{column}", "-", label.text)
     if diagnostic.help:
-        lines.append(f"  help: {diagnostic.help}")
+        lines.append(f"  help: {visible_lines(diagnostic.help)}")
     return "\n".join(lines)
 
 
@@ -215,15 +217,16 @@ def _excerpt(span: Span, location: str, mark: str, text: str) -> list[str]:
     """The location, the first source line of the span, and marks under the part it covers."""
     number, column = span.source.position(span.start)
     line = span.source.line(number)
-    width = max(1, min(span.end - span.start, len(line) - column + 1))
+    end = max(column, min(column - 1 + span.end - span.start, len(line)))
+    before, covered = visible_lines(line[: column - 1]), visible_lines(line[column - 1 : end])
     gutter = " " * len(str(number))
     # Tabs stay tabs, so that the marks stand under what they mean however wide a tab is shown.
-    padding = "".join("\t" if character == "\t" else " " for character in line[: column - 1])
+    padding = "".join("\t" if character == "\t" else " " for character in before)
     return [
-        f"{gutter} --> {location}",
+        f"{gutter} --> {visible(location)}",
         f"{gutter} |",
-        f"{number} | {line}",
-        f"{gutter} | {padding}{mark * width}{' ' + text if text else ''}",
+        f"{number} | {visible_lines(line)}",
+        f"{gutter} | {padding}{mark * max(1, len(covered))}{' ' + visible_lines(text) if text else ''}",
     ]
 
 

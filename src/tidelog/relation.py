@@ -15,6 +15,7 @@ from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.errors import DataError, Diagnostic, counted, suggest
 from tidelog.logic.program import Predicate
+from tidelog.shown import visible
 
 Ids = npt.NDArray[np.int32]
 SHOWN = 20  # rows of a representation
@@ -168,7 +169,8 @@ class Relation:
     def __repr__(self) -> str:
         lines = [f"{self.name}: {counted(self._rows, 'row')}"]
         if self.columns and self._rows:
-            rows = [self.columns, *self.sorted().head(SHOWN).to_texts().rows()]
+            texts = [self.columns, *self.sorted().head(SHOWN).to_texts().rows()]
+            rows = [tuple(map(visible, row)) for row in texts]
             widths = [max(len(row[place]) for row in rows) for place in range(len(self.columns))]
             for row in rows:
                 cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))

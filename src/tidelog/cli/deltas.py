@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidelog.changes import ADDED, REMOVED, Delta, counts
 from tidelog.cli.results import Form, data
+from tidelog.cli.terminal import data_output, show
 from tidelog.cli.usage import UsageError
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io.formats import RDF, canonical_format, file_name
@@ -47,18 +48,19 @@ def by_predicate(delta: Delta) -> str:
 def print_lines(delta: Delta, form: Form, names: tuple[str, ...] | None = None) -> None:
     """The changes, by default of all predicates, are on standard output, a JSON object a line."""
     sys.stdout.flush()
+    output = data_output()
     for name, sign, relation in _parts(delta):
         if names is not None and name not in names:
             continue
         table = _labelled(data(relation, form), commit=delta.number, change=sign, predicate=name)
-        write(sys.stdout.buffer, "jsonl", table.column_names, [table], WriteOptions())
-    sys.stdout.buffer.flush()
+        write(output, "jsonl", table.column_names, [table], WriteOptions())
+    output.flush()
 
 
 def print_script(delta: Delta, names: tuple[str, ...], most: int | None) -> None:
     """The changes of some predicates are on standard output, as a change script; at most so many of each."""
     for line in script_lines(delta, names, most):
-        print(line)
+        show(line)
     sys.stdout.flush()
 
 

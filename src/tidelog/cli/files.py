@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tidelog.cli.messages import Messages
+from tidelog.cli.terminal import show
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io.atomic import replacing
 
@@ -76,7 +76,7 @@ def staging(inputs: frozenset[Path] = frozenset()) -> Iterator[Staging]:
 def write_text(text: str, path: Path | None, messages: Messages) -> None:
     """Write the text to a file, or to standard output if there is none."""
     if path is None:
-        sys.stdout.write(text)
+        show(text, end="")
         return
     with replacing(path) as stream:
         stream.write(text.encode())

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tidelog.errors import Diagnostic, Severity, render
+from tidelog.shown import visible_lines
 
 _HEAD: Final = re.compile(r"(?P<severity>error|warning)(?P<code>\[\w+\]): (?P<message>.*)")
 _PLACE: Final = re.compile(r"(?P<gutter>\s*-->) (?P<place>.*)")
@@ -41,7 +42,7 @@ class Messages:
 
     def _write(self, text: str) -> None:
         sys.stdout.flush()  # so that the two streams are read in the order in which they were written
-        print(text, file=sys.stderr, flush=True)
+        print(visible_lines(text), file=sys.stderr, flush=True)
 
 
 def is_coloured(stream: object) -> bool:

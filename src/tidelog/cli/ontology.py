@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections import Counter
 
 from tidelog.cli.messages import Messages
+from tidelog.cli.terminal import show
 from tidelog.errors import counted
 from tidelog.ontology.ontology import Ontology, load_ontology
 
@@ -16,10 +17,10 @@ def ontology(options: Namespace) -> int:
     found = load_ontology(*options.files, equality=options.same_as, tell=messages.say)
     if options.show == "rules":
         messages.diagnose(found.warnings)
-        print(found.text(), end="")
+        show(found.text(), end="")
     else:
         for line in coverage(found):
-            print(line)
+            show(line)
     return 0
 
 

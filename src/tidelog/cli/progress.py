@@ -11,6 +11,7 @@ from typing import Final
 
 from tidelog.engine.events import Tally
 from tidelog.errors import counted
+from tidelog.shown import visible
 
 WAIT: Final = 1.0  # seconds before the line appears
 _PERIOD: Final = 0.1
@@ -47,7 +48,7 @@ class Progress:
         while not self._ended.wait(wait):
             width = shutil.get_terminal_size().columns
             line = progress_line(self._tally, monotonic() - self._start)
-            sys.stderr.write(f"{_CLEAR}{line[: width - 1]}")
+            sys.stderr.write(f"{_CLEAR}{visible(line)[: width - 1]}")
             sys.stderr.flush()
             is_begun, wait = True, _PERIOD
         if is_begun:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from argparse import Namespace
 from difflib import unified_diff
 from pathlib import Path
 
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import STANDARD_INPUT, program_files, read_source
+from tidelog.cli.terminal import show
 from tidelog.errors import Diagnostic, Source, TidelogError, counted
 from tidelog.io.atomic import replacing
 from tidelog.syntax.parser import parse
@@ -55,13 +55,13 @@ def _put_out(name: str, source: Source, text: str, options: Namespace, messages:
     if options.diff:
         before, after = source.text.splitlines(keepends=True), text.splitlines(keepends=True)
         for line in unified_diff(before, after, source.name, source.name):
-            sys.stdout.write(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n")
+            show(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n", end="")
     if options.check and text != source.text:
         messages.say(f"would change {source.name}")
     if options.check or options.diff:
         return
     if name == STANDARD_INPUT:
-        sys.stdout.write(text)
+        show(text, end="")
     elif text != source.text:
         with replacing(Path(name)) as stream:
             stream.write(text.encode())

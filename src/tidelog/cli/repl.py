@@ -16,6 +16,7 @@ from tidelog.cli.programs import existing_data, read_source
 from tidelog.cli.reasoning import HEADERS, Work
 from tidelog.cli.results import Form, Result, print_result, query_name
 from tidelog.cli.statistics import print_statistics
+from tidelog.cli.terminal import show
 from tidelog.errors import Diagnostic, Source, TidelogError, counted, suggest
 from tidelog.logic.codes import EMPTY_PREDICATE
 from tidelog.logic.resolve import SUFFIX
@@ -170,13 +171,13 @@ class Session:
         for predicate in reasoner.program.predicates.values():
             count = reasoner.sizes.size(predicate.name)
             columns = ", ".join(column_names(predicate))
-            print(f"{predicate.written}({columns})  {counted(count, 'fact')}")
+            show(f"{predicate.written}({columns})  {counted(count, 'fact')}")
 
     def _rules(self, _: str) -> None:
         program = self.work.program
         writing = Writing.of(program)
         for number, rule in enumerate(program.rules, 1):
-            print(f"{number:>3}  {writing.rule(rule)}")
+            show(f"{number:>3}  {writing.rule(rule)}")
 
     def _statistics(self, _: str) -> None:
         print_statistics(self.work)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tidelog.cli.messages import is_coloured
 from tidelog.cli.tables import table_lines
+from tidelog.cli.terminal import data_output
 from tidelog.cli.usage import UsageError
 from tidelog.errors import Source
 from tidelog.io.formats import RDF, canonical_format
@@ -98,10 +99,10 @@ def check_printable(count: int, form: Form) -> None:
 def print_results(results: Sequence[Result], form: Form) -> None:
     """The results are on standard output. Rows of JSON are labelled with what they belong to."""
     sys.stdout.flush()
-    stream = sys.stdout.buffer
+    stream = data_output()
     match form.format:
         case "table":
-            _print_tables(stream, results, form)
+            _print_tables(sys.stdout.buffer, results, form)
         case "json":
             _print_json(stream, results, form)
         case "jsonl":
@@ -116,9 +117,9 @@ def print_results(results: Sequence[Result], form: Form) -> None:
 def print_result(result: Result, form: Form) -> None:
     """One result is on standard output, without a label on its rows."""
     sys.stdout.flush()
-    stream = sys.stdout.buffer
+    stream = data_output()
     if form.format == "table":
-        _print_tables(stream, [result], form)
+        _print_tables(sys.stdout.buffer, [result], form)
     else:
         _write(stream, data(result.relation, form), form)
     stream.flush()

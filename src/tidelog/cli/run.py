@@ -27,6 +27,7 @@ from tidelog.cli.results import (
     query_name,
 )
 from tidelog.cli.statistics import choices, report_statistics
+from tidelog.cli.terminal import data_output
 from tidelog.cli.usage import UsageError
 from tidelog.cli.watch import Watch, check_watchable
 from tidelog.errors import ProgramError, counted
@@ -225,7 +226,9 @@ def _write_export(
         table = table.select(export.columns)
     if export.path is None:
         sys.stdout.flush()
-        write(sys.stdout.buffer, export.format, table.column_names, [table], export.options)
+        output = data_output()
+        write(output, export.format, table.column_names, [table], export.options)
+        output.flush()
         return
     compressed = export.options.compressed
     options = replace(

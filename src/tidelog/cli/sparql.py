@@ -13,6 +13,7 @@ from tidelog.cli.programs import read_source
 from tidelog.cli.reasoning import QUAD, Work
 from tidelog.cli.results import ROWS_ON_TERMINAL, Form, data
 from tidelog.cli.statistics import report_statistics
+from tidelog.cli.terminal import data_output, show
 from tidelog.cli.usage import UsageError
 from tidelog.io.sparql import Answer, Store
 from tidelog.ontology.vocabulary import TRIPLE
@@ -36,7 +37,7 @@ def sparql(options: Namespace) -> int:
     elif answer.is_truth and form != "json":
         print("true" if answer else "false")
     else:
-        answer.write(sys.stdout.buffer, form)
+        answer.write(data_output(), form)
     report_statistics(work)
     return 0
 
@@ -68,4 +69,4 @@ def _print_table(answer: Answer) -> None:
     widths = [max(map(len, column)) for column in columns]
     for row in (answer.columns, tuple("─" * width for width in widths), *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        print("  ".join(cells).rstrip())
+        show("  ".join(cells).rstrip())

@@ -20,6 +20,7 @@ from tidelog.io.atomic import replacing
 from tidelog.logic.program import Program
 from tidelog.logic.strata import Stratum, strata
 from tidelog.plan.rule_text import Writing, shortened
+from tidelog.shown import visible_lines
 from tidelog.temporal.analysis import time_strata
 from tidelog.temporal.periods import sides
 
@@ -266,7 +267,7 @@ def _number(row: dict[str, object], name: str) -> float:
 
 
 def _escaped(text: str) -> str:
-    """The text with nothing that rich would take for markup."""
+    """The text with nothing that rich would take for markup, or a terminal for a command."""
     from rich.markup import escape
 
-    return escape(text)
+    return escape(visible_lines(text))

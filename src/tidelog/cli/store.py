@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tidelog.cli.messages import Messages
+from tidelog.cli.terminal import show
 from tidelog.cli.usage import UsageError
 from tidelog.errors import counted
 from tidelog.mending import export, repair
@@ -35,7 +36,7 @@ def _check(options: Namespace, messages: Messages) -> int:
     examined = Examination(options.store)
     for finding in examined.findings:
         if finding.is_fault or not options.quiet:
-            print(finding)
+            show(str(finding))
     if not examined.is_whole:
         messages.say(f"`tidelog store repair {options.store}` keeps what can be recovered")
     return 0 if examined.is_whole else 1

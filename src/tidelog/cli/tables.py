@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from tidelog.errors import counted
 from tidelog.relation import Relation
-from tidelog.syntax.shown import text_width, visible
+from tidelog.shown import text_width, visible
 
 _BOLD, _DIM, _NORMAL = "\x1b[1m", "\x1b[2m", "\x1b[0m"
 
@@ -19,7 +19,7 @@ def table_lines(
     """The lines of a table: its name and size, its columns, its rows, and how many more there are."""
     bold, dim, normal = (_BOLD, _DIM, _NORMAL) if coloured else ("", "", "")
     count = len(relation)
-    yield f"{bold}{name}{normal}  {dim}{counted(count, 'row')}{normal}"
+    yield f"{bold}{visible(name)}{normal}  {dim}{counted(count, 'row')}{normal}"
     shown = relation if most is None else relation.head(most)
     table = shown.to_texts(terms).table
     numbers = {field.name for field in shown.to_arrow().schema if _is_number(field.type)}

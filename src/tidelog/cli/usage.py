@@ -9,6 +9,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
+from tidelog.shown import visible_lines
+
 
 class UsageError(Exception):
     """A command line that makes no sense, found after its options were read."""
@@ -19,9 +21,9 @@ class UsageError(Exception):
 
     def report(self) -> int:
         """The exit code for wrong usage; the reason is on standard error."""
-        print(f"tidelog: error: {self}", file=sys.stderr)
+        print(f"tidelog: error: {visible_lines(str(self))}", file=sys.stderr)
         if self.help:
-            print(f"  help: {self.help}", file=sys.stderr)
+            print(f"  help: {visible_lines(self.help)}", file=sys.stderr)
         return 2
 
 

@@ -11,6 +11,7 @@ from tidelog.changes import Delta, counts
 from tidelog.cli.deltas import by_predicate, print_lines, print_script
 from tidelog.cli.messages import Messages
 from tidelog.cli.results import Form
+from tidelog.cli.terminal import show
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.pipeline import codes
 from tidelog.pipeline.job import Job
@@ -31,7 +32,7 @@ def versions(options: Namespace) -> int:
         print()
         return 0
     for line in _listed(found, current, options.predicates):
-        print(line)
+        show(line)
     return 0
 
 

@@ -57,7 +57,7 @@ def _of_text(text: str, column: ColumnType) -> Value:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise ValueError("it holds half of a surrogate pair, which is no character") from None
+            raise ValueError("half of a surrogate pair") from None
     if column is ColumnType.ANY:
         return iri(text) if _NAME.fullmatch(text) else string(text)
     return terms.read_typed(text, column)

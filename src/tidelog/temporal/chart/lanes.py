@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tidelog.engine.columnar import decode
 from tidelog.errors import counted
-from tidelog.syntax.shown import visible
+from tidelog.shown import visible
 from tidelog.temporal.chart.axis import Axis
 from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Integers, Timeline

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from tidelog.syntax.shown import shortened, text_width
+from tidelog.shown import shortened, text_width
 from tidelog.temporal.chart.lanes import Chart, End, Lane, Section, Span
 
 WIDTH: Final = 1000.0

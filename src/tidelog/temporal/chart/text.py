@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tidelog.syntax.shown import shortened, text_width
+from tidelog.shown import shortened, text_width
 from tidelog.temporal.chart.axis import Axis
 from tidelog.temporal.chart.lanes import Chart, End, Lane, Section, Span
 
