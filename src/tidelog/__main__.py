@@ -10,17 +10,56 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
 
-INTERRUPTED = 4
+INTERRUPTED = 130
+QUIET_SECONDS = 1.0  # after Ctrl-C, in which more of them change nothing: the work is ending already
 OBJECTS_BETWEEN_SEARCHES = 500_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The exit code: 0 done, 1 errors in program or data, 2 usage, 3 inconsistent, 4 stopped by a limit."""
+    """The exit code: 0 done, 1 errors, 2 usage, 3 inconsistent, 4 stopped by a limit, 130 by Ctrl-C."""
+    if arguments is not None:
+        return _collecting_rarely(arguments)
+    try:
+        _take_interrupts()
+        return _collecting_rarely(sys.argv[1:])
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    finally:
+        _ignore_interrupts()
+
+
+def _take_interrupts() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt, once however often it is pressed in a row."""
+    import signal
+    from time import monotonic
+
+    last = float("-inf")
+
+    def interrupt(_number: int, _frame: object) -> None:
+        nonlocal last
+        now = monotonic()
+        if now - last > QUIET_SECONDS:
+            last = now
+            raise KeyboardInterrupt
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # else somebody does not want it
+        signal.signal(signal.SIGINT, interrupt)
+
+
+def _ignore_interrupts() -> None:
+    """Let Ctrl-C do nothing any more: the process ends, with the exit code that it has."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _collecting_rarely(arguments: Sequence[str]) -> int:
+    """The exit code of a command line."""
     # Imports and kernels make many objects but few cycles: looking for these takes a tenth of the start-up.
     thresholds = gc.get_threshold()
     gc.set_threshold(OBJECTS_BETWEEN_SEARCHES, *thresholds[1:])
     try:
-        return _main(sys.argv[1:] if arguments is None else arguments)
+        return _main(arguments)
     finally:
         gc.set_threshold(*thresholds)
 

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from tidelog.engine.events import StrategyChosen
+from tidelog.engine.lock import Lock, locked
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source
 from tidelog.live import LiveQuery
 from tidelog.logic.builtins import Overflow
@@ -38,6 +39,7 @@ class Asking(ABC):
     _subscriptions: Subscriptions
     _is_told: bool  # whether somebody knows of an inconsistency
     runtime: Runtime
+    _lock: Lock
 
     def __init__(self, keeping: Keeping, looking_up: LookingUp) -> None:
         self._keeping = keeping
@@ -60,6 +62,7 @@ class Asking(ABC):
 
     # ---- once
 
+    @locked
     def query(self, text: str, strategy: str = strategies.AUTO, *, limit: int | None = None) -> Relation:
         """The answers to a query such as `ancestor(alice, ?x)`: one column per variable.
 
@@ -86,10 +89,19 @@ class Asking(ABC):
         `tabling` gives its first answers early; others give all of them at once. To stop early saves what is
         left to do. Facts that change in the meantime do not matter to these answers any more.
         """
-        query = self._resolved(text)
-        with closing(self._found(query, strategy)) as parts:
-            for part in parts:
+        with self._lock:
+            query = self._resolved(text)
+            parts = self._found(query, strategy)
+        try:
+            while True:
+                with self._lock:
+                    part = next(parts, None)
+                if part is None:
+                    return
                 yield self._related(query, part)
+        finally:
+            with self._lock:
+                parts.close()
 
     def _found(self, query: Query, strategy: str) -> Generator[Answers]:
         """The answers in parts, as the strategy finds them."""
@@ -125,10 +137,12 @@ class Asking(ABC):
         return kept.kept.tally if isinstance(kept, Tabling) and kept.kept is not None else None
 
     @property
+    @locked
     def rewritten(self) -> Program | None:
         """The program that the last query was answered by, if it was rewritten."""
         return None if self._derived is None else readable(*self._derived)
 
+    @locked
     def explain_strategy(self, text: str, strategy: str = strategies.AUTO) -> str:
         """How a query would be answered, and why; derives nothing."""
         query = self._resolved(text)
@@ -158,6 +172,7 @@ class Asking(ABC):
         """What keeps queries: relations of their own, or looking up where facts are over representatives."""
         return self._keeping if self._place().look_up is None else self._looking_up
 
+    @locked
     def prepare(self, text: str) -> Prepared:
         """A query with parameters, `reach($start, ?to)`, to be asked with other values each time.
 
@@ -167,7 +182,7 @@ class Asking(ABC):
         query, parameters = resolve_prepared(text, self._program)
         self._check_kept(query)
         keeping = self._keeper()
-        return Prepared(keeping.keep(query, parameters), keeping)
+        return Prepared(keeping.keep(query, parameters), keeping, self._lock)
 
     def _check_kept(self, query: Query) -> None:
         """Nothing, if the answers to a query can be kept right; else raises ProgramError."""
@@ -176,6 +191,7 @@ class Asking(ABC):
             help = "ask anew after each change, or subscribe to the predicate"
             raise ProgramError(Diagnostic(NOT_CHANGED, message, help=help))
 
+    @locked
     def watch(self, text: str, callback: Callback | None = None) -> LiveQuery:
         """A query whose answers are kept right from now on; the callback is told what changes in them.
 
@@ -184,7 +200,7 @@ class Asking(ABC):
         query = self._resolved(text)
         self._check_kept(query)
         keeping = self._keeper()
-        live = LiveQuery(keeping.keep(query), keeping, self._subscriptions)
+        live = LiveQuery(keeping.keep(query), keeping, self._subscriptions, self._lock)
         if callback is not None:
             live.subscribe(callback)
         return live

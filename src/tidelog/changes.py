@@ -102,11 +102,13 @@ class Delta:
 
     @cached_property
     def _change(self) -> NetChange:
-        return _of(self._net, self._known)
+        with self._dictionary.lock:  # under equality, rows are found when somebody asks for them
+            return _of(self._net, self._known)
 
     @cached_property
     def _answers(self) -> NetChange:
-        return _of(self._net, self._watched) if self._watched else NetChange()
+        with self._dictionary.lock:
+            return _of(self._net, self._watched) if self._watched else NetChange()
 
     @property
     def net(self) -> NetChange:

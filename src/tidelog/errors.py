@@ -164,6 +164,12 @@ class Stopped(TidelogError):  # noqa: N818 - asked for by the user
     exit_code = 4
 
 
+class Interrupted(Stopped):
+    """Ctrl-C stopped the work."""
+
+    exit_code = 130  # as shells have it for whatever SIGINT ends
+
+
 _SHORT = 3  # letters of a word of which one in two may be wrong
 
 

@@ -6,6 +6,7 @@ from abc import abstractmethod
 
 from tidelog.asking import Asking
 from tidelog.changes import Delta
+from tidelog.engine.lock import locked
 from tidelog.equality.axiomatised import Axiomatised
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality import has_equality
@@ -49,6 +50,7 @@ class Explaining(Asking):
     def _complete(self) -> None:
         """Derive everything that follows, an inconsistency included, if that has not been done."""
 
+    @locked
     def explain(
         self, text: str, *, proofs: int = 1, limit: int = MOST_ANSWERS, rows: int | None = MOST_ROWS
     ) -> Explanation:
@@ -85,6 +87,7 @@ class Explaining(Asking):
         prover = EqualProver(instances, treated, self._origin, self.runtime.check)
         return prover.explain(query, program, answer, proofs, limit, rows)
 
+    @locked
     def why_not(self, text: str, *, repairs: int = MOST_REPAIRS) -> WhyNot:
         """Why a fact such as `reach(a, z)` does not hold: for each rule, the instance that comes nearest.
 
@@ -110,6 +113,7 @@ class Explaining(Asking):
             raise ProgramError(Diagnostic(NOT_EXPLAINED, message, help=help))
         return self._equality.meaning(program)
 
+    @locked
     def what_if(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Delta:
         """What a transaction, written as a change script, would change: it is not made.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from types import TracebackType
 
+from tidelog.engine.lock import Lock, locked
 from tidelog.query.demands import Asked
 from tidelog.query.keeping import Keeper
 from tidelog.relation import Relation
@@ -30,13 +31,15 @@ class LiveQuery:
       c
     """
 
-    def __init__(self, asked: Asked, keeping: Keeper, subscriptions: Subscriptions) -> None:
+    def __init__(self, asked: Asked, keeping: Keeper, subscriptions: Subscriptions, lock: Lock) -> None:
         self._asked = asked
+        self._lock = lock
         self._keeping = keeping
         self._subscriptions = subscriptions
         self._subscribed: list[Subscription] = []
 
     @property
+    @locked
     def answers(self) -> Relation:
         """The answers as they are now."""
         self._keeping.check(self._asked)
@@ -44,6 +47,7 @@ class LiveQuery:
         columns, count = self._keeping.rows(self._asked)
         return Relation(query.text.strip(), query.variables, columns, count, self._keeping.engine.dictionary)
 
+    @locked
     def subscribe(self, callback: Callback) -> Subscription:
         """Let a function be called with what changed in the answers, after each commit that changed them."""
         self._keeping.check(self._asked)
@@ -55,6 +59,7 @@ class LiveQuery:
         """What changes in the answers from now on: `async for delta in live.deltas()`."""
         return Deltas(self.subscribe)
 
+    @locked
     def cancel(self) -> None:
         """Keep the answers no longer, nor what was derived for them alone; does nothing the second time."""
         for subscription in self._subscribed:

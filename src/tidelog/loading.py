@@ -14,6 +14,8 @@ from typing import Any
 
 from tidelog.changes import find_predicate
 from tidelog.engine.events import FactsLoaded, Tally
+from tidelog.engine.interrupts import waited_for
+from tidelog.engine.lock import locked
 from tidelog.equality.axiomatised import Axiomatised
 from tidelog.equality.listing import Listing
 from tidelog.errors import Diagnostic, ProgramError, Source
@@ -91,6 +93,7 @@ class Loading(Explaining):
 
     # ---- facts and rules in
 
+    @locked
     def insert(self, predicate: str, data: object, *, define: bool = False) -> int:
         """Add explicit facts to a predicate; returns how many were new.
 
@@ -116,7 +119,8 @@ class Loading(Explaining):
                 return 0
             known = self._define(predicate, arity)
         # All rows are read before the first is added: a bad one leaves everything as it was.
-        batches = list(from_python(data, self.program.types_of(known), known.columns, self.faults))
+        types = self.program.types_of(known)
+        batches = list(waited_for(from_python(data, types, known.columns, self.faults)))
         self._origins.note(known.name, None)
         return self._load(known.name, batches)
 
@@ -128,7 +132,8 @@ class Loading(Explaining):
             known = self._define(predicate, arity or 0)
         self._program = replace(self._program, given_times=self._program.given_times | {known.name})
         self._shown = None
-        batches = list(from_python(data, self.program.types_of(known), known.columns, self.faults))
+        types = self.program.types_of(known)
+        batches = list(waited_for(from_python(data, types, known.columns, self.faults)))
         columns = [tuple(map(self._engine.encode_column, batch.columns)) for batch in batches]
         return self.time.give(known.name, columns, times)
 
@@ -145,6 +150,7 @@ class Loading(Explaining):
             self.runtime.tell(FactsLoaded(known.name, new, new, perf_counter() - start))
         return new
 
+    @locked
     def frame(self, name: str, form: str = "exact") -> Any:
         """All facts of a predicate as a Spark data frame, which the Spark engine has.
 
@@ -158,6 +164,7 @@ class Loading(Explaining):
         self.materialise()
         return self._equality.frame(self._program.static, predicate, form, self.equal)
 
+    @locked
     def read(self, *paths: Path | str, header: bool | None = None) -> int:
         """Add the facts in files, each named after its predicate; a folder stands for its files."""
         files = data_files([Path(path) for path in paths])
@@ -175,6 +182,7 @@ class Loading(Explaining):
         self._origins.note(name, file)
         return name, read(file, self.faults, self._engine.threads)
 
+    @locked
     def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
         """Add the statements of a text to the program: rules, facts, declarations, imports."""
         if self._is_maintained:
@@ -188,11 +196,13 @@ class Loading(Explaining):
         self._shown = replace(program, facts=self._own.stated)
         self._define_all()
 
+    @locked
     def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, Times]]) -> int:
         """Add facts with times, before anything is derived; returns how many intervals were new."""
         self._origins.note(predicate, None)
         return self.time.load_parts(predicate, parts, self.runtime.tell)
 
+    @locked
     def load(self, predicate: str, batches: Iterable[Batch]) -> int:
         """Add explicit facts that come as batches of columns; returns how many were new."""
         if self._is_maintained:
@@ -203,14 +213,14 @@ class Loading(Explaining):
         return self._load(predicate, batches)
 
     def _load(self, name: str, batches: Iterable[Batch]) -> int:
-        """Load batches of explicit facts."""
+        """Load batches of explicit facts, some of which may have to be waited for."""
         strategies.settle(self._strategies.values())
         new = 0
         limits = self.runtime.limits()
         with limits.guarding():
             self.runtime.compile_once()
             start = perf_counter()
-            for batch in batches:
+            for batch in waited_for(batches):
                 if name not in self._program.predicates:
                     self._define(name, len(batch.columns))
                 added = self._engine.load(name, batch)
@@ -221,6 +231,7 @@ class Loading(Explaining):
                 limits.check()
         return new
 
+    @locked
     def load_arrivals(self, arrive: Callable[[Any], Mapping[str, int]]) -> None:
         """Add explicit facts that come to the Spark engine by itself; `arrive` tells how many of each."""
         with self.runtime.limits().guarding():
@@ -236,10 +247,12 @@ class Loading(Explaining):
         """The engine that holds the facts, for whoever writes them elsewhere; not to be changed."""
         return self._engine
 
+    @locked
     def listing(self) -> Listing | None:
         """How all facts are listed, for whoever writes them elsewhere, if not as the engine holds them."""
         return self._equality.listing(self._program.static, self.equal)
 
+    @locked
     def restore(
         self, explicit: Mapping[str, Rows], facts: Mapping[str, Rows], times: Restored | None = None
     ) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from tidelog.changes import Delta
 from tidelog.engine.columnar.state import capture, refill, reinstate
 from tidelog.engine.events import Notice
+from tidelog.engine.lock import locked
 from tidelog.errors import DataError, Diagnostic, Inconsistent
 from tidelog.io.source import import_file
 from tidelog.logic.equality import has_equality
@@ -138,6 +139,7 @@ class StoredReasoner(Reasoner):
 
     # ---- beginning and ending
 
+    @locked
     def begin(self) -> None:
         """Derive everything, and let it be in a new store; nothing, if there is one."""
         if self.create is not None:
@@ -155,6 +157,7 @@ class StoredReasoner(Reasoner):
         self._is_read_only = store is None
         self._write_if_due()
 
+    @locked
     def become(self, program: Program) -> None:
         """Let the rules be those of a program, by a transaction if they are not."""
         change = self.change()
@@ -175,6 +178,7 @@ class StoredReasoner(Reasoner):
             help = "leave the program out, or open the store without `read_only`, `--read-only`"
             raise DataError(Diagnostic(codes.READ_ONLY, message, help=help))
 
+    @locked
     def close(self) -> None:
         """Write what is left to be written, and let others write to the store; it can be asked still."""
         if self._store is not None:
@@ -318,6 +322,7 @@ class StoredReasoner(Reasoner):
         self._complete()
         self.statistics.loaded = total(explicit)
 
+    @locked
     def compact(self) -> None:
         """Write a snapshot now; raises what is wrong with that."""
         self._check_writable()

@@ -13,6 +13,7 @@ from tidelog.committing import Committing
 from tidelog.engine import registry as engines
 from tidelog.engine.columnar import warm
 from tidelog.engine.events import FactsRemoved, Listener, Notice
+from tidelog.engine.lock import Lock, locked
 from tidelog.engine.registry import EngineSettings
 from tidelog.equality import registry as treatments
 from tidelog.equality.answers import EXPAND
@@ -20,6 +21,7 @@ from tidelog.equality.representatives import compile_kernels as compile_classes
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, counted
 from tidelog.io.faults import Faults, OnError
 from tidelog.loading import Loading
+from tidelog.logic.equality import has_equality
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Rule
 from tidelog.logic.resolve import program_of
 from tidelog.logic.sandbox import Folders, Sandbox
@@ -102,7 +104,10 @@ class Reasoner(Loading):
         self._own = ProgramFacts(program.facts)
         self._shown: Program | None = program  # the program as it is, facts included, if that is known
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
+        self._subscriptions = Subscriptions()
+        self._lock = Lock(self._subscriptions.claim, self._subscriptions.deliver)
         self._engine = engines.settings_of(engine).make(threads, binary)
+        self._engine.dictionary.lock = self._lock
         self.runtime = runtime = Runtime(self._engine, listeners, timeout, max_facts)
         self.statistics = runtime.statistics
         # Whether closures are kept by structures, else by rules, which marks pass along.
@@ -111,7 +116,6 @@ class Reasoner(Loading):
             maintainer, marking, self._engine, runtime.tell, runtime.check, self._modules
         )
         self.time = Temporal(self._engine, program, time)
-        self._subscriptions = Subscriptions()
         self._demands = Demands(self._engine)
         keeping_equal = self._equality.attach(runtime, self._maintainer)
         self._committing = Committing(runtime, keeping_equal, self._demands)
@@ -127,6 +131,7 @@ class Reasoner(Loading):
         self._define_all()
 
     @property
+    @locked
     def program(self) -> Program:
         """The program as it is now.
 
@@ -148,7 +153,9 @@ class Reasoner(Loading):
         tables: then these are kept right, and nothing else is derived.
         Taking away what is not there is an error; with `missing="ignore"` it is passed over, with a notice.
         """
-        self._settle()
+        if not self._is_materialised:
+            with self._lock:
+                self._settle()
         return self._begin(None, missing)
 
     @contextmanager
@@ -165,21 +172,28 @@ class Reasoner(Loading):
 
     def _begin(self, program: Program | None, missing: str) -> Change:
         """A transaction on top of a program, by default the present one."""
-        announce = self._subscriptions.deliver
-        return Change(program or self._program, self._engine, self.faults, self._commit, announce, missing)
+        announce = self._subscriptions.announce
+        return Change(
+            program or self._program, self._engine, self.faults, self._lock, self._commit, announce, missing
+        )
 
+    @locked
     def _begin_rehearsal(self, missing: str) -> Change:
         """A transaction that is taken back when it has been carried out, and that nobody is told of."""
         self._settle()
         program = self._program
-        return Change(program, self._engine, self.faults, self._rehearse, lambda delta: None, missing)
+        return Change(
+            program, self._engine, self.faults, self._lock, self._rehearse, lambda delta: None, missing
+        )
 
+    @locked
     def apply(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Delta:
         """Carry out one transaction, written as a change script: `+ fact .`, `- rule .`"""
         with self.change(missing=missing) as change:
             change.apply(script, name=name)
         return change.delta
 
+    @locked
     def advance(self, to: Point) -> Delta:
         """Let time advance, by a transaction: what was before is final, and what cannot matter is forgotten.
 
@@ -190,6 +204,7 @@ class Reasoner(Loading):
             change.advance(to)
         return change.delta
 
+    @locked
     def stream(self, updates: Iterable[Changes], *, missing: str = "error") -> Stream:
         """The deltas of transactions, carried out one by one as they come.
 
@@ -197,7 +212,7 @@ class Reasoner(Loading):
         such as a `Delta`.
         """
         self._settle()
-        return Stream(updates, lambda program: self._begin(program, missing), self._maintainer)
+        return Stream(updates, lambda program: self._begin(program, missing), self._maintainer, self._lock)
 
     def stream_async(
         self, updates: AsyncIterable[Changes] | Iterable[Changes], *, missing: str = "error"
@@ -205,6 +220,7 @@ class Reasoner(Loading):
         """The same for updates that come asynchronously: `async for delta in reasoner.stream_async(…)`."""
         return stream_async(updates, lambda arrivals: self.stream(arrivals, missing=missing))
 
+    @locked
     def subscribe(self, predicate: str, callback: Callback) -> Subscription:
         """Let a function be called with what changed in a predicate, after each commit that changed it.
 
@@ -276,6 +292,7 @@ class Reasoner(Loading):
 
     # ---- deriving
 
+    @locked
     def materialise(self) -> None:
         """Derive everything that follows; does nothing if nothing has changed since the last time.
 
@@ -288,7 +305,9 @@ class Reasoner(Loading):
 
     def _derive_to_ask(self) -> None:
         """Derive everything, for facts to be looked at: an inconsistency is raised if nobody knows of it."""
-        if not (self._is_materialised and self._is_told):
+        with self._lock.reading:
+            is_known = self._is_materialised and (self._is_told or self._inconsistency is None)
+        if not is_known:
             self.materialise()
 
     def _complete(self) -> None:
@@ -413,10 +432,19 @@ class Reasoner(Loading):
         """All facts of a predicate, derived ones included."""
         predicate = find_predicate(name, self._program.predicates)
         self._derive_to_ask()
+        names = column_names(predicate)
+        if self._program.timed or has_equality(self._program.predicates):
+            return self._listed(predicate, names)
+        with self._lock.reading:
+            columns, count = self._engine.rows(predicate.name)
+        return Relation(predicate.written, names, columns, count, self._engine.dictionary)
+
+    @locked
+    def _listed(self, predicate: Predicate, names: tuple[str, ...]) -> Relation:
+        """All facts of a predicate, with their times, or as equality has them listed."""
         if predicate.name in self._program.timed:
             return self.time.relation(predicate)
         rows = self._equality.rows(self._program.static, predicate.name, self.equal)
-        names = column_names(predicate)
         return Relation(predicate.written, names, rows.columns, rows.count, self._engine.dictionary)
 
     def _place(self) -> Place:

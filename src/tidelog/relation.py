@@ -104,7 +104,8 @@ class Relation:
         """Whether a row of Python values is in the relation."""
         if not isinstance(row, tuple) or len(row) != len(self._columns):
             return False
-        ids = self._dictionary.encode_objects(row)
+        with self._dictionary.lock:
+            ids = self._dictionary.encode_objects(row)
         found = np.ones(self._rows, bool)
         for column, identity in zip(self._columns, ids, strict=True):
             found &= column == identity

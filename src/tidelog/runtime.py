@@ -7,6 +7,7 @@ from typing import Any
 
 from tidelog.engine.columnar import warm
 from tidelog.engine.events import Audience, Listener, Notice, Tally
+from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.engine.limits import Limits
 
 
@@ -39,7 +40,7 @@ class Runtime:
     def no_limits(self) -> Limits:
         """The same for what nothing may stop."""
         self.engine.check = self._check = _proceed
-        return Limits(self.statistics)
+        return Limits(self.statistics, may_stop=False)
 
     def check(self) -> None:
         """Raise what the limits of the moment say."""
@@ -48,7 +49,9 @@ class Runtime:
     def compile_once(self, group: str = "run") -> None:
         """Let a group of kernels be compiled, in this run or an earlier one."""
         if group not in self._warm:
-            warm.ensure(group, lambda notice: self.tell(Notice(notice)))
+            INTERRUPTS.act()
+            with INTERRUPTS.let_through():  # nothing of the engine is touched
+                warm.ensure(group, lambda notice: self.tell(Notice(notice)))
             self._warm.add(group)
 
 

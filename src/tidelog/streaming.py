@@ -11,6 +11,7 @@ from operator import length_hint
 from typing import Any
 
 from tidelog.changes import ADDED, REMOVED, Delta
+from tidelog.engine.lock import Lock, locked
 from tidelog.errors import Diagnostic, ProgramError, Source, TidelogError
 from tidelog.logic.changes import UNSIGNED, transactions
 from tidelog.logic.program import Program
@@ -35,7 +36,9 @@ class Stream(Iterator[Delta]):
         updates: Iterable[Changes],
         begin: Callable[[Program | None], Change],
         maintainer: Maintainer,
+        lock: Lock,
     ) -> None:
+        self._lock = lock
         self._source = iter(updates)
         self._begin = begin
         self._maintainer = maintainer
@@ -47,7 +50,11 @@ class Stream(Iterator[Delta]):
         return self
 
     def __next__(self) -> Delta:
-        change = self._next()
+        return self._commit(self._next())
+
+    @locked
+    def _commit(self, change: Change) -> Delta:
+        """Carry a transaction out; meanwhile a maintainer that marks may look at the next one."""
         self._after = change.program
         looks_ahead = hasattr(self._maintainer, "peek")
         if looks_ahead:

@@ -1,19 +1,22 @@
 """Subscriptions: whoever wants to know of a predicate's changes is told after each commit. Mutates itself.
 
-Callbacks run in the thread that commits, in the order of subscription, when the commit is complete. One that
-changes something itself commits at once; the deltas of that are delivered when the present ones are, so
-that everybody sees all commits in order. An exception in a callback does not undo the commit and keeps it
-from nobody else: it is raised when all have been told.
+Callbacks run in the thread that commits, in the order of subscription, when the commit is complete and the
+lock of the reasoner is free. One that changes something itself commits at once; the deltas of that are
+delivered when the present ones are, so that everybody sees all commits in order, one at a time: likewise
+those of another thread that commits in the meantime. An exception in a callback does not undo the commit and
+keeps it from nobody else: it is raised when all have been told.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from tidelog.changes import Delta, PredicateDelta
+from tidelog.engine.interrupts import INTERRUPTS
 
 if TYPE_CHECKING:
     import asyncio  # which takes 20 ms: it is loaded by those who wait for deltas
@@ -49,6 +52,7 @@ class Subscriptions:
         self._all: list[Subscription] = []
         self._waiting: deque[Delta] = deque()
         self._is_delivering = False
+        self._claiming = Lock()
 
     def add(self, predicate: str, callback: Callback) -> Subscription:
         """Let a callback be called with each change of a predicate from now on."""
@@ -59,20 +63,30 @@ class Subscriptions:
     def _cancel(self, subscription: Subscription) -> None:
         self._all = [other for other in self._all if other is not subscription]
 
-    def deliver(self, delta: Delta) -> None:
-        """Tell the subscribers what a commit changed; raises what they raise, once all have been told."""
-        if not self._all or not delta.is_noticed:
-            return
-        self._waiting.append(delta)
-        if self._is_delivering:
-            return
-        self._is_delivering = True
+    def announce(self, delta: Delta) -> None:
+        """Let the subscribers be told what a commit changed, when the lock of the reasoner is free."""
+        if self._all and delta.is_noticed:
+            self._waiting.append(delta)
+
+    def claim(self) -> bool:
+        """Whether whoever asks is to deliver: there is something, and nobody else does."""
+        if not self._waiting:
+            return False
+        with self._claiming:
+            is_free, self._is_delivering = not self._is_delivering, True
+        return is_free
+
+    def deliver(self) -> None:
+        """Tell the subscribers, as claimed; raises what they raise, once all have been told."""
         faults: list[Exception] = []
-        try:
-            while self._waiting:
-                faults += self._tell(self._waiting.popleft())
-        finally:
-            self._is_delivering = False
+        while True:
+            try:
+                while self._waiting:
+                    faults += self._tell(self._waiting.popleft())
+            finally:
+                self._is_delivering = False
+            if not self.claim():  # another thread may have announced something just before that
+                break
         if faults:
             raise _one(faults)
 
@@ -83,7 +97,8 @@ class Subscriptions:
             if not change or subscription not in self._all:  # an earlier callback may have cancelled it
                 continue
             try:
-                subscription.callback(change)
+                with INTERRUPTS.let_through():
+                    subscription.callback(change)
             except Exception as fault:  # noqa: BLE001 - whatever it is, the others are told too
                 fault.add_note(f"raised by a subscriber to `{subscription.predicate}`; the change is made")
                 faults.append(fault)

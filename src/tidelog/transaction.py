@@ -18,6 +18,8 @@ import numpy as np
 
 from tidelog.changes import Delta, find_predicate
 from tidelog.engine.columnar.transactions import TransactionEngine
+from tidelog.engine.interrupts import INTERRUPTS, waited_for
+from tidelog.engine.lock import Lock, locked
 from tidelog.engine.maintaining import Flag
 from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source, Span, TidelogError, suggest
 from tidelog.io.columns import Batch
@@ -69,6 +71,7 @@ class Change:
         program: Program,
         engine: TransactionEngine,
         faults: Faults,
+        lock: Lock,
         commit: Callable[[Change], Delta],
         announce: Callable[[Delta], None],
         missing: str = "error",
@@ -81,6 +84,7 @@ class Change:
         self.stated = Update({}, {})  # what it says, normalised, known once it is carried out
         self._engine = engine
         self._faults = faults
+        self._lock = lock
         self._commit = commit
         self._announce = announce
         self._missing = missing
@@ -99,6 +103,7 @@ class Change:
 
     # ---- facts
 
+    @locked
     def insert(self, predicate: str, data: object, *, define: bool = False) -> None:
         """Add explicit facts: Arrow data, a data frame, or an iterable of tuples.
 
@@ -131,6 +136,7 @@ class Change:
         where.append((known.name, TimedRows(rows.columns, rows.count, times)))
         return True
 
+    @locked
     def delete(self, predicate: str, data: object) -> None:
         """Take explicit facts away."""
         known = self.program.find(predicate)
@@ -141,12 +147,14 @@ class Change:
             return
         self._state(self._removed, known, data)
 
+    @locked
     def load(self, predicate: str, batches: Iterable[Batch]) -> None:
         """Add explicit facts that were read from a file."""
-        for batch in batches:
+        for batch in waited_for(batches):
             known = self.program.find(predicate) or self._define(predicate, len(batch.columns))
             self._added.note(known.name, self.encode_batch(batch))
 
+    @locked
     def insert_timed(self, predicate: str, batch: Batch, times: Times) -> None:
         """Add explicit facts that were read from a file, apart from when they hold."""
         rows = self.encode_batch(batch)
@@ -160,6 +168,7 @@ class Change:
         """Take explicit facts away that are ids of the reasoner's dictionary."""
         self._removed.note(predicate, rows)
 
+    @locked
     def replace(self, predicate: str, data: object) -> None:
         """Let the explicit facts of a predicate be exactly these: others go, and those not there come.
 
@@ -168,10 +177,12 @@ class Change:
         known = find_predicate(predicate, self.program.predicates)
         self.replace_rows(known.name, [self._encode(known, data)])
 
+    @locked
     def replace_batches(self, predicate: str, batches: Iterable[Batch]) -> None:
         """The same for facts that were read from files."""
-        self.replace_rows(predicate, [self.encode_batch(batch) for batch in batches])
+        self.replace_rows(predicate, [self.encode_batch(batch) for batch in waited_for(batches)])
 
+    @locked
     def replace_rows(self, name: str, parts: Sequence[Rows]) -> None:
         """The same for rows of ids."""
         held = Rows(*self._engine.explicit(name)) if name in self.before.predicates else None
@@ -218,6 +229,7 @@ class Change:
         with without_search_for_cycles():
             self.take(_without_last_commit(parse(Source(name, text))))
 
+    @locked
     def take(
         self, document: ast.Document, *, unsigned: str | None = None, folder: Path | None = None
     ) -> None:
@@ -271,6 +283,7 @@ class Change:
         if kind is None:
             self.commit()
 
+    @locked
     def commit(self) -> Delta:
         """Carry the transaction out now; what the end of the block does."""
         if self._delta is not None:
@@ -419,7 +432,7 @@ class Change:
                 return rows_of(keys, predicate.arity)
         # All rows are read before the first is noted: a bad one leaves everything as it was.
         types = self.program.types_of(predicate)
-        batches = list(from_python(data, types, predicate.columns, self._faults))
+        batches = list(waited_for(from_python(data, types, predicate.columns, self._faults)))
         none = Rows(tuple(np.zeros(0, np.int32) for _ in predicate.types), 0)
         return joined([self.encode_batch(batch) for batch in batches]) if batches else none
 
@@ -488,7 +501,8 @@ def with_arity(data: object) -> tuple[object, int | None]:
         return table, table.num_columns
     if isinstance(data, Mapping):
         return data, len(data)
-    rows = list(data) if isinstance(data, Iterable) else []
+    with INTERRUPTS.let_through():
+        rows = list(data) if isinstance(data, Iterable) else []
     return rows, len(values_of(rows[0])) if rows else None
 
 

@@ -190,19 +190,19 @@ def test_interrupts_at_any_time_lose_no_facts() -> None:
     assert len(reasoner["more"]) == nodes - 1
 
 
+@pytest.mark.parametrize("times", [1, 2, 10])
 @pytest.mark.usefixtures("alarm")
-def test_ctrl_c_waits_until_tables_are_whole_but_not_if_pressed_twice() -> None:
+def test_ctrl_c_waits_until_tables_are_whole_however_often_it_is_pressed(times: int) -> None:
     limits_now = limits.Limits(Tally())
     with pytest.raises(tl.Stopped, match="E612"), limits_now.guarding():
-        signal.raise_signal(signal.SIGINT)
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
         waited = True
-        with pytest.raises(KeyboardInterrupt):
-            limits_now.check()
+        limits_now.check()
     assert waited
     with pytest.raises(tl.Stopped, match="E612"), limits.Limits(Tally()).guarding():
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-        raise AssertionError("the second Ctrl-C waited")
+        for _ in range(times):
+            signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.usefixtures("alarm")
@@ -211,7 +211,7 @@ def test_ctrl_c_after_the_last_check_is_not_lost() -> None:
     with pytest.raises(tl.Stopped, match="E612"), outer.guarding():
         with limits.Limits(Tally()).guarding():
             signal.raise_signal(signal.SIGINT)
-        assert outer.interrupted
+        raise AssertionError("the end of the inner block is a safe point")
 
 
 def test_other_threads_leave_ctrl_c_to_the_main_one() -> None:

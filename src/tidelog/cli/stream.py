@@ -18,7 +18,7 @@ from tidelog.cli.strata import strata_json, strata_lines
 from tidelog.cli.updates import STANDARD_INPUT, Updates
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Listener, StrataTally, Tally
-from tidelog.errors import TidelogError, counted
+from tidelog.errors import Interrupted, TidelogError, counted
 from tidelog.logic.program import Rule
 from tidelog.maintenance.prepared import Step
 
@@ -88,7 +88,7 @@ def _take_all(work: Work, updates: Updates, commits: Commits) -> int:
             work.messages.say("interrupted while waiting: the stream ends here")
             return worst
         except TidelogError as error:
-            if not work.options.keep_going:
+            if not work.options.keep_going or isinstance(error, Interrupted):
                 commits.tell_failure(work)
                 raise
             work.messages.diagnose(error.diagnostics)

@@ -11,7 +11,7 @@ aggregated, for equality can change every predicate.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from functools import cache
 
 from tidelog.errors import Diagnostic, ProgramError, suggest
@@ -84,9 +84,9 @@ def _distinct(kind: str, name: str) -> Rule:
     return _inconsistent((Atom(EQUAL, (X, Y)), Comparison("!=", X, Y), *tests), name)
 
 
-def has_equality(predicates: Iterable[str]) -> bool:
+def has_equality(predicates: Container[str]) -> bool:
     """Whether constants may turn out equal, or must not."""
-    return not {EQUAL, DIFFERENT}.isdisjoint(predicates)
+    return EQUAL in predicates or DIFFERENT in predicates
 
 
 def unknown_treatment(name: str, known: Iterable[str]) -> ProgramError:

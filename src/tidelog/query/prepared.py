@@ -10,6 +10,7 @@ from dataclasses import fields, replace
 from types import TracebackType
 from typing import Any
 
+from tidelog.engine.lock import Lock, locked
 from tidelog.errors import Diagnostic, ProgramError, Source, counted, suggest
 from tidelog.logic.program import Atom, Predicate, Program, Query, Variable
 from tidelog.logic.resolve import resolve_query
@@ -79,7 +80,8 @@ class Prepared:
     [('b',), ('c',)]
     """
 
-    def __init__(self, asked: Asked, keeping: Keeper) -> None:
+    def __init__(self, asked: Asked, keeping: Keeper, lock: Lock) -> None:
+        self._lock = lock
         self._asked = asked
         self._keeping = keeping
 
@@ -88,7 +90,8 @@ class Prepared:
         """The names of the parameters, in the order in which values are given to them."""
         return tuple(variable.name.removeprefix("$") for variable in self._asked.parameters)
 
-    def __call__(self, *values: object, **named: object) -> Relation:
+    @locked
+    def __call__(self, /, *values: object, **named: object) -> Relation:
         """The answers for these values of the parameters.
 
         Where a name is a word of Python, an underscore behind it is passed over: `query(from_="alice")`.
@@ -99,6 +102,7 @@ class Prepared:
         names = tuple(variable.name for variable in self._asked.variables)
         return Relation(text, names, columns, count, self._keeping.engine.dictionary)
 
+    @locked
     def close(self) -> None:
         """Forget all bindings, and what was derived for them alone; it cannot be asked any more."""
         self._keeping.forget(self._asked)

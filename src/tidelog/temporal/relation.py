@@ -117,7 +117,9 @@ class TimedRelation(Relation):
         lefts, rights = self.left.copy(), self.right.copy()
         self.timeline.rescale(lefts, rights, finer.scale // self.timeline.scale)
         found = self._cover(lefts, rights, *finer.ends(interval), finer)
-        for column, identity in zip(self._columns, self._dictionary.encode_objects(row[:-1]), strict=True):
+        with self._dictionary.lock:
+            ids = self._dictionary.encode_objects(row[:-1])
+        for column, identity in zip(self._columns, ids, strict=True):
             found &= column == identity
         return bool(found.any())
 

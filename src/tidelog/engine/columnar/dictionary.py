@@ -1,9 +1,14 @@
-"""The dictionary: every value has a dense integer id, given when it is first seen. Mutates itself."""
+"""The dictionary: every value has a dense integer id, given when it is first seen. Mutates itself.
+
+Values are only ever added behind those that are there, and columns that grow are copied, not moved: what an
+id stands for can be read without a lock while another thread gives ids to new values.
+"""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -39,6 +44,8 @@ class Dictionary:
     """Values as ids 0, 1, 2…, kept in columns that kernels read through `words`."""
 
     def __init__(self) -> None:
+        # Held by whoever gives ids, or asks an engine, from outside of a reasoner: results do.
+        self.lock: AbstractContextManager[None] = nullcontext()
         self.words = np.zeros(layout.D_WORDS, np.int64)
         self.kind = memory.zeros(FIRST_CAPACITY, np.uint8)
         self.payload = memory.zeros(FIRST_CAPACITY, np.int64)
@@ -322,11 +329,17 @@ class Dictionary:
 
     def texts(self, ids: Ids) -> pa.Array:
         """The texts of ids of text kinds, as one Arrow column."""
-        lengths = self.extent[ids].astype(np.int64)
+        payload, extent, heap = self.payload, self.extent, self.heap  # alive until the kernel has read them
+        words = np.zeros(layout.D_WORDS, np.int64)
+        words[layout.D_CAPACITY] = min(len(payload), len(extent))
+        words[layout.D_PAYLOAD] = payload.ctypes.data
+        words[layout.D_EXTENT] = extent.ctypes.data
+        words[layout.D_HEAP] = heap.ctypes.data
+        lengths = extent[ids].astype(np.int64)
         offsets = np.zeros(len(ids) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])
         data = np.empty(int(offsets[-1]), np.uint8)
-        kernels.gather_texts(self.words, np.ascontiguousarray(ids), offsets, data.ctypes.data)
+        kernels.gather_texts(words, np.ascontiguousarray(ids), offsets, data.ctypes.data)
         return pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(data))
 
 

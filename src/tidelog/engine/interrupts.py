@@ -1,0 +1,121 @@
+"""Ctrl-C while an engine works: noted at once, acted on at the next safe point. One state per process.
+
+Kernels reach arrays by address, and a roll-back must not be left half done: an exception between two
+arbitrary steps of Python could let a kernel write into memory that is gone. So the main thread holds SIGINT
+back while it works in an engine. However often Ctrl-C is pressed, the handler that was there before, usually
+the one that raises KeyboardInterrupt, is called once: by the next `act`, or when the work is done.
+
+Other threads never receive signals, so nothing here concerns them.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from _thread import get_ident
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from types import FrameType
+from typing import TypeVar
+
+# What `signal` stands on, without the enumerations that it makes of handlers: 15 µs in each transaction.
+_signal = import_module("_signal")
+INTERRUPT = int(signal.SIGINT)
+
+T = TypeVar("T")
+Handler = Callable[[int, FrameType | None], object]
+
+
+class Interrupts:
+    """What is held back, and since when. Mutable."""
+
+    def __init__(self) -> None:
+        self._main = threading.main_thread().ident
+        self.is_pending = False  # Ctrl-C was pressed, and nobody has acted on it
+        self._depth = 0  # how many blocks of work the main thread is in
+        self._open_at = -1  # the depth at which nothing is held back
+        self._has_acted = False  # since the outermost block began
+        self._handler: Handler | None = None  # that was there before, if it is held back
+
+    def hold(self) -> None:
+        """Hold Ctrl-C back until `release`; blocks may be nested."""
+        if get_ident() != self._main:
+            return
+        if not self._depth:
+            before = _signal.getsignal(INTERRUPT)
+            if before is not None and type(before) is not int:  # ignored, or not Python's affair
+                self._handler = before
+                _signal.signal(INTERRUPT, self._note)  # from here on nothing is raised
+        self._depth += 1
+
+    def release(self) -> None:
+        """End a block; at the end of the outermost one, act on what was held back and not acted on."""
+        if get_ident() != self._main or not self._depth:
+            return
+        if self._depth > 1:
+            self._depth -= 1
+            return
+        handler, is_due = self._handler, self.is_pending and not self._has_acted
+        self.is_pending = self._has_acted = False
+        self._depth, self._handler = 0, None
+        if handler is not None:
+            if _signal.getsignal(INTERRUPT) == self._note:  # else somebody has put another one in its place
+                _signal.signal(INTERRUPT, handler)
+            if is_due:
+                handler(INTERRUPT, None)
+
+    def act(self) -> None:
+        """Act on Ctrl-C, if it was pressed: everything is whole here. Usually raises KeyboardInterrupt."""
+        if self.is_pending and get_ident() == self._main:
+            self._call()
+
+    @contextmanager
+    def let_through(self) -> Iterator[None]:
+        """Hold nothing back in the block, which waits for others and touches nothing of an engine."""
+        if get_ident() != self._main:
+            yield
+            return
+        former, self._open_at = self._open_at, self._depth
+        try:
+            yield
+        finally:
+            self._open_at = former
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self.is_pending = True
+        if self._open_at == self._depth:
+            self._call()
+
+    def _call(self) -> None:
+        self.is_pending = False
+        if self._handler is not None:
+            self._has_acted = True  # if it raises, the work ends; more of the same changes nothing
+            self._handler(INTERRUPT, None)
+            self._has_acted = False
+
+    def forget(self) -> None:
+        """Hold nothing back in a process that has just been forked: its work is not that of the other."""
+        if self._handler is not None:
+            _signal.signal(INTERRUPT, self._handler)
+        self.__init__()  # type: ignore[misc]
+
+
+INTERRUPTS = Interrupts()
+
+
+def waited_for(items: Iterable[T]) -> Iterator[T]:
+    """The items, each of which may have to be waited for: Ctrl-C ends that at once."""
+    iterator = iter(items)
+    while True:
+        INTERRUPTS.act()
+        with INTERRUPTS.let_through():
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+        yield item
+
+
+os.register_at_fork(after_in_child=INTERRUPTS.forget)
