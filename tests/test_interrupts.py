@@ -151,7 +151,10 @@ def test_a_handler_that_a_listener_puts_in_stays() -> None:
     def handler(number: int, frame: object) -> None:
         """Nothing."""
 
-    reasoner = tl.Reasoner(tl.parse("p(1) ."), listeners=[lambda e: signal.signal(signal.SIGINT, handler)])
+    def put_in(event: object) -> None:
+        signal.signal(signal.SIGINT, handler)
+
+    reasoner = tl.Reasoner(tl.parse("p(1) ."), listeners=[put_in])
     reasoner.materialise()
     assert signal.signal(signal.SIGINT, signal.default_int_handler) is handler
 

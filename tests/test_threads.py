@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import tidelog as tl
+from tidelog.changes import Delta, PredicateDelta
 
 PROGRAM = """
     linked(?x, ?y) :- edge(?x, ?y) .
@@ -171,7 +172,7 @@ def test_equality_and_time_are_read_while_they_change(equality: str) -> None:
         assert len(list(timed["q"])) >= 1
         assert len(timed.query("q()@1")) == 1
 
-    deltas: list[tl.Delta] = []
+    deltas: list[Delta] = []
     with Crew(read, lambda: [list(delta) for delta in deltas]):
         for number in range(10):
             deltas.append(equal.apply("+ same(a, c) ."))
@@ -187,7 +188,7 @@ def test_a_callback_may_ask_and_change_in_its_own_thread() -> None:
     reasoner = tl.Reasoner(tl.parse("p(?x) :- e(?x) ."))
     seen: list[int] = []
 
-    def told(delta: tl.PredicateDelta) -> None:
+    def told(delta: PredicateDelta) -> None:
         seen.append(len(reasoner.query("p(?x)")))
         if len(seen) == 1:
             reasoner.insert("e", [("again",)])
@@ -202,7 +203,7 @@ def test_a_callback_may_wait_for_another_thread_that_asks() -> None:
     reasoner = tl.Reasoner(tl.parse("p(?x) :- e(?x) ."))
     found: list[int] = []
 
-    def told(delta: tl.PredicateDelta) -> None:
+    def told(delta: PredicateDelta) -> None:
         thread = threading.Thread(target=lambda: found.append(len(reasoner["p"])))
         thread.start()
         thread.join(60)
@@ -218,7 +219,7 @@ def test_callbacks_see_the_commits_of_all_threads_in_order_and_one_at_a_time() -
     totals: list[int] = []
     inside = threading.Lock()
 
-    def told(delta: tl.PredicateDelta) -> None:
+    def told(delta: PredicateDelta) -> None:
         assert inside.acquire(blocking=False), "two callbacks at the same time"
         totals.extend(count for (count,) in delta.added)
         inside.release()
