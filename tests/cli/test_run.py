@@ -6,12 +6,13 @@ import gzip
 import io
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Tidelog, Write
-from tidelog.cli.progress import Progress
+from tidelog.cli.progress import Progress, progress_line
 from tidelog.engine.columnar import warm
 from tidelog.engine.events import Tally
 
@@ -374,7 +375,7 @@ def test_progress_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("sys.stderr", said := Terminal())
     monkeypatch.setattr("tidelog.cli.progress.WAIT", 0.01)
     for quiet in (True, False):
-        with Progress(Tally(loaded=1200), quiet):
+        with Progress(partial(progress_line, Tally(loaded=1200)), quiet):
             time.sleep(0.3)
         assert bool(said.getvalue()) is not quiet
     assert "reading · 1,200 facts · 0.0 s" in said.getvalue()

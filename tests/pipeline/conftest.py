@@ -23,6 +23,7 @@ degree(?x, #count(?y)) :- edge(?x, ?y) .
 JOB = """\
 program = "reach.rls"
 publish = "published"
+engine.name = "columnar"
 
 [[source]]
 predicate = "edge"

@@ -26,7 +26,7 @@ class Scene:
     write: Callable[..., None]  # the inputs, into a folder
     program: Callable[[frozenset[str]], tl.Program]
     expected: Callable[[Path, frozenset[str]], Facts]
-    engine: Engine = field(default_factory=Engine)
+    engine: Engine = field(default_factory=lambda: Engine("columnar"))
 
     @contextmanager
     def history(self, states: list[tuple[Any, ...]]) -> Iterator[tuple[Job, dict[int, Facts]]]:

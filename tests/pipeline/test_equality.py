@@ -88,7 +88,7 @@ def test_the_same_for_longer_histories(states: list[tuple[object, ...]], shown: 
 
 def check(states: list[tuple[object, ...]], shown: str) -> None:
     """Every version, and every feed, is what follows from scratch."""
-    engine = Engine(equal=shown, threads=1)
+    engine = Engine("columnar", equal=shown, threads=1)
     scene = Scene(SOURCES, written, program, partial(expected, shown=shown), engine)
     with scene.history(states) as (job, held):
         check_feeds(job, held)
@@ -105,6 +105,7 @@ met(?x, ?y) :- knows(?x, ?y) .
 JOB = """\
 program = "rules.rls"
 publish = "published"
+engine.name = "columnar"
 [[source]]
 predicate = "passport"
 path = "passport.csv"
@@ -172,7 +173,7 @@ def test_a_class_has_a_row_for_each_member(write: Write) -> None:
 
 
 def test_representatives_only(passports: Path, write: Write) -> None:
-    write("job.toml", JOB + '[engine]\nequal = "representative"\n')
+    write("job.toml", 'engine.equal = "representative"\n' + JOB)
     Job.load(passports).run()
     assert met() == {("bob", "ann")}
     Path("knows.csv").write_text("bob,anna\nann,bob\n")
@@ -186,7 +187,7 @@ def test_representatives_only(passports: Path, write: Write) -> None:
 
 def test_another_treatment_is_told_and_derives_anew(passports: Path, write: Write) -> None:
     Job.load(passports).run()
-    write("job.toml", JOB + '[engine]\nequality = "axiomatise"\n')
+    write("job.toml", 'engine.equality = "axiomatise"\n' + JOB)
     job = Job.load(passports)
     with pytest.raises(DataError, match=r"E807.*treatment of equality") as caught:
         job.apply("+ knows(ann, bob) .")
@@ -229,14 +230,14 @@ def test_a_rule_of_equality_that_a_transaction_brings(passports: Path, write: Wr
 
 
 def test_settings_of_equality(passports: Path, write: Write) -> None:
-    write("job.toml", JOB + "[engine]\nunique-names = true\n")
+    write("job.toml", "engine.unique-names = true\n" + JOB)
     with pytest.raises(Inconsistent, match="E605"):
         Job.load(passports).run()
-    write("job.toml", JOB + '[engine]\nequality = "off"\n')
+    write("job.toml", 'engine.equality = "off"\n' + JOB)
     with pytest.raises(tl.errors.ProgramError, match="E606"):
         Job.load(passports).run()
     with pytest.raises(DataError) as caught:
-        parse_settings(JOB + '[engine]\nequality = "rewirte"\nequal = "some"\n', passports.parent)
+        parse_settings('engine.equality = "rewirte"\nengine.equal = "some"\n' + JOB, passports.parent)
     assert [fault.code for fault in caught.value.diagnostics] == ["E803", "E803"]
 
 
@@ -258,7 +259,7 @@ def test_random_programs_and_changes(script: Script, warmth: list[bool]) -> None
     """Rules with functions, negation and aggregates, that come and go: warm or cold, as from scratch."""
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         rules, stated = script.rules, script.facts
-        job = Job(tl.parse(script.text), publish="out", folder=folder, engine=Engine(threads=1))
+        job = Job(tl.parse(script.text), publish="out", folder=folder, engine=Engine("columnar", threads=1))
         if not carried_out(job.run, reference(rules, stated), job):
             return
         for change, is_warm in zip(script.changes, warmth, strict=False):
@@ -293,14 +294,14 @@ def test_equalities_and_differences_that_are_stated() -> None:
     program = tl.parse(
         "morning = evening . evening != mars . seen(?x) :- look(?x) . look(evening) . p(mars, a, b, c) ."
     )
-    job = Job(program, publish="published")
+    job = Job(program, publish="published", engine="columnar")
     job.run()
     assert set(read("published")["seen"]) == {("morning",), ("evening",)}
     assert set(read("published")["!="]) >= {("morning", "mars"), ("evening", "mars")}
-    cold = Job(program, publish="published")
+    cold = Job(program, publish="published", engine="columnar")
     with pytest.raises(Inconsistent, match="E605"):
         cold.apply("+ mars = morning .")
     cold.apply("+ c = d .")
     assert set(read("published")["p"]) == {("mars", "a", "b", "c"), ("mars", "a", "b", "d")}
-    Job(program, publish="published").apply("- morning = evening .")
+    Job(program, publish="published", engine="columnar").apply("- morning = evening .")
     assert set(read("published")["seen"]) == {("evening",)}

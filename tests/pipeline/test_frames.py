@@ -55,7 +55,9 @@ def pair(spark: Any, write: Write) -> Pair:
     write("weight.csv", WEIGHTS)
 
     def made(rules: str = RULES, sources: Any = SOURCES, **given: Any) -> tuple[Job, Job]:
-        here = Job(tl.parse(rules), publish="here", sources=sources, session=spark, **given)
+        here = Job(
+            tl.parse(rules), publish="here", sources=sources, engine="columnar", session=spark, **given
+        )
         there = Job(
             tl.parse(rules), publish="there", sources=sources, engine=ON_FRAMES, session=spark, **given
         )
@@ -223,7 +225,7 @@ def test_equality_over_frames(spark: Any, write: Write, shown: str) -> None:
     none = {**conf, "tidelog.residentFacts": "0"}
     with pytest.raises(TidelogError, match="E684"):
         job("refused", Engine("spark", conf=none, equal=shown)).run()
-    here = job("here", Engine(equal=shown))
+    here = job("here", Engine("columnar", equal=shown))
     engine = Engine("spark", conf=conf, equal=shown)
     there = job("there", engine, [Sink("met", format="table", table="met_members")])
     assert_same(here.run().version, there.run().version)
@@ -260,7 +262,7 @@ def test_times_over_frames(spark: Any, write: Write) -> None:
     def job(name: str, engine: Engine) -> Job:
         return Job(tl.parse(TIMES), publish=name, sources=sources, engine=engine, session=spark)
 
-    here, there = job("here", Engine()), job("there", Engine("spark", conf=conf))
+    here, there = job("here", Engine("columnar")), job("there", Engine("spark", conf=conf))
     assert_same(here.run().version, there.run().version)
     assert there.reasoner().time.store._elsewhere is not None
     assert ("b", "[3, inf)") in {tuple(map(str, row)) for row in read("there")["reset"]}

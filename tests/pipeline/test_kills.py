@@ -85,7 +85,7 @@ def test_a_run_that_is_killed(sinks: Job, step: str) -> None:
     run = Job.load("job.toml").run()
     assert run.version.version == 2 and run.is_new == (not is_published)
     clean = Job.load("job.toml")
-    clean = Job("reach.rls", publish="clean", sources=clean.settings.sources)
+    clean = Job("reach.rls", publish="clean", sources=clean.settings.sources, engine="columnar")
     Path("edge.csv").write_text("from,to\na,b\nb,c\nc,d\n")
     clean.run()
     Path("edge.csv").write_text("from,to\na,b\nb,e\nc,d\n")
@@ -126,10 +126,11 @@ PASSPORTS = "ann,7\nanna,7\nbob,8\n", "ann,7\nanna,9\nbob,9\nanne,7\n"
 def run_killed(write: Write, step: str, rules: str, source: str, inputs: tuple[str, str]) -> None:
     """Run a job on two inputs, killed at a step of the second run and run again: as if it had not been."""
     write("rules.rls", rules)
-    write("job.toml", f'program = "rules.rls"\npublish = "published"\n[[source]]\n{source}\n{SINKS}')
+    begin = 'program = "rules.rls"\npublish = "published"\nengine.name = "columnar"'
+    write("job.toml", f"{begin}\n[[source]]\n{source}\n{SINKS}")
     job = Job.load("job.toml")
     (path,) = job.settings.sources[0].paths
-    clean = Job("rules.rls", publish="clean", sources=job.settings.sources)
+    clean = Job("rules.rls", publish="clean", sources=job.settings.sources, engine="columnar")
     for text in inputs:
         write(path, text)
         clean.run()

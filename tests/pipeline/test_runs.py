@@ -196,7 +196,7 @@ FORMATS = {
 
 
 def run_on(source: Source, rules: str = "@declare p(name: string, size: int) .\nq(?x) :- p(?x, _) .") -> Run:
-    return Job(tl.parse(rules), publish="out", sources=[source]).run(full=True)
+    return Job(tl.parse(rules), publish="out", sources=[source], engine="columnar").run(full=True)
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -270,7 +270,12 @@ def test_folders_and_patterns(write: Write) -> None:
     run_on(Source("p", "data", format="csv"))
     assert len(read("out")["p"]) == 3
     Path("data/part-1.csv").unlink()
-    job = Job(tl.parse("q(?x) :- p(?x, _) ."), publish="other", sources=[Source("p", "data/*.csv")])
+    job = Job(
+        tl.parse("q(?x) :- p(?x, _) ."),
+        publish="other",
+        sources=[Source("p", "data/*.csv")],
+        engine="columnar",
+    )
     job.run()
     write("data/part-9.csv", "z,9\n")
     assert job.run().version.feed["p"].added == 1
@@ -301,7 +306,7 @@ def test_imports_and_facts_of_the_program_are_inputs(write: Write) -> None:
     write("p.csv", "a\n")
     rules = '@import p :- csv{ resource = "p.csv" } .\np(b) . q(?x) :- p(?x) .\n'
     write("rules.rls", rules)
-    job = Job("rules.rls", publish="out")
+    job = Job("rules.rls", publish="out", engine="columnar")
     job.run()
     assert set(read("out")["q"]) == {("a",), ("b",)}
     write("p.csv", "c\n")
@@ -334,7 +339,9 @@ def test_sinks_of_parquet_statements_and_changes(write: Write) -> None:
         Sink("triple", "out.nt", "ntriples"),
         Sink("triple", "changes", "csv", what="changes", terms="exact"),
     ]
-    job = Job(tl.parse(rules), publish="p", sources=[Source("triple", "t.nt")], sinks=sinks)
+    job = Job(
+        tl.parse(rules), publish="p", sources=[Source("triple", "t.nt")], sinks=sinks, engine="columnar"
+    )
     job.run()
     assert pq.read_table("out.parquet").num_rows == 2
     write("t.nt", "<http://e/a> <http://e/p> <http://e/c> .\n")

@@ -21,7 +21,7 @@ from tidelog.pipeline.manifest import Input, Manifest
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
-ON_SPARK = Engine(reader="spark")
+ON_SPARK = Engine("columnar", reader="spark")
 RULES = "@declare p(name: any, size: int) .\nq(?x) :- p(?x, _) .\n"
 TRIPLES = "q(?x) :- triple(?x, _, _) .\n"
 
@@ -54,7 +54,7 @@ def rejected(job: Job, version: Manifest) -> list[list[str]]:
 
 def both(source: Source, rules: str, spark: Any) -> tuple[Job, Manifest, Job, Manifest]:
     """The same job, read in process and on Spark."""
-    here = Job(tl.parse(rules), publish="here", sources=[source])
+    here = Job(tl.parse(rules), publish="here", sources=[source], engine="columnar")
     there = Job(tl.parse(rules), publish="there", sources=[source], engine=ON_SPARK, session=spark)
     return here, here.run().version, there, there.run().version
 
@@ -169,7 +169,7 @@ def test_any_text_means_the_same(
         jobs = [
             Job(tl.parse("q(?x) :- p(?x, ?y) ."), publish=publish, sources=[source], engine=engine, **given)
             for publish, engine, given in (
-                ("here", Engine(), {"folder": folder}),
+                ("here", Engine("columnar"), {"folder": folder}),
                 ("there", ON_SPARK, {"folder": folder, "session": spark}),
             )
         ]
@@ -194,7 +194,7 @@ def test_the_spark_engine_publishes_the_same(spark: Any, write: Write) -> None:
         many(?x, #count(?y)) :- reach(?x, ?y) .
     """
     sources = [Source("edge", "edge.csv")]
-    here = Job(tl.parse(rules), publish="here", sources=sources)
+    here = Job(tl.parse(rules), publish="here", sources=sources, engine="columnar")
     on_spark = Engine("spark", conf={"tidelog.strategy": "iterated-joins,lazy"})
     there = Job(tl.parse(rules), publish="there", sources=sources, engine=on_spark, session=spark)
     for text in (None, "a,b\nb,c\nb,d\nd,e\n", "x,y\n"):

@@ -132,7 +132,7 @@ def test_a_streaming_frame(streaming: Job, spark: Any, write: Write) -> None:
 
 
 def test_the_next_batch_is_looked_at(streaming: Job, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    write("job.toml", Path("job.toml").read_text() + 'marking = "literal"\n[engine]\nmaintainer = "dred"\n')
+    write("job.toml", f'engine.maintainer = "dred"\n{Path("job.toml").read_text()}marking = "literal"\n')
     deliver("0.csv", "op,from,to\n-,a,b\n", 0)
     deliver("1.csv", "op,from,to\n-,b,c\n", 1)
     job = Job.load("job.toml", session=streaming.session)
@@ -260,7 +260,8 @@ def test_scripts_over_time(spark: Any, write: Write, kernels: None) -> None:
     write("rules.rls", "alarm(?s) :- boxminus[0, 5] hot(?s) . hot(z)@0 .")
     write(
         "job.toml",
-        'program = "rules.rls"\npublish = "published"\n[stream]\npath = "incoming"\nformat = "changes"\n',
+        'program = "rules.rls"\npublish = "published"\nengine.name = "columnar"\n'
+        '[stream]\npath = "incoming"\nformat = "changes"\n',
     )
     job = Job.load("job.toml", session=spark)
     job.run()

@@ -43,7 +43,7 @@ SOURCES = (
     Source("reset", "reset.csv", header=False, time="start"),
 )
 STATES = st.tuples(HOT, RESETS, st.frozensets(st.sampled_from(RULES)), st.booleans())
-ENGINE = Engine(horizon="-4,12", threads=1)
+ENGINE = Engine("columnar", horizon="-4,12", threads=1)
 
 
 def program(rules: frozenset[str]) -> tl.Program:
@@ -99,6 +99,7 @@ alarm(?door) :- boxminus[0, 2m] open(?door), ~diamondminus[0, 5m] badge(?door) .
 JOB = """\
 program = "doors.rls"
 publish = "published"
+engine.name = "columnar"
 [[source]]
 predicate = "open"
 path = "open.csv"
@@ -197,14 +198,14 @@ def test_a_time_that_cannot_be_read_is_rejected(doors: Path) -> None:
 
 def test_what_is_said_without_a_time_stays_so(write: Write) -> None:
     rules = tl.parse("p(a) . p(b)@[0, 1/3) . p(c)@(-inf, inf) . q(?x) :- diamondminus[1, 1] p(?x) .")
-    job = Job(rules, publish="published")
+    job = Job(rules, publish="published", engine="columnar")
     job.run()
     assert held("q") == {("a", "(-inf, inf)"), ("b", "[1, 4/3)"), ("c", "(-inf, inf)")}
-    cold = Job(rules, publish="published")
+    cold = Job(rules, publish="published", engine="columnar")
     cold.apply("- p(a) . - p(c)@[5, 6] .")
     assert held("q") == {("b", "[1, 4/3)"), ("c", "(-inf, 6)"), ("c", "(7, inf)")}
     assert held("p") == {("b", "[0, 1/3)"), ("c", "(-inf, 5)"), ("c", "(6, inf)")}
-    Job(rules, publish="published").apply("+ p(a) .")
+    Job(rules, publish="published", engine="columnar").apply("+ p(a) .")
     assert ("a", "(-inf, inf)") in held("q")
 
 
@@ -214,11 +215,11 @@ def test_what_repeats_without_end(is_warm: bool) -> None:
         "@timeline integer . shift(?t) :- diamondminus[24, 24] shift(?t) . "
         "busy(?t) :- boxminus[0, 1] shift(?t) ."
     )
-    job = Job(tl.parse(f"{rules} shift(early)@[6, 13] ."), publish="published")
+    job = Job(tl.parse(f"{rules} shift(early)@[6, 13] ."), publish="published", engine="columnar")
     job.run()
     assert held("busy") == {("early", "[7, 13]", "24")}
     changed = tl.parse(f"{rules} shift(early)@[6, 13] . shift(late)@[14, 21] .")
-    later = Job(changed, publish="published")
+    later = Job(changed, publish="published", engine="columnar")
     if is_warm:
         job.settings, later = replace(job.settings, program=changed), job
     later.run()
@@ -231,7 +232,7 @@ def test_what_repeats_without_end(is_warm: bool) -> None:
 
 def test_other_settings_of_time_derive_anew(doors: Path, write: Write) -> None:
     Job.load(doors).run()
-    write("job.toml", f'{JOB}[engine]\nhorizon = "2024-05-01T08:00:00Z,2024-05-01T08:10:00Z"\n')
+    write("job.toml", f'engine.horizon = "2024-05-01T08:00:00Z,2024-05-01T08:10:00Z"\n{JOB}')
     steps: list[Step] = []
     job = Job.load(doors, listeners=[steps.append])
     assert job.run().version.reason == "full" and held("alarm") == {("north", day("(07", "10]"))}
@@ -257,7 +258,7 @@ def test_what_is_refused(doors: Path, write: Write) -> None:
     with pytest.raises(ProgramError, match="E353"):
         job.run()
     with pytest.raises(DataError) as faults:
-        text = JOB.replace('["start", "duration"]', '["a", "b", "c"]') + '[engine]\nhorizon = "soon"\n'
+        text = 'engine.horizon = "soon"\n' + JOB.replace('["start", "duration"]', '["a", "b", "c"]')
         parse_settings(text, doors.parent)
     assert [fault.code for fault in faults.value.diagnostics] == ["E803", "E803"]
     write("doors.rls", DOORS)
@@ -268,11 +269,14 @@ def test_what_is_refused(doors: Path, write: Write) -> None:
 
 def test_times_that_come_later(write: Write) -> None:
     write("rules.rls", "p(a) . q(?x) :- p(?x) .")
-    job = Job("rules.rls", publish="published")
+    job = Job("rules.rls", publish="published", engine="columnar")
     job.run()
     job.apply("+ hot(a)@[0, 10) . + warm(?x) :- diamondminus[0, 1] hot(?x), q(?x) .")
     assert held("warm") == {("a", "[0, 11)")}
-    assert Job("rules.rls", publish="published").apply("- p(a) .").version.tables["warm"].rows == 0
+    assert (
+        Job("rules.rls", publish="published", engine="columnar").apply("- p(a) .").version.tables["warm"].rows
+        == 0
+    )
     steps: list[Step] = []
     job.listeners.append(steps.append)
     write("rules.rls", "p(a) . q(?x) :- p(?x) . tick(a)@1 . tick(?x) :- diamondminus[2, 2] tick(?x), q(?x) .")

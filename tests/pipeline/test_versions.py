@@ -125,7 +125,7 @@ def test_values_of_every_kind_come_back(tmp_path: Path) -> None:
         zero() . w(?x, ?y) :- i(?x), v(?y) . none(?x) :- i(?x), ?x > 9 .
         """
     )
-    job = Job(program, publish="out", folder=tmp_path)
+    job = Job(program, publish="out", folder=tmp_path, engine="columnar")
     job.run()
     expected = tl.Reasoner(program)
     version = read(tmp_path / "out")
@@ -136,7 +136,7 @@ def test_values_of_every_kind_come_back(tmp_path: Path) -> None:
         types["i"] == ["int"] and types["v"] == ["rdf"] and types["s"] == ["string"] and types["n"] == ["iri"]
     )
     job.apply("+ i(word) . + s(name) . - zero() .")
-    again = Job(program, publish="out", folder=tmp_path)
+    again = Job(program, publish="out", folder=tmp_path, engine="columnar")
     assert again.apply('+ i("third") . + zero() .').version.rows == version.manifest.rows + 33
     assert {str(row[0]) for row in read(tmp_path / "out")["i"]} == {"1", "-5", "word", "third"}
 
@@ -145,7 +145,13 @@ def test_predicates_are_known_by_what_the_program_calls_them(folder: Path) -> No
     rules = "@prefix ex: <http://example.org/> .\nex:reach(?x, ?y) :- ex:edge(?x, ?y) .\n"
     Path("edge.csv").write_text("a,b\n")
     sinks = [Sink("ex:reach", "reach.csv", "csv"), Sink("ex:reach", "changes", "csv", what="changes")]
-    job = Job(tl.parse(rules), publish="out", sources=[Source("ex:edge", "edge.csv")], sinks=sinks)
+    job = Job(
+        tl.parse(rules),
+        publish="out",
+        sources=[Source("ex:edge", "edge.csv")],
+        sinks=sinks,
+        engine="columnar",
+    )
     job.run()
     version = read("out")
     assert set(version["ex:reach"]) == set(version["http://example.org/reach"]) == {("a", "b")}

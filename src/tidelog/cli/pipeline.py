@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from tidelog.changes import counts
 from tidelog.cli.deltas import duration
 from tidelog.cli.messages import Messages
+from tidelog.cli.progress import Progress
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Notice
 from tidelog.errors import counted
@@ -15,9 +18,10 @@ from tidelog.pipeline.job import Job, Run, Step
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.settings import Settings
+from tidelog.pipeline.stream import check_stream, follow
 
 TOLD = (
-    "Spark UI",
+    "Spark",
     "everything anew",
     "read",
     "restored",
@@ -33,13 +37,44 @@ def pipeline(options: Namespace) -> int:
         raise UsageError("--available-now makes no sense without --stream")
     settings = _with_options(load_settings(options.job), options)
     steps: list[Step] = []
-    job = Job.of(settings, listeners=[steps.append, lambda step: _tell(messages, step)])
-    job.reasoning.append(lambda event: _listen(messages, event))
-    report(messages, job, job.run(full=options.full))
+    job = Job.of(settings, listeners=[steps.append])
+    if options.stream:
+        check_stream(job)
+    with _showing(job, messages, steps, logged=True):
+        run = job.run(full=options.full)
+    report(messages, job, run)
     if options.stats:
         for line in timetable(steps):
             messages.say(line)
-    return _stream(job, messages, options) if options.stream else 0
+    return _stream(job, messages, steps, options) if options.stream else 0
+
+
+@contextmanager
+def _showing(job: Job, messages: Messages, steps: list[Step], logged: bool = False) -> Iterator[Progress]:
+    """In the block, say which steps the job reaches, and show how far the stages of Spark are."""
+
+    def line(seconds: float) -> str:
+        step = f"{steps[-1].name} {steps[-1].detail}" if steps else "looking at the inputs"
+        return f"{job.stages or step} · {seconds:.1f} s"
+
+    def tell(step: Step) -> None:
+        if step.name in TOLD:
+            with progress.aside():
+                messages.say(f"{step.name} {step.detail}")
+
+    def notice(event: Event) -> None:
+        if isinstance(event, Notice):
+            with progress.aside():
+                messages.say(event.text)
+
+    with Progress(line, messages.quiet, logged) as progress:
+        job.listeners.append(tell)
+        job.reasoning.append(notice)
+        try:
+            yield progress
+        finally:
+            job.listeners.remove(tell)
+            job.reasoning.remove(notice)
 
 
 def _with_options(settings: Settings, options: Namespace) -> Settings:
@@ -54,28 +89,20 @@ def _with_options(settings: Settings, options: Namespace) -> Settings:
     return replace(settings, engine=engine)
 
 
-def _stream(job: Job, messages: Messages, options: Namespace) -> int:
+def _stream(job: Job, messages: Messages, steps: list[Step], options: Namespace) -> int:
     """Follow the job's stream until Ctrl-C, or until all that is there has been taken; the exit code."""
-    from tidelog.pipeline.stream import follow
+    with _showing(job, messages, steps) as progress:
 
-    def told(manifest: Manifest) -> None:
-        messages.say(_batch(manifest))
+        def told(manifest: Manifest) -> None:
+            with progress.aside():
+                messages.say(_batch(manifest))
 
-    try:
-        follow(job, told, available_now=options.available_now)
-    except KeyboardInterrupt:
-        messages.say("interrupted while waiting: the stream ends here")
+        try:
+            follow(job, told, available_now=options.available_now)
+        except KeyboardInterrupt:
+            with progress.aside():
+                messages.say("interrupted while waiting: the stream ends here")
     return 0
-
-
-def _tell(messages: Messages, step: Step) -> None:
-    if step.name in TOLD:
-        messages.say(f"{step.name} {step.detail}")
-
-
-def _listen(messages: Messages, event: Event) -> None:
-    if isinstance(event, Notice):
-        messages.say(event.text)
 
 
 def report(messages: Messages, job: Job, run: Run) -> None:

@@ -45,7 +45,9 @@ def _add_pipeline(commands: Commands) -> None:
         action="store_true",
         help="with --stream: end when all changes that are there have been taken",
     )
-    running.add_argument("--engine", choices=ENGINES, help="the engine, whatever the job says")
+    running.add_argument(
+        "--engine", choices=ENGINES, help="the engine, whatever the job says (default: the job's, else spark)"
+    )
     add_session(running)
     running.add_argument("--stats", action="store_true", help="report what each step took, on standard error")
     running.add_argument("-q", "--quiet", action="store_true", help="report errors only")

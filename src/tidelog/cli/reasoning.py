@@ -6,6 +6,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import monotonic, perf_counter
 from types import TracebackType
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, sandbox_of, unused, warnings
-from tidelog.cli.progress import Progress
+from tidelog.cli.progress import Progress, progress_line
 from tidelog.cli.store_arguments import READING
 from tidelog.cli.time_options import is_time_said, time_settings
 from tidelog.cli.usage import UsageError
@@ -178,7 +179,7 @@ class Work:
 
     def showing_progress(self) -> Progress:
         """The work in the block shows how far it is."""
-        return Progress(self.reasoner.statistics, self.messages.quiet)
+        return Progress(partial(progress_line, self.reasoner.statistics), self.messages.quiet)
 
     @contextmanager
     def keeping_rejects(self) -> Iterator[None]:

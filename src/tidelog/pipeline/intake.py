@@ -44,7 +44,7 @@ class Intake:
             return feedings(self._settings, program)
         from tidelog.pipeline.spark_sources import SparkReading
 
-        reading = SparkReading(session(), self._settings)
+        reading = SparkReading(session, self._settings)
         if not self._settings.engine.reads_on_spark:
             return feedings(self._settings, program, reading.feeding)
         self._prepare = reading.prepare

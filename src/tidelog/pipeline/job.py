@@ -39,9 +39,10 @@ from tidelog.pipeline.manifest import Batch, Manifest
 from tidelog.pipeline.programs import hash_of
 from tidelog.pipeline.publish import Origin, Publication, differences
 from tidelog.pipeline.restore import program_of, restore
-from tidelog.pipeline.settings import Engine, Settings, Sink, Source, Stream
+from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
 from tidelog.pipeline.source_files import with_times
+from tidelog.pipeline.spark_session import check_pyspark, description_of, stages_of, start_session
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.tables import Changes
 from tidelog.pipeline.version import Version, delta_of
@@ -81,7 +82,8 @@ class Job:
     >>> program = tl.parse("reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .")
     >>> folder = Path(tempfile.mkdtemp())
     >>> _ = (folder / "edge.csv").write_text("a,b\\nb,c\\n")
-    >>> job = Job(program, publish="published", sources=[Source("edge", "edge.csv")], folder=folder)
+    >>> sources = [Source("edge", "edge.csv")]
+    >>> job = Job(program, publish="published", sources=sources, engine="columnar", folder=folder)
     >>> job.run().version.tables["reach"].rows
     3
     """
@@ -93,7 +95,7 @@ class Job:
         publish: str,
         sources: Iterable[Source] = (),
         sinks: Iterable[Sink] = (),
-        engine: Engine | str = "columnar",
+        engine: Engine | str = DEFAULT_ENGINE,
         stream: Stream | None = None,
         parameters: Mapping[str, str] | None = None,
         max_rejects: int | None = None,
@@ -140,6 +142,7 @@ class Job:
         self.listeners = list(listeners)
         self.reasoning: list[Listener] = []  # who listens to the reasoner
         self._session = session
+        self._has_session = False  # whether it has been started, and the listeners told of it
         self._start = perf_counter()
         self._subscribers: list[tuple[str, Callable[[PredicateDelta], object]]] = []
         self._warm: tuple[int, Reasoner] | None = None  # the reasoner of a published version
@@ -300,6 +303,8 @@ class Job:
     def _intake(self, program: Program) -> Intake:
         """What a run takes in; on Spark, if it reasons there."""
         kind: type[Intake] = Intake
+        if self.settings.needs_spark:
+            check_pyspark(self.settings.engine)
         if self.settings.engine.name == "spark" and self.settings.engine.reads_on_spark:
             from tidelog.pipeline.spark_intake import SparkIntake
 
@@ -417,7 +422,7 @@ class Job:
         engine = self.settings.engine
         if engine.name != "spark":
             return engines.settings_of(engine.name)
-        return SparkSettings(self._session, engine.master).configured(engine.conf)
+        return SparkSettings(self.session, engine.master).configured(engine.conf)
 
     def _restored(self, version: Manifest, program: Program) -> Reasoner:
         reasoner = self._new_reasoner(program)
@@ -427,13 +432,17 @@ class Job:
 
     @property
     def session(self) -> Any:
-        """The session of Spark, begun when it is first needed."""
-        if self._session is None:
-            engine = self.settings.engine
-            self._session = SparkSettings(None, engine.master).configured(engine.conf).start()
-            if self._session.sparkContext.uiWebUrl:
-                self.reached("Spark UI", self._session.sparkContext.uiWebUrl)
+        """The session of Spark, started when it is first needed; the listeners are told which one it is."""
+        if not self._has_session:
+            self._session = start_session(self.settings.engine, self._session)
+            self._has_session = True
+            self.reached("Spark", description_of(self._session))
         return self._session
+
+    @property
+    def stages(self) -> str:
+        """How far the stages are that Spark runs now; nothing if it runs none."""
+        return stages_of(self._session) if self._has_session else ""
 
     # ---- sinks
 

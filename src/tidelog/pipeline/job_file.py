@@ -13,7 +13,18 @@ from tidelog.logic.column_types import TYPES
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
 from tidelog.pipeline.document import Document, Table, read_document
-from tidelog.pipeline.settings import CHANGES, FACTS, ON_SPARK, Engine, Settings, Sink, Source, Stream
+from tidelog.pipeline.settings import (
+    CHANGES,
+    DEFAULT_ENGINE,
+    ENGINES,
+    FACTS,
+    ON_SPARK,
+    Engine,
+    Settings,
+    Sink,
+    Source,
+    Stream,
+)
 from tidelog.temporal.materialise import PROCEDURES
 
 SPARK_FORMATS = ("jdbc", "table")
@@ -33,7 +44,6 @@ SINK_FORMATS = (
 )
 STREAM_FORMATS = ("csv", "tsv", "jsonl", "changes")
 ON_ERROR = ("reject", "fail")
-ENGINES = ("columnar", "spark")
 READERS = ("process", "spark")
 MARKINGS = ("none", "literal", "linked")
 MISSING = ("reject", "ignore")
@@ -191,7 +201,7 @@ def _engine(table: Table | None) -> Engine:
     if table is None:
         return Engine()
     engine = Engine(
-        table.choice("name", ENGINES, "columnar"),
+        table.choice("name", ENGINES, DEFAULT_ENGINE),
         table.choice("reader", READERS, "process") if "reader" in table else table.text("reader"),
         _maintainer(table),
         table.flag("modules") is not False,

@@ -18,6 +18,8 @@ from tidelog.temporal.materialise import PROCEDURES
 from tidelog.temporal.reasoning import TimeSettings
 
 FACTS, CHANGES = "facts", "changes"
+ENGINES = ("spark", "columnar")
+DEFAULT_ENGINE = ENGINES[0]
 ON_SPARK = ("jdbc", "table", "frame")  # sources and sinks that only Spark has
 
 
@@ -103,7 +105,7 @@ class Sink:
 class Engine:
     """What reasons, and what reads: `reader` is `process` or `spark`."""
 
-    name: str = "columnar"
+    name: str = DEFAULT_ENGINE
     reader: str | None = None
     maintainer: str = "auto"
     modules: bool = True

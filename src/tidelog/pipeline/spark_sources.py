@@ -7,7 +7,7 @@ so that places are completed afterwards, for those pieces alone in which somethi
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -69,8 +69,8 @@ def pieces_frame(
 class SparkReading:
     """Reads the sources of a job on Spark. Mutates what it has ready."""
 
-    def __init__(self, session: Any, settings: Settings) -> None:
-        self._session = session
+    def __init__(self, session: Callable[[], Any], settings: Settings) -> None:
+        self._session = session  # not started before something is read
         self._settings = settings
         self._ready: dict[tuple[DataFile, ...], tuple[pa.Table, int, Arrived]] = {}
 
@@ -89,12 +89,12 @@ class SparkReading:
 
     def prepare(self, sources: Sequence[Sequence[DataFile]]) -> None:
         """Let the files of several sources be read, by one job of Spark."""
-        cuts = cut_all(sources, self._session.sparkContext.defaultParallelism)
+        cuts = cut_all(sources, self._session().sparkContext.defaultParallelism)
         pieces = [piece for some in cuts for piece in some]
         if not pieces:
             return
         intended = [Intended(number, number) for number, some in enumerate(cuts) for _ in some]
-        frame = pieces_frame(self._session, pieces, intended, width_of(pieces))
+        frame = pieces_frame(self._session(), pieces, intended, width_of(pieces))
         with self._describing(f"tidelog: reading {len(pieces)} pieces of {len(sources)} sources"):
             table = frame.toArrow()
         is_term = pc.equal(table.column(TAG), TERMS)
@@ -107,7 +107,7 @@ class SparkReading:
     @contextmanager
     def _describing(self, description: str) -> Iterator[None]:
         """What Spark does in the block is described so in its pages, and ends with the block."""
-        context = self._session.sparkContext
+        context = self._session().sparkContext
         group = f"tidelog {id(self)}"
         context.setJobGroup(group, description, interruptOnCancel=True)
         try:
@@ -156,10 +156,11 @@ class SparkReading:
         """The DataFrame of a source that only Spark has; raises `DataError` if it cannot be had."""
         if source.frame is not None:
             return source.frame
+        session = self._session()
         try:
             if source.kind == "table":
-                return self._session.table(source.table)
-            reader = self._session.read.format("jdbc").option("url", source.url)
+                return session.table(source.table)
+            reader = session.read.format("jdbc").option("url", source.url)
             reader = reader.options(**dict(source.options))
             if source.driver:
                 reader = reader.option("driver", source.driver)

@@ -45,6 +45,29 @@ def follow(job: Job, told: Told | None = None, *, available_now: bool = False) -
         following.wait()
 
 
+def check_stream(job: Job, stream: Stream | None = None) -> Predicate | None:
+    """Return the predicate that records of a stream change, of the job's own if none is given.
+
+    Raises `DataError` for what is wrong with the stream. Nothing is started.
+    """
+    settings = stream or job.settings.stream
+    if settings is None:
+        help = "add a table [stream] to the job, or give a streaming DataFrame"
+        raise DataError(Diagnostic(codes.NO_STREAM, "the job has no stream", help=help))
+    if settings.path is not None and not (folder := job.settings.resolve(settings.path)).is_dir():
+        raise DataError(Diagnostic(codes.NO_FILES, f"there is no folder `{folder}`", settings.span))
+    if settings.predicate is None:
+        return None
+    predicate = find_named(settings.predicate, job.program(), settings.span)
+    is_timed = predicate.name in job.program().timed
+    if is_timed != bool(settings.times):
+        records, holds = ("no times", "at times") if is_timed else ("times", "always")
+        message = f"the stream's records have {records}, and `{predicate.written}` holds {holds}"
+        help = "name the columns that say when: `time`" if is_timed else "leave `time` out"
+        raise DataError(Diagnostic(codes.TIMED, message, settings.span, help))
+    return predicate
+
+
 class Following:
     """A stream that is being followed. Nobody else publishes meanwhile. Mutates itself."""
 
@@ -57,10 +80,9 @@ class Following:
         available_now: bool = False,
         stream: Stream | None = None,
     ) -> None:
+        self._predicate = check_stream(job, stream)
         settings = stream or job.settings.stream
-        if settings is None:
-            help = "add a table [stream] to the job, or give a streaming DataFrame"
-            raise DataError(Diagnostic(codes.NO_STREAM, "the job has no stream", help=help))
+        assert settings is not None
         if job.store.number is None:
             job.run()
         self._job = job
@@ -71,10 +93,6 @@ class Following:
         self._working = Lock()  # held while a batch is worked on: Spark does that in a thread of its own
         named = settings.checkpoint or f"{job.settings.publish}/{CHECKPOINT}"
         self.checkpoint = job.settings.resolve(named).resolve()  # Spark may be somewhere else
-        self._predicate: Predicate | None = None
-        if settings.predicate is not None:
-            self._predicate = find_named(settings.predicate, job.program(), settings.span)
-            self._check_times(self._predicate)
         self._held = ExitStack()
         self._held.enter_context(job.writing())
         try:
@@ -83,22 +101,10 @@ class Following:
             self._held.close()
             raise
 
-    def _check_times(self, predicate: Predicate) -> None:
-        """Raise `DataError` if records say when, and their predicate holds always, or the other way round."""
-        is_timed = predicate.name in self._job.program().timed
-        if is_timed != bool(self._stream.times):
-            records, holds = ("no times", "at times") if is_timed else ("times", "always")
-            message = f"the stream's records have {records}, and `{predicate.written}` holds {holds}"
-            help = "name the columns that say when: `time`" if is_timed else "leave `time` out"
-            raise DataError(Diagnostic(codes.TIMED, message, self._stream.span, help))
-
     def _files(self) -> Any:
         """The files of the stream's folder as a streaming DataFrame."""
         assert self._stream.path is not None
         folder = self._job.settings.resolve(self._stream.path)
-        if not folder.is_dir():
-            message = f"there is no folder `{folder}`"
-            raise DataError(Diagnostic(codes.NO_FILES, message, self._stream.span))
         return (
             self._job.session.readStream.format("binaryFile")
             .schema("path string, modificationTime timestamp, length bigint, content binary")
