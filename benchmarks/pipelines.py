@@ -33,6 +33,8 @@ def read_distinct_write(session: Any, folder: Path, target: Path) -> None:
 
     frames = []
     for file in sorted(folder.glob("*.tsv")):
+        if not file.stat().st_size:
+            continue  # a file without rows has no columns
         frame = session.read.option("sep", "\t").csv(str(file))
         if len(frame.columns) == 1:
             frame = frame.withColumn("_c1", sql.lit(None).cast("string"))

@@ -1,18 +1,23 @@
-"""What all tests share: compiled kernels, and how long hypothesis looks for counterexamples."""
+"""What all tests share: compiled kernels, one session of Spark, and how long hypothesis searches."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-# `--hypothesis-profile=slow`, or HYPOTHESIS_PROFILE=slow, looks twenty times as long: `make test-slow` does.
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# `make test-slow` sets HYPOTHESIS_PROFILE=slow, which tries five times as many examples.
 RELAXED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile("quick", max_examples=30, deadline=None, suppress_health_check=RELAXED)
 settings.register_profile("default-of-tests", max_examples=50, deadline=None, suppress_health_check=RELAXED)
-settings.register_profile("slow", max_examples=1000, deadline=None, suppress_health_check=RELAXED)
+settings.register_profile("slow", max_examples=250, deadline=None, suppress_health_check=RELAXED)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default-of-tests"))
 
 
@@ -24,9 +29,52 @@ def kernels() -> None:
     prepare()
 
 
-# Tests that need Java: one worker runs them all, so that one Java serves them.
-ON_SPARK = ("tests/spark/", *(f"tests/pipeline/test_{name}.py" for name in ("spark", "stream", "frames")))
-MAY_NEED_SPARK = ("tests/benchmarks/test_spark.py::test_jobs", "tests/docs/test_examples.py::test_slow_page")
+# ---- Spark
+
+NAME_OF_SESSION = "tests of tidelog"
+# Java that compiles little: what tests compute is soon done, and compiling it took most of their time.
+SESSION = {
+    "spark.app.name": NAME_OF_SESSION,
+    "spark.driver.memory": "1g",
+    "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The one session of a worker, as users get it, with less memory."""
+    from tidelog.engine.spark.session import SessionSettings
+
+    session = SessionSettings(master="local[2]", conf=SESSION).start()
+    yield session
+    session.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_session_stays() -> Iterator[None]:
+    """Fail a test that leaves a session of its own behind, and stop the session.
+
+    A test that needs Spark in this process uses the fixture `spark`: what it asks for runs in that session.
+    """
+    yield
+    if "pyspark" not in sys.modules:
+        return
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is not None and context.appName != NAME_OF_SESSION:
+        context.stop()
+        pytest.fail("the test left a session of Spark behind: let it use the fixture `spark`")
+
+
+# One worker runs all tests that need Java, so that one Java serves them.
+ON_SPARK = ("tests/spark/", *(f"tests/pipeline/test_{name}.py" for name in ("default", "spark", "stream", "frames")))
+MAY_NEED_SPARK = (
+    "tests/benchmarks/test_spark.py::test_jobs",
+    "tests/docs/test_examples.py::test_slow_page",
+    "tests/docs/test_examples.py::test_demo_on_spark",
+    "tests/docs/test_examples.py::test_page[docs/pipeline.md",
+)
 
 
 @pytest.hookimpl(optionalhook=True)

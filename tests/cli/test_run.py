@@ -382,6 +382,28 @@ def test_progress_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch)
     assert said.getvalue().endswith("\r\x1b[2K")
 
 
+def test_other_text_stands_on_lines_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", said := Terminal())
+    monkeypatch.setattr("tidelog.cli.progress.WAIT", 0.0)
+    with Progress("at {:.0f}".format) as progress:
+        while "at 0" not in said.getvalue():
+            time.sleep(0.01)
+        with progress.aside():
+            said.write("other\n")
+    assert "\x1b[2Kother\n" in said.getvalue()
+
+
+def test_a_log_gets_lines_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stderr", said := io.StringIO())
+    monkeypatch.setattr("tidelog.cli.progress.LOGGED", 0.01)
+    with Progress("at {:.0f}".format):
+        time.sleep(0.05)
+    assert said.getvalue() == ""
+    with Progress("at {:.0f}".format, logged=True):
+        while said.getvalue().count("at 0\n") < 2:
+            time.sleep(0.01)
+
+
 # ---- statistics
 
 

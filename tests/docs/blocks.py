@@ -83,7 +83,7 @@ def matches(expected: str, output: str) -> bool:
 
 
 def matches_timed(expected: str, output: str) -> bool:
-    """Whether both have the same lines, times and memory apart.
+    """Whether both have the same lines, times, versions and memory apart.
 
     >>> matches_timed("b 0.1 s\\na", "a\\nb 12.5 ms")
     True
@@ -92,5 +92,5 @@ def matches_timed(expected: str, output: str) -> bool:
 
 
 def _untimed(text: str) -> list[str]:
-    lines = (re.sub(r"\d+\.\d+(?: m?s\b)?|\d+ MB", "#", line).split() for line in text.splitlines())
+    lines = (re.sub(r"\d+(?:\.\d+)+(?: m?s\b)?|\d+ MB", "#", line).split() for line in text.splitlines())
     return sorted(" ".join(words) for words in lines)

@@ -43,6 +43,7 @@ def test_page(page: Path, workplace: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("page", SLOW_PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_slow_page(page: Path, workplace: Path) -> None:
     check(blocks(page))
@@ -180,6 +181,24 @@ def test_demo(workplace: Path) -> None:
         assert re.search(words, done.stdout), f"{words}\n{done.stdout}"
     assert "commit 10: +4,480 −0" in done.stderr
     assert (workplace / "output" / "plan.html").exists()
+
+
+def test_demo_on_spark(workplace: Path) -> None:
+    done = subprocess.run(
+        ["sh", "examples/spark/demo.sh"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    for words in (
+        r"\nSpark 4\.[\d.]+ on local\[\*\]\nread edge.csv: 2 rows\nderived 3 facts from 2\npublished version 1",
+        r"\nmaintained \+4 −0\npublished version 2: .* \(edge \+1 −0, reach \+3 −0\)",
+        r'\n\+ reach\("a", "d"\) \.\n|\n\+ reach\(a, d\) \.\n',
+    ):
+        assert re.search(words, done.stdout), f"{words}\n{done.stdout}"
 
 
 # ---- what is generated, and what must be complete

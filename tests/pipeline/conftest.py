@@ -1,4 +1,4 @@
-"""Fixtures: a folder with a job in it, and the one session of Spark."""
+"""Fixtures: a folder with a job in it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.conftest import spark as spark
 from tidelog.pipeline.job import Job
 
 Write = Callable[[str, str], Path]

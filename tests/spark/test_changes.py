@@ -55,8 +55,14 @@ def test_random_changes_are_as_from_scratch(
             laboratory.apply(ALGORITHMS[name], change)
 
 
-@pytest.mark.parametrize("maintainer", ["auto", "dred", "fp-update", "rank-counting"])
-@pytest.mark.parametrize("case", CHANGING[::2], ids=lambda case: case.name)
+MAINTAINERS = ("auto", "dred", "fp-update", "rank-counting")
+
+
+@pytest.mark.parametrize(
+    ("case", "maintainer"),
+    [(case, MAINTAINERS[number % len(MAINTAINERS)]) for number, case in enumerate(CHANGING)],
+    ids=lambda each: getattr(each, "name", each),
+)
 def test_changes_of_the_corpus(
     case: Case,
     maintainer: str,

@@ -8,9 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyspark
 import pytest
 
@@ -168,35 +170,45 @@ def test_an_executor_is_killed(cluster: Any, strategy: str, length: int, tmp_pat
     assert told[0] == right or told[0].startswith("error[E683]"), done.stdout + done.stderr
 
 
-def test_a_cluster_ends_with_its_command(tmp_path: Path) -> None:
-    show = "ps -eo args | grep -c '[d]eploy.worker.Worker'; echo $SPARK_MASTER"
-    done = run(
-        *(sys.executable, EXAMPLES / "spark" / "cluster.py", "--", "sh", "-c", f"{show}; exit 3"),
-        folder=tmp_path,
-    )
-    assert done.returncode == 3, done.stderr
-    workers, master = done.stdout.split()
-    assert int(workers) >= 2
-    assert master.startswith("spark://127.0.0.1:")
-    assert_gone(master, tmp_path)
+WAITING = "import os; print(os.environ['SPARK_MASTER'], flush=True); input(); raise SystemExit(3)"
 
 
-def assert_gone(master: str, folder: Path) -> None:
-    """No worker of the master is there any more, soon."""
-    for _ in range(100):
-        still = run("sh", "-c", f"ps -eo args | grep -c '{master[:-1]}[{master[-1]}]'", folder=folder)
-        if still.stdout == "0\n":
-            return
+@contextmanager
+def clustered(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """In the block, a command in a cluster waits for a line; gives its process and the cluster's master."""
+    command = [sys.executable, EXAMPLES / "spark" / "cluster.py", "--", sys.executable, "-c", WAITING]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder
+    ) as process:
+        assert process.stdout is not None
+        master = process.stdout.readline().strip()
+        assert master.startswith("spark://127.0.0.1:")
+        yield process, master
+
+
+def workers_of(master: str) -> int:
+    """Return how many workers of a cluster there are."""
+    words = (process.info["cmdline"] or () for process in psutil.process_iter(["cmdline"]))
+    return sum("org.apache.spark.deploy.worker.Worker" in each and master in each for each in words)
+
+
+def wait_until_gone(master: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while workers_of(master):
+        assert time.monotonic() < deadline, f"workers of {master} are still there"
         time.sleep(0.1)
-    raise AssertionError(f"workers of {master} are still there")
+
+
+def test_a_cluster_ends_with_its_command(tmp_path: Path) -> None:
+    with clustered(tmp_path) as (process, master):
+        assert workers_of(master) == 2
+        process.communicate("\n")
+    assert process.returncode == 3
+    wait_until_gone(master)
 
 
 def test_a_cluster_ends_with_whoever_started_it(tmp_path: Path) -> None:
-    wait = ("sh", "-c", "echo $SPARK_MASTER; exec sleep 60")
-    command: list[str | Path] = [sys.executable, EXAMPLES / "spark" / "cluster.py", "--", *wait]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path) as started:
-        assert started.stdout is not None
-        master = started.stdout.readline().strip()
-        started.kill()
-    assert master
-    assert_gone(master, tmp_path)
+    with clustered(tmp_path) as (process, master):
+        assert workers_of(master) == 2
+        process.kill()
+    wait_until_gone(master)
