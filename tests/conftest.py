@@ -68,7 +68,8 @@ def no_session_stays() -> Iterator[None]:
 
 
 # One worker runs all tests that need Java, so that one Java serves them.
-ON_SPARK = ("tests/spark/", *(f"tests/pipeline/test_{name}.py" for name in ("default", "spark", "stream", "frames")))
+PIPELINES = ("default", "spark", "stream", "frames")
+ON_SPARK = ("tests/spark/", *(f"tests/pipeline/test_{name}.py" for name in PIPELINES))
 MAY_NEED_SPARK = (
     "tests/benchmarks/test_spark.py::test_jobs",
     "tests/docs/test_examples.py::test_slow_page",

@@ -65,7 +65,7 @@ def test_jobs_on_little(workload: str, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(suite, "QUICK_SIZES", LITTLE)
     monkeypatch.setattr("benchmarks.spark_jobs.QUICK_SIZES", LITTLE)
     size = 2 * LITTLE[workload]
-    variants = [name for name in suite.VARIANTS[workload] if name != suite.FRAMES]  # tests/pipeline/test_frames
+    variants = [name for name in suite.VARIANTS[workload] if name != suite.FRAMES]  # it takes a minute
     tasks = [Task("spark", workload, "tidelog", name, size, 1) for name in variants]
     found = list(suite.perform(tasks))
     assert len({one.tuples for one in found}) == 1

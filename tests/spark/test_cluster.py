@@ -176,7 +176,8 @@ WAITING = "import os; print(os.environ['SPARK_MASTER'], flush=True); input(); ra
 @contextmanager
 def clustered(folder: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """In the block, a command in a cluster waits for a line; gives its process and the cluster's master."""
-    command = [sys.executable, EXAMPLES / "spark" / "cluster.py", "--", sys.executable, "-c", WAITING]
+    script = str(EXAMPLES / "spark" / "cluster.py")
+    command = [sys.executable, script, "--", sys.executable, "-c", WAITING]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder
     ) as process:
