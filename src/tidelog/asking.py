@@ -180,13 +180,13 @@ class Asking(ABC):
         right when facts and rules change.
         """
         query, parameters = resolve_prepared(text, self._program)
-        self._check_kept(query)
+        self._check_kept(query, self._program)
         keeping = self._keeper()
         return Prepared(keeping.keep(query, parameters), keeping, self._lock)
 
-    def _check_kept(self, query: Query) -> None:
-        """Nothing, if the answers to a query can be kept right; else raises ProgramError."""
-        if is_timed(query, self._program):
+    def _check_kept(self, query: Query, program: Program) -> None:
+        """Nothing, if the answers to a query can be kept right by a program; else raises ProgramError."""
+        if is_timed(query, program):
             message = "the answers to queries about what holds at times cannot be kept yet"
             help = "ask anew after each change, or subscribe to the predicate"
             raise ProgramError(Diagnostic(NOT_CHANGED, message, help=help))
@@ -198,7 +198,7 @@ class Asking(ABC):
         Unless everything is derived already, only what the query asks for is derived, and kept right.
         """
         query = self._resolved(text)
-        self._check_kept(query)
+        self._check_kept(query, self._program)
         keeping = self._keeper()
         live = LiveQuery(keeping.keep(query), keeping, self._subscriptions, self._lock)
         if callback is not None:

@@ -269,14 +269,22 @@ class Reasoner(Loading):
         if change.before is not self._program:
             message = "the program was changed while this transaction was put together"
             raise ProgramError(Diagnostic(PROGRAM_CHANGED, message, help="begin the transaction anew"))
-        update, notices = change.update()
+        update, notices = change.update(self.time.stating)
         for item in notices:
             self.runtime.tell(Notice(f"{item.location + ': ' if item.location else ''}{item.message}"))
+        if not change.program.timed <= self._program.timed:
+            self._begin_times(change.program)
         self._equality.check(change.program)
         before, after = self._meaning, self._equality.meaning(change.program.static)
         update = self._equality.update(update, self._program.static, change.program.static)
-        update = update.without(change.program.timed)
+        update = update.without(change.program.timed).removing(before.rules, change.program.timed)
         return update, before, after, notices
+
+    def _begin_times(self, after: Program) -> None:
+        """Make ready for predicates that begin to have times: derive everything, keep no query about them."""
+        for asked in (*self._demands.asked, *self._looking_up.watched.values()):
+            self._check_kept(asked.query, after)
+        self._complete()
 
     def _delta(
         self, net: NetChange, change: Change, notices: tuple[Diagnostic, ...], seconds: float

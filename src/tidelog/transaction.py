@@ -29,6 +29,7 @@ from tidelog.io.tables import read_import
 from tidelog.logic.changes import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.program import Fact, Predicate, Program, TimedFact
 from tidelog.logic.report import by_place
+from tidelog.logic.resolve import misplaced_times
 from tidelog.logic.sandbox import OPEN
 from tidelog.logic.time import Point, point_at
 from tidelog.logic.values import ColumnType
@@ -40,6 +41,7 @@ from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.temporal.changing import TimedRows, TimedUpdate, Times, times_of
 from tidelog.temporal.intake import split_rows
+from tidelog.temporal.stating import Stating
 
 ALIVE, EXPLICIT = int(Flag.ALIVE), int(Flag.EXPLICIT)
 ONE_BY_ONE = 16  # rows that are encoded so: more are faster as columns
@@ -130,8 +132,6 @@ class Change:
         if known is None:
             rest, found = with_arity(rest)
             known = self._define(predicate, found or 0)
-        if known.name not in self.program.given_times:
-            self.program = replace(self.program, given_times=self.program.given_times | {known.name})
         rows = self._encode(known, rest)
         where.append((known.name, TimedRows(rows.columns, rows.count, times)))
         return True
@@ -237,7 +237,7 @@ class Change:
         imports = len(self.program.imports)
         changes = resolve_changes(document, self.program, self._rules, unsigned=unsigned, folder=folder)
         for name, facts in _by_predicate(changes.removed):
-            self._remove_facts(name, self._take_timed(name, facts, self.times.removed))
+            self._remove_facts(name, facts)
         self.program, self._rules = changes.program, changes.rules
         if changes.outcome.rules is not self._outcome.rules or changes.outcome.missing:
             self._outcome = changes.outcome
@@ -264,13 +264,12 @@ class Change:
         return [fact for fact in facts if not isinstance(fact, TimedFact)]
 
     def _remove_facts(self, name: str, facts: Sequence[Fact]) -> None:
-        if not facts:
+        if name not in self.program.predicates:
+            self._faulty += [self._no_predicate(name, fact.span) for fact in facts]
             return
-        if name in self.program.predicates:
-            spans = tuple(fact.span for fact in facts)
-            self._removed.note(name, self._encode_facts(facts), spans)
-            return
-        self._faulty += [self._no_predicate(name, fact.span) for fact in facts]
+        plain = self._take_timed(name, facts, self.times.removed)
+        if plain:
+            self._removed.note(name, self._encode_facts(plain), tuple(fact.span for fact in plain))
 
     # ---- carrying it out
 
@@ -308,6 +307,11 @@ class Change:
         return Update(self._removed.rows(), self._added.rows())
 
     @property
+    def deleted(self) -> Mapping[str, Rows]:
+        """The facts that it says are to be deleted, without times."""
+        return self._removed.rows()
+
+    @property
     def changes_program(self) -> bool:
         """Whether rules or predicates, or anything else but facts, change."""
         return self.program is not self.before
@@ -317,13 +321,20 @@ class Change:
         """How many rules are taken away, and how many are added."""
         return len(self._outcome.removed), len(self._outcome.added)
 
-    def update(self) -> tuple[Update, tuple[Diagnostic, ...]]:
-        """The update, normalised, and notices of what is not there; raises if that is an error."""
+    def update(self, given: Stating) -> tuple[Update, tuple[Diagnostic, ...]]:
+        """The update, normalised, and notices of what is not there; raises if that is an error.
+
+        `given` knows when facts are given: one without times, of a predicate that has some, is given always.
+        """
         removed, added = self._removed.rows(), self._added.rows()
+        said = removed
         if removed and not self._are_explicit(removed):
             for name, stated in self._removed.items().items():
-                self._check_explicit(name, stated)
+                self._check_explicit(name, stated, given)
             removed = {name: self._explicit(name, rows) for name, rows in removed.items()}
+        if self.times or not self.program.timed.isdisjoint(said):
+            for name, rows in self._settle_times(said, given).items():
+                removed[name] = distinct([*([removed[name]] if name in removed else ()), rows])
         notices = self._report_missing()
         for name in removed.keys() & added.keys():
             removed[name] = without(removed[name], added[name])
@@ -331,6 +342,23 @@ class Change:
         self.inserted = sum(rows.count for rows in new.values())
         self.stated = Update(_present(removed), _present(new), self._outcome.removed, self._outcome.added)
         return self.stated, notices
+
+    def _settle_times(self, removed: Mapping[str, Rows], given: Stating) -> dict[str, Rows]:
+        """Settle what is said about times; return the facts without times to delete on account of it."""
+        always = {
+            name: taken(rows, given.are_given(name, rows) | ((self._standing(name, rows) & EXPLICIT) != 0))
+            for name, rows in removed.items()
+            if name in self.program.timed
+        }
+        gone, faults = given.settle(self.times, _present(always))
+        self._faulty += faults
+        names = {name for name, _ in (*self.times.removed, *self.times.added)}
+        if not names <= self.program.given_times:
+            self.program = replace(self.program, given_times=self.program.given_times | names)
+            misplaced = misplaced_times(self.program)
+            if misplaced:
+                raise ProgramError(misplaced)
+        return gone
 
     def _report_missing(self) -> tuple[Diagnostic, ...]:
         faulty = (*self._faulty, *self._outcome.missing)
@@ -368,10 +396,12 @@ class Change:
 
     # ---- what is not there
 
-    def _check_explicit(self, name: str, stated: Sequence[Stated]) -> None:
-        """Note every fact to be taken away that is not explicit."""
+    def _check_explicit(self, name: str, stated: Sequence[Stated], given: Stating) -> None:
+        """Note every fact to be taken away that is not explicit, nor given at some time."""
         for item in stated:
             standing = self._standing(name, item.rows)
+            if name in self.program.timed:
+                standing = standing | np.where(given.are_given(name, item.rows), EXPLICIT, 0)
             if bool((standing & EXPLICIT).all()):
                 continue
             derived = np.flatnonzero(standing == ALIVE)

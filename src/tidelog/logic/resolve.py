@@ -403,17 +403,7 @@ class Resolver:
             for interval, span in found:
                 if not interval.has_integer:
                     self.report.error(codes.BAD_TIME, f"no integer lies in the interval {interval}", span)
-        timed = self.program().timed
-        for rule in self.rules:
-            read = [atom.predicate for atom in (*rule.positive, *rule.negated) if atom.predicate in timed]
-            if rule.aggregations and (read or rule.is_metric):
-                message = "an aggregate over facts that hold at times"
-                help = "aggregate what holds always; metric operators summarise over time"
-                self.report.error(codes.TIMED_AGGREGATE, message, rule.span, help)
-            if timed and rule.head.predicate in (EQUAL, DIFFERENT):
-                message = "equality in a program whose facts hold at times"
-                help = "constants are equal always; derive that in a program without times"
-                self.report.error(codes.TIMED_EQUALITY, message, rule.span, help)
+        self.report.add(*misplaced_times(self.program()))
 
     def report_unknown(self, use: Use, expected: Iterable[str]) -> None:
         """Report a predicate of which nothing is known."""
@@ -427,6 +417,22 @@ class Resolver:
             message = f"there is no predicate `{use.written}`"
             help = suggest(use.written, names)
         self.report.error(codes.UNKNOWN_PREDICATE, message, use.span, help)
+
+
+def misplaced_times(program: Program) -> list[Diagnostic]:
+    """Return what is wrong with rules that read or derive facts that hold at times: aggregates, equality."""
+    timed, found = program.timed, []
+    for rule in program.rules if timed else ():
+        read = any(atom.predicate in timed for atom in (*rule.positive, *rule.negated))
+        if rule.aggregations and (read or rule.is_metric):
+            message = "an aggregate over facts that hold at times"
+            help = "aggregate what holds always; metric operators summarise over time"
+            found.append(Diagnostic(codes.TIMED_AGGREGATE, message, rule.span, help))
+        if rule.head.predicate in (EQUAL, DIFFERENT):
+            message = "equality in a program whose facts hold at times"
+            help = "constants are equal always; derive that in a program without times"
+            found.append(Diagnostic(codes.TIMED_EQUALITY, message, rule.span, help))
+    return found
 
 
 def read_parameter(text: str) -> Value:

@@ -56,6 +56,11 @@ class Update:
             rules_added=tuple(rule for rule in self.rules_added if rule.head.predicate not in heads),
         )
 
+    def removing(self, rules: tuple[Rule, ...], heads: Collection[str]) -> Update:
+        """The update that also removes those of some rules that derive these predicates."""
+        gone = tuple(rule for rule in rules if rule.head.predicate in heads) if heads else ()
+        return replace(self, rules_removed=(*self.rules_removed, *gone)) if gone else self
+
     @property
     def inverse(self) -> Update:
         """The update that undoes this one."""

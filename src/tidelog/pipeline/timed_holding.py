@@ -107,6 +107,10 @@ class TimedHolding:
         for name, rows in (*change.times.removed, *change.times.added):
             columns: Table = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
             said.setdefault(name, []).append(columns)
+        for name in self.names & change.deleted.keys():  # always, so that stretches of them go too
+            gone = change.deleted[name]
+            columns = np.array(gone.columns, np.int32).reshape(len(gone.columns), gone.count)
+            said.setdefault(name, []).append(columns)
         for name in change.times.replaced:
             given = self._time.store.given.get(name)
             if given is not None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import Program
 from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import NetChange, Rows
@@ -24,11 +23,6 @@ from tidelog.temporal.relation import TimedRelation
 from tidelog.temporal.rows import Table
 from tidelog.temporal.store import Store
 from tidelog.temporal.table import TimedTable
-
-NOT_GIVEN = "E630"
-LATE = "E643"
-PASSED_OVER = 'pass it over: --missing ignore (missing="ignore")'
-SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +58,7 @@ class TimedRows(Rows):
 class TimedUpdate:
     """Facts with times to take away and to add; if it is strict, to take away what is not given is an error.
 
-    Mutable: it grows.
+    Mutable: it grows. Once `Stating` has settled it, all points to take away are given.
     """
 
     is_strict: bool = True
@@ -75,14 +69,6 @@ class TimedUpdate:
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.added or self.replaced or self.advance)
-
-    def settle(self, store: Store) -> None:
-        """Let what is replaced be said as facts that are taken away."""
-        for name in sorted(self.replaced & store.given.keys()):
-            columns, left, right = store.given[name].rows()
-            rows = TimedRows(tuple(columns), len(left), Times(store.timeline, left, right))
-            self.removed.append((name, rows))
-        self.replaced.clear()
 
     @property
     def timelines(self) -> Iterator[Timeline]:
@@ -125,8 +111,7 @@ class Changing:
         accept: Callable[[], None],
     ) -> NetChange:
         """What all predicates with times lost and gained; `accept` raises if that must not be."""
-        if after is not before:
-            self._admit(after, static)
+        new = self._admit(after, static) if after is not before else ()
         try:
             removed, added = self._given(update, static)
             schedule = self.store.schedule(before, after)
@@ -141,6 +126,8 @@ class Changing:
             accept()
         except BaseException:
             self.journal.undo()
+            for name in new:
+                del self.store.tables[name]
             raise
         return net
 
@@ -151,11 +138,12 @@ class Changing:
             lost[name], gained[name] = self.journal.net(table)
         return lost, gained
 
-    def _admit(self, after: Program, static: NetChange) -> None:
-        """Let there be the tables that other rules than before need, as they were before the transaction."""
-        for name in self.store.predicates(after):
-            if name not in self.store.tables:
-                self.store.tables[name] = self._former(name, after.predicates[name].arity, static)
+    def _admit(self, after: Program, static: NetChange) -> tuple[str, ...]:
+        """Add the tables that other rules than before need, as they were before the transaction."""
+        new = tuple(name for name in self.store.predicates(after) if name not in self.store.tables)
+        for name in new:
+            self.store.tables[name] = self._former(name, after.predicates[name].arity, static)
+        return new
 
     def _former(self, name: str, arity: int, static: NetChange) -> TimedTable:
         """What a predicate held that no rule over time has read, while it holds always."""
@@ -212,16 +200,9 @@ class Changing:
 
     def _restate(self, update: TimedUpdate) -> None:
         """Let given facts be those after the transaction."""
-        faults = self._late(update)
         for name, numbers, lists in self._stated(update.removed):
-            given = self.store.given[name]
-            absent = lists.without(given.lists, lists.numbers, numbers)
-            if update.is_strict and absent.size:
-                faults.append(self._missing(name, Difference(numbers, absent)))
-            self.journal.note(given, numbers)
-            given.lose(numbers, lists)
-        if faults:
-            raise ProgramError(faults)
+            self.journal.note(self.store.given[name], numbers)
+            self.store.given[name].lose(numbers, lists)
         for name, numbers, lists in self._stated(update.added):
             self.journal.note(self.store.given[name], numbers)
             self.store.given[name].gain(numbers, lists)
@@ -234,44 +215,6 @@ class Changing:
             left, right = rows.times.on(self.store.timeline)
             left = np.maximum(left, self._final)
             yield name, *single(left, right).grouped(table.number(columns, rows.count))
-
-    def _late(self, update: TimedUpdate) -> list[Diagnostic]:
-        """What facts say about times that are final, if that is an error; else it is passed over."""
-        faults: list[Diagnostic] = []
-        if self._final == -INFINITY or not update.is_strict:
-            return faults
-        for name, rows in (*update.removed, *update.added):
-            assert rows.times is not None
-            left, right = rows.times.on(self.store.timeline)
-            late = np.flatnonzero(left < self._final)
-            if len(late):
-                columns: Table = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
-                texts = self._texts(name, columns[:, late], left[late], right[late])
-                message = f"{texts}: what was before {self._now} is final, as time has advanced to it"
-                faults.append(Diagnostic(LATE, message, help=PASSED_OVER))
-        return faults
-
-    @property
-    def _now(self) -> str:
-        point = self.store.timeline.decode(self._final, INFINITY)
-        return point.write(point.start, "")
-
-    def _missing(self, name: str, absent: Difference) -> Diagnostic:
-        """That points are to be taken away which are not given."""
-        owners, left, right = absent.lists.rows()
-        columns = self.store.given[name].facts.columns[:, absent.numbers[owners]]
-        message = f"{self._texts(name, columns, left, right)} is not given, so it cannot be taken away"
-        return Diagnostic(NOT_GIVEN, message, help='pass over what is not there: missing="ignore"')
-
-    def _texts(self, name: str, columns: Table, left: Integers, right: Integers) -> str:
-        """The first of some facts with times, as text."""
-        decode, values = self.store.timeline.decode, self.store.engine.dictionary.decode
-        texts = []
-        for place in range(min(SHOWN, len(left))):
-            row = ", ".join(str(values(int(column[place])).content) for column in columns)
-            texts.append(f"`{name}({row})@{decode(int(left[place]), int(right[place]))}`")
-        more = f" and {len(left) - SHOWN:,} more" if len(left) > SHOWN else ""
-        return f"{', '.join(texts)}{more}"
 
     # ---- what came of it
 

@@ -38,6 +38,7 @@ from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.periods import Periods
 from tidelog.temporal.relation import INTERVAL, TimedRelation
 from tidelog.temporal.rows import Ids, RowSet, Table
+from tidelog.temporal.stating import Stating
 from tidelog.temporal.store import Store
 from tidelog.temporal.violations import violations
 
@@ -232,7 +233,6 @@ class Temporal:
             return static
         if update.advance is not None and self.periodic is not None:
             raise ProgramError(Diagnostic(NOT_ADVANCED, "time cannot advance where all repeats", help=WINDOW))
-        update.settle(self.store)
         reason = self._reason_to_derive_anew(before, after)
         if reason is not None:
             raise ProgramError(Diagnostic(NOT_CHANGED, reason, help=ANEW))
@@ -270,10 +270,16 @@ class Temporal:
         changing = Changing(self.store, horizon, check, derive_on(horizon, later, self.store, check))
         net = changing.carry_out(update, static, before, after, accept)
         self.is_cut = any(one is not None and one.is_cut for one in (horizon, later))
+        self.outcome = self.outcome or Outcome(0, True, horizon)  # the first facts with times
         grown = changing.journal.grown(self.store.tables.values())
         if later is not None:
             self._advance(past, later)
         return net, grown
+
+    @property
+    def stating(self) -> Stating:
+        """The facts that are given, for what a transaction says about them."""
+        return Stating(self.store, self._first)
 
     def _refine(self, update: TimedUpdate, after: Program) -> None:
         """Let the units be as fine as a transaction needs, before anything is written in them."""
@@ -302,10 +308,6 @@ class Temporal:
             return "time has advanced, and what other rules would look back at may be forgotten"
         if before.timed != after.timed and not before.timed <= after.timed:
             return "a predicate that held at times would hold always"
-        if before.timed != after.timed and any(
-            self.engine.size(name) for name in after.timed - before.timed if name in before.predicates
-        ):
-            return "a predicate that held always would hold at times"
         if before is not after and entangled((*before.timed_rules, *after.timed_rules)):
             return "rules that come and rules that go negate each other in a cycle"
         self.check_end(after)
