@@ -27,7 +27,7 @@ from tidelog.io.objects import from_python
 from tidelog.io.source import data_file, predicate_of
 from tidelog.io.tables import read
 from tidelog.logic.program import Predicate, Program, Rule
-from tidelog.logic.resolve import extend, warned
+from tidelog.logic.resolve import extend, giving_times, warned
 from tidelog.logic.strata import Stratum
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.net_rows import total
@@ -130,7 +130,7 @@ class Loading(Explaining):
         if known is None:
             data, arity = with_arity(data)
             known = self._define(predicate, arity or 0)
-        self._program = replace(self._program, given_times=self._program.given_times | {known.name})
+        self._program = giving_times(self._program, [known.name])
         self._shown = None
         types = self.program.types_of(known)
         batches = list(waited_for(from_python(data, types, known.columns, self.faults)))

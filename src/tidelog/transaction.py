@@ -29,7 +29,7 @@ from tidelog.io.tables import read_import
 from tidelog.logic.changes import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.program import Fact, Predicate, Program, TimedFact
 from tidelog.logic.report import by_place
-from tidelog.logic.resolve import misplaced_times
+from tidelog.logic.resolve import giving_times
 from tidelog.logic.sandbox import OPEN
 from tidelog.logic.time import Point, point_at
 from tidelog.logic.values import ColumnType
@@ -354,10 +354,7 @@ class Change:
         self._faulty += faults
         names = {name for name, _ in (*self.times.removed, *self.times.added)}
         if not names <= self.program.given_times:
-            self.program = replace(self.program, given_times=self.program.given_times | names)
-            misplaced = misplaced_times(self.program)
-            if misplaced:
-                raise ProgramError(misplaced)
+            self.program = giving_times(self.program, names)
         return gone
 
     def _report_missing(self) -> tuple[Diagnostic, ...]:

@@ -9,6 +9,7 @@ import gc
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tidelog.errors import DataError, Diagnostic, ProgramError, ProgramWarning, Source, Span, suggest
@@ -417,6 +418,15 @@ class Resolver:
             message = f"there is no predicate `{use.written}`"
             help = suggest(use.written, names)
         self.report.error(codes.UNKNOWN_PREDICATE, message, use.span, help)
+
+
+def giving_times(program: Program, names: Iterable[str]) -> Program:
+    """Return the program in which predicates have times; raise ProgramError if a rule cannot read that."""
+    known = replace(program, given_times=program.given_times.union(names))
+    misplaced = misplaced_times(known)
+    if misplaced:
+        raise ProgramError(misplaced)
+    return known
 
 
 def misplaced_times(program: Program) -> list[Diagnostic]:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import glob
-from dataclasses import replace
 from pathlib import Path
 
 from tidelog.errors import DataError, Diagnostic, counted, suggest
-from tidelog.errors import Source as Text
 from tidelog.io.formats import DELIMITED, RDF, data_files, format_of, is_compressed
 from tidelog.io.source import DataFile, Header, time_types_of
 from tidelog.logic.column_types import TYPES
 from tidelog.logic.program import Predicate, Program
-from tidelog.logic.resolve import extend
+from tidelog.logic.resolve import giving_times
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
 from tidelog.pipeline.settings import Settings, Source
 from tidelog.relation import column_names
-from tidelog.syntax.parser import parse
 
 
 def find_predicate_of(item: Source, program: Program) -> Predicate:
@@ -42,10 +39,7 @@ def with_times(program: Program, settings: Settings) -> Program:
     if settings.stream is not None and settings.stream.times:
         given.append((settings.stream.predicate or "", settings.stream.span))
     timed = {find_named(name, program, span).name for name, span in given}
-    if timed <= program.given_times:
-        return program
-    known = replace(program, given_times=program.given_times | timed)
-    return extend(parse(Text("<sources>", "")), known)  # which looks at all rules again
+    return program if timed <= program.given_times else giving_times(program, timed)
 
 
 def data_files_of(
