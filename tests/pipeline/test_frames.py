@@ -209,7 +209,7 @@ PASSPORTS = "".join(f"{name},{number}\n" for number, name in enumerate("abcdefgh
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shown", ["expand", "representative"])
+@pytest.mark.parametrize("shown", ["expand"])
 def test_equality_over_frames(spark: Any, write: Write, shown: str) -> None:
     write("passport.csv", PASSPORTS)
     write("knows.csv", "b,a\ncc,d\nd,e\ne,aa\n")

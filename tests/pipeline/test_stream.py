@@ -232,8 +232,7 @@ def test_a_stream_that_is_killed_around_the_pointer(streaming: Job) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", KILLED)
-@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize(("step", "count"), [(step, 1 + number % 2) for number, step in enumerate(KILLED)])
 def test_a_stream_that_is_killed_at_every_step(streaming: Job, step: str, count: int) -> None:
     check_kills([(step, count)])
 

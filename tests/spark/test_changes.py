@@ -22,7 +22,7 @@ from tidelog.logic.program import Program
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("kernels")]
 
-FEW = settings(max_examples=max(2, settings().max_examples // 25))
+FEW = settings(max_examples=max(2, settings().max_examples // 50))
 
 
 class SparkBench(ColumnarBench):
