@@ -209,8 +209,7 @@ PASSPORTS = "".join(f"{name},{number}\n" for number, name in enumerate("abcdefgh
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shown", ["expand"])
-def test_equality_over_frames(spark: Any, write: Write, shown: str) -> None:
+def test_equality_over_frames(spark: Any, write: Write) -> None:
     write("passport.csv", PASSPORTS)
     write("knows.csv", "b,a\ncc,d\nd,e\ne,aa\n")
     sources = [Source(name, f"{name}.csv", header=False) for name in ("passport", "knows")]
@@ -224,9 +223,9 @@ def test_equality_over_frames(spark: Any, write: Write, shown: str) -> None:
 
     none = {**conf, "tidelog.residentFacts": "0"}
     with pytest.raises(TidelogError, match="E684"):
-        job("refused", Engine("spark", conf=none, equal=shown)).run()
-    here = job("here", Engine("columnar", equal=shown))
-    engine = Engine("spark", conf=conf, equal=shown)
+        job("refused", Engine("spark", conf=none)).run()
+    here = job("here", Engine("columnar"))
+    engine = Engine("spark", conf=conf)
     there = job("there", engine, [Sink("met", format="table", table="met_members")])
     assert_same(here.run().version, there.run().version)
     assert {"met \u2248", "passport"} <= placed(there)
