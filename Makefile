@@ -20,6 +20,7 @@ help:
 	@echo 'make test-slow  slow tests, more random programs, every address checked; at most 75 minutes'
 	@echo 'make torture    random transactions in every way, compared with evaluation from scratch'
 	@echo '                COUNT=100000 SEED=0 WORKERS=2: how many, from which seed on, in how many processes'
+	@echo 'make fuzz       look for inputs that crash; SECONDS=60 says how long, SEED=1 which'
 	@echo 'make bench      tidelog beside its peers, in under a minute'
 	@echo 'make docs       renew the generated parts of docs/ and run every example in them'
 	@echo 'make format     lay the code out'
@@ -102,6 +103,13 @@ test-slow: $(VENV)/.installed-test
 torture: $(VENV)/.installed-test
 	@$(COMPILE_KERNELS)
 	$(RUN) -m tests.torture --count $(COUNT) --seed $(SEED) --workers $(WORKERS)
+
+SECONDS ?= 60
+SEED ?=
+
+fuzz: $(VENV)/.installed-test
+	@$(COMPILE_KERNELS)
+	$(RUN) -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
 docs: $(VENV)/.installed-test
 	$(RUN) docs/renew.py

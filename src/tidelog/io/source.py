@@ -90,6 +90,8 @@ class DataFile:
             return cast(IO[bytes], gzip.open(self.path) if self.compressed else self.path.open("rb"))
         except OSError as error:
             raise _not_readable(self, error) from error
+        except ValueError as error:  # a null in its name
+            raise _not_readable(self, OSError(0, str(error))) from error
 
 
 def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:

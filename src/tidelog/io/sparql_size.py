@@ -26,7 +26,11 @@ _PARTS: Final = re.compile(
 
 
 def check_size(text: str) -> None:
-    """Raise `ProgramError` if the query is nested too deeply, or has too many parts."""
+    """Raise `ProgramError` if the query is no text, is nested too deeply, or has too many parts."""
+    surrogate = re.search("[\ud800-\udfff]", text)
+    if surrogate is not None:
+        span = Span(Source("<query>", text), surrogate.start(), surrogate.end())
+        raise ProgramError(Diagnostic(codes.NOT_SPARQL, "the query is not SPARQL: it is not UTF-8", span))
     encoded = text.encode("utf-8", "surrogatepass")
     place = first_too_deep(encoded, DEEPEST, _SKIPPED)
     message = f"the query is nested more than {DEEPEST} deep"

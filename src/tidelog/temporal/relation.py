@@ -140,14 +140,14 @@ class TimedRelation(Relation):
         there is no end.
         """
         arrays = [decode.to_arrow(self._dictionary, ids) for ids in self._ids]
-        table = pa.Table.from_arrays(arrays, names=list(self.arguments))
         left, right = self.left[self._order], self.right[self._order]
         bounds = [self._bounds(left, -1), self._bounds(right, 1)]
         dense = 0 if self.timeline.is_integer else 1
         opened = [(abs(ends) >= INFINITY) | ((ends & dense) == 1) for ends in (left, right)]
-        for name, array in zip(BOUNDS, [*bounds, *map(pa.array, opened)], strict=True):
-            table = table.append_column(free_name(name, table.column_names), array)
-        return table
+        names = list(self.arguments)
+        for name in BOUNDS:
+            names.append(free_name(name, names))
+        return pa.Table.from_arrays([*arrays, *bounds, *map(pa.array, opened)], names=names)
 
     def _bounds(self, ends: Integers, sign: int) -> pa.Array:
         """The points at which intervals begin (sign -1) or end."""
