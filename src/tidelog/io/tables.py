@@ -17,6 +17,7 @@ from tidelog.io.delimited import read_delimited
 from tidelog.io.faults import Faults
 from tidelog.io.json_files import read_json, read_json_lines
 from tidelog.io.rdf import read_rdf
+from tidelog.io.recognise import check_kind
 from tidelog.io.source import DataFile, import_file
 from tidelog.logic.program import Predicate, Transfer
 from tidelog.logic.values import ColumnType
@@ -50,6 +51,7 @@ def read_import(
 def read(file: DataFile, faults: Faults | None = None, threads: int = 1) -> Iterator[Batch]:
     """The rows of a file; those that cannot be read go to `faults`, by default an error at the file's end."""
     faults = Faults() if faults is None else faults
+    check_kind(file)
     try:
         for batch in _limited(_rows(file, faults, threads), file.limit):
             faults.rows += batch.rows
