@@ -345,10 +345,11 @@ class Change:
 
     def _settle_times(self, removed: Mapping[str, Rows], given: Stating) -> dict[str, Rows]:
         """Settle what is said about times; return the facts without times to delete on account of it."""
+        timed = self.program.timed.union(name for name, _ in self.times.removed)
         always = {
             name: taken(rows, given.are_given(name, rows) | ((self._standing(name, rows) & EXPLICIT) != 0))
             for name, rows in removed.items()
-            if name in self.program.timed
+            if name in timed
         }
         gone, faults = given.settle(self.times, _present(always))
         self._faulty += faults

@@ -284,3 +284,23 @@ def test_times_that_come_later(write: Write) -> None:
     assert any(step.name == "everything anew" for step in steps)
     job.apply("+ tock(a)@0 . + tock(?x) :- diamondminus[2, 2] tock(?x) .")
     assert held("tock") == {("a", "[0, 0]", "2")} and held("tick") == {("a", "[1, 1]", "2")}
+
+
+@pytest.mark.parametrize("is_warm", [True, False], ids=["warm", "cold"])
+def test_given_facts_are_sets_of_points(is_warm: bool) -> None:
+    """A fact without a time is given always: stretches of it come and go, of predicates without times too."""
+    rules = tl.parse("p(a) . p(a)@[0, 5] . p(b)@[1, 2] . q(?x) :- p(?x) . s(a) . s(b) . v(?x) :- s(?x) .")
+    warm = Job(rules, publish="published", engine="columnar")
+    warm.run()
+    a, b = ("a", "(-inf, inf)"), ("b", "(-inf, inf)")
+    split = {("b", "(-inf, 3)"), ("b", "(4, inf)")}
+    for script, expected, others in (
+        ("- p(a) .", {("b", "[1, 2]")}, {("a",), ("b",)}),
+        ("+ p(b) .", {b}, {("a",), ("b",)}),
+        ("- p(b)@[3, 4] .", split, {("a",), ("b",)}),
+        ("+ p(a) . - s(b)@[3, 4] .", {a, *split}, {a, *split}),
+        ("- p(a)@(-inf, 0) . + s(b)@[3, 4] .", {("a", "[0, inf)"), *split}, {a, b}),
+    ):
+        job = warm if is_warm else Job(rules, publish="published", engine="columnar")
+        job.apply(script)
+        assert (held("p"), held("q"), held("s"), held("v")) == (expected, expected, others, others)

@@ -36,6 +36,7 @@ box(?x) :- boxminus(0, 1] p(?x) .
 nested(?x) :- boxplus[0, 1] diamondminus[1/2, 2) p(?x) .
 never(?x) :- w(?x), ~boxplus[0, 1/2) p(?x) .
 free(?x) :- p(?x), ~h(?x, _) .
+unlike(?x) :- w(?x), ~p(?x) since[0, 1] q(?own), ~p(?other) until[0, 0] q(a) .
 none(?x) :- w(?x), ~awaited(?x), ~diamondminus[0, inf) h(_, 2) .
 twice(?y) :- w(?x), ?y = ?x * 2, diamondplus[0, inf) p(?z) .
 more(?x, STR(?x)) :- twice(?x), ?x > 3 .

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tidelog as tl
@@ -141,6 +141,11 @@ def anew(state: State, rules: list[str]) -> tl.Reasoner:
     return tl.Reasoner(tl.parse("\n".join([DECLARED, *as_facts(state), *rules])))
 
 
+@example(
+    ([("p", "b", None)], ["q(?x) :- p(?x) ."], [[(True, ("p", "b", None)), (True, ("p", "b", "(-inf, 4]"))]]),
+    True,
+    "auto",
+)
 @given(scripts(), st.booleans(), st.sampled_from(("auto", "dred", "recompute", "backward-forward")))
 @settings(max_examples=2 * settings().max_examples)
 def test_given_facts_are_sets_of_points(script: Script, is_strict: bool, maintainer: str) -> None:
