@@ -43,7 +43,7 @@ def test_choices_are_those_of_the_library() -> None:
 @pytest.mark.parametrize(
     ("words", "message", "help"),
     [
-        (["rnu"], "there is no command `rnu`", "the commands are run, query,"),
+        (["rnu"], "there is no command `rnu`", "did you mean `run`?"),
         (["querry"], "there is no command `querry`", "did you mean `query`?"),
         (["family.rls"], "there is no command `family.rls`", "did you mean `tidelog run family.rls`?"),
         (["run"], "PROGRAM is missing", "`tidelog run --help`"),
