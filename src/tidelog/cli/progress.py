@@ -16,7 +16,7 @@ from tidelog.errors import counted
 from tidelog.shown import visible
 
 WAIT: Final = 1.0  # seconds before the line appears
-LOGGED: Final = 60.0  # seconds between two lines of a log
+LOGGED: Final = 300.0  # seconds between two lines of a log
 _PERIOD: Final = 0.1
 _CLEAR: Final = "\r\x1b[2K"
 
@@ -25,7 +25,7 @@ class Progress:
     """While it is entered, a thread keeps the line up to date on a terminal; on leaving, the line is gone.
 
     `line` returns the text, given the seconds since the block began. With `logged`, standard error that is no
-    terminal gets a line a minute.
+    terminal gets a line every five minutes.
     """
 
     def __init__(self, line: Callable[[float], str], quiet: bool = False, logged: bool = False) -> None:
