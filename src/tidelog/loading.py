@@ -79,6 +79,10 @@ class Loading(Explaining):
         """Derive everything that follows."""
 
     @abstractmethod
+    def _recover(self) -> None:
+        """Begin anew with the explicit facts, if a fault has ended a transaction somewhere within it."""
+
+    @abstractmethod
     def _derive(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
         """Derive everything by the rules as they are now, or by some of them."""
 
@@ -199,6 +203,7 @@ class Loading(Explaining):
     @locked
     def load_timed(self, predicate: str, parts: Iterable[tuple[Batch, Times]]) -> int:
         """Add facts with times, before anything is derived; returns how many intervals were new."""
+        self._recover()
         self._origins.note(predicate, None)
         return self.time.load_parts(predicate, parts, self.runtime.tell)
 
@@ -245,11 +250,13 @@ class Loading(Explaining):
     @property
     def engine(self) -> Any:
         """The engine that holds the facts, for whoever writes them elsewhere; not to be changed."""
+        self._recover()
         return self._engine
 
     @locked
     def listing(self) -> Listing | None:
         """How all facts are listed, for whoever writes them elsewhere, if not as the engine holds them."""
+        self._recover()
         return self._equality.listing(self._program.static, self.equal)
 
     @locked

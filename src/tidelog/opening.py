@@ -134,6 +134,7 @@ class StoredReasoner(Reasoner):
         self.create: Callable[[State], Store] | None = None  # what makes the store when everything is derived
         self._store: Store | None = None
         self._is_read_only = False
+        self._unfinished: tuple[Any, int] | None = None  # where the journal ended before a transaction, and …
         self._keeping: StoredKeeping = StoredKeeping(self._keeping, self._note)
         self._settings = {"equality": self._equality.name, "unique_names": self._equality.unique_names}
 
@@ -197,17 +198,25 @@ class StoredReasoner(Reasoner):
     def _commit(self, change: Change) -> Delta:
         """Carry a transaction out and let it be in the store: all of it, or none of it and an error."""
         self._check_writable()
-        store, commits = self._store, self.commits
-        mark = store.mark if store is not None else None
+        self._withdraw()
+        self._unfinished = None if self._store is None else (self._store.mark, self.commits)
         try:
             delta = super()._commit(change)
         except BaseException:
-            if store is not None and mark is not None and self.commits == commits:
-                store.withdraw(mark)  # interrupted after it was written
+            self._withdraw()  # interrupted after it was written
             raise
+        self._unfinished = None
         self._confirm()
         self._write_if_due()
         return delta
+
+    def _withdraw(self) -> None:
+        """Delete the record of a transaction that was not committed, if a fault has left one."""
+        if self._store is not None and self._unfinished is not None:
+            mark, commits = self._unfinished
+            if self.commits == commits:
+                self._store.withdraw(mark)
+        self._unfinished = None
 
     def _seal(self, change: Change) -> None:
         """Write a transaction to the store, now that it is worked in and may stay."""
@@ -263,6 +272,7 @@ class StoredReasoner(Reasoner):
 
     def state(self, sequence: int) -> State:
         """All that there is now, after the record of this number."""
+        self._recover()
         known = self._meaning.predicates.keys() | self._demands.kept.arities.keys()
         relations = [name for name in self._engine.relations() if name in known or is_auxiliary(name)]
         tally = self.statistics

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
+from typing import TypeVar
 
 from tidelog.changes import Delta, find_predicate
 from tidelog.committing import Committing
@@ -29,7 +30,7 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.time import Point
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
-from tidelog.maintenance.maintainer import NetChange, Update
+from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
 from tidelog.plan.join_order import Statistics
 from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
@@ -37,15 +38,18 @@ from tidelog.query.demands import Asked, Demands, Step
 from tidelog.query.keeping import Keeping
 from tidelog.query.looking_up import LookingUp
 from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency
+from tidelog.recovering import NOTHING, Begun, is_orderly, not_recovered
 from tidelog.relation import Relation, column_names
 from tidelog.runtime import Runtime
 from tidelog.streaming import Changes, Stream, stream_async
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
+from tidelog.temporal.given import given_before, restore_given
 from tidelog.temporal.reasoning import USUAL, Temporal, TimeSettings, is_timed
 from tidelog.transaction import Change
 from tidelog.violations import violations
 
 PROGRAM_CHANGED = "E634"
+T = TypeVar("T")
 
 
 class Reasoner(Loading):
@@ -112,23 +116,29 @@ class Reasoner(Loading):
         self.statistics = runtime.statistics
         # Whether closures are kept by structures, else by rules, which marks pass along.
         self._modules = modules and marking == "none"
-        self._maintainer = registry.make(
+        self._make_maintainer: Callable[[], Maintainer] = lambda: registry.make(
             maintainer, marking, self._engine, runtime.tell, runtime.check, self._modules
         )
         self.time = Temporal(self._engine, program, time)
         self._demands = Demands(self._engine)
-        keeping_equal = self._equality.attach(runtime, self._maintainer)
-        self._committing = Committing(runtime, keeping_equal, self._demands)
+        self._attach()
         super().__init__(
-            Keeping(self._engine, self._demands, self._keep, lambda: self._meaning),
-            LookingUp(self._engine, self._looked_up),
+            Keeping(self._engine, self._demands, self._keep, self._known_meaning),
+            LookingUp(self._engine, self._looked_up, self._recover),
         )
+        self._begun: Begun | None = None  # a transaction that is not at its end
         self._is_materialised = False
         self._was_materialised = False
         self._inconsistency: tuple[Diagnostic, ...] | None = None
         self._is_told = False  # the inconsistency has been raised since everything was derived
         self._strata: tuple[tuple[object, ...], tuple[Stratum, ...]] | None = None
         self._define_all()
+
+    def _attach(self) -> None:
+        """Let there be a maintainer that knows nothing yet."""
+        self._maintainer = self._make_maintainer()
+        keeping_equal = self._equality.attach(self.runtime, self._maintainer)
+        self._committing = Committing(self.runtime, keeping_equal, self._demands)
 
     @property
     @locked
@@ -138,6 +148,7 @@ class Reasoner(Loading):
         Its facts are those that it stated and that were not taken away since; facts that came as data, or
         in transactions, are not among them.
         """
+        self._recover()
         if self._shown is None:
             self._shown = replace(
                 self._program, facts=tuple(self._own.remaining(self._engine, self.time.is_given))
@@ -172,6 +183,7 @@ class Reasoner(Loading):
 
     def _begin(self, program: Program | None, missing: str) -> Change:
         """A transaction on top of a program, by default the present one."""
+        self._recover()
         announce = self._subscriptions.announce
         return Change(
             program or self._program, self._engine, self.faults, self._lock, self._commit, announce, missing
@@ -235,8 +247,12 @@ class Reasoner(Loading):
 
     def _commit(self, change: Change) -> Delta:
         """Carry a transaction out: all of it, or none of it and an error."""
+        return self._whole(lambda begun: self._carry_out(change, begun), change)
+
+    def _carry_out(self, change: Change, begun: Begun) -> Delta:
         start = perf_counter()
         update, before, after, notices = self._normalised(change)
+        begun.stated, begun.times = change.stated, given_before(self.time.store, change.times)
         timed: list[NetChange] = []
 
         def check(static: NetChange) -> None:
@@ -248,20 +264,99 @@ class Reasoner(Loading):
         self._committing.carry_out(update, before, after, check)
         for name in update.added:
             self._origins.note(name, None)
-        self._program = change.program
-        self._shown = None
-        self._inconsistency = None
+        # From here on a fault leads to the state after the transaction: nothing is called in between.
+        begun.program, begun.stated, begun.times, begun.is_committed = change.program, NOTHING, {}, True
+        self._program, self._shown, self._inconsistency = change.program, None, None
         self.commits += 1
         return self._delta(self._with_live_answers(timed[0]), change, notices, perf_counter() - start)
 
     def _rehearse(self, change: Change) -> Delta:
         """What a transaction would change: it is carried out and taken back."""
+        return self._whole(lambda begun: self._take_back(change, begun), change)
+
+    def _take_back(self, change: Change, begun: Begun) -> Delta:
         start = perf_counter()
         update, before, after, notices = self._normalised(change)
+        begun.stated = change.stated
         static = change.program.static
         self.time.refuse_rehearsal(change.program)
         net = self._committing.rehearse(update, before, after, lambda _: self._check_consistency(static))
         return self._delta(net, change, notices, perf_counter() - start)
+
+    # ---- after faults
+
+    def _whole(self, act: Callable[[Begun], T], change: Change | None = None) -> T:
+        """The result of a transaction, or of another change of what is derived: all of it or none.
+
+        If a fault ends it that can come anywhere, everything is begun anew with the explicit facts.
+        """
+        if self._begun is not None:  # a part of another, or of beginning anew
+            return act(self._begun)
+        is_advanced = self.time.past.time is not None or (change is not None and bool(change.times.advance))
+        begun = Begun(self._program, self._is_materialised, self._is_told, not is_advanced)
+        self._begun = begun
+        try:
+            result = act(begun)
+        except BaseException as error:
+            begun.has_failed = True
+            if not self._engine.can_renew or (is_orderly(error) and not begun.is_committed):
+                self._begun = None
+            else:
+                with suppress(BaseException):  # it is done when the reasoner is next used
+                    self._recover()
+            raise
+        self._begun = None
+        return result
+
+    def _recover(self) -> None:
+        """Begin anew with the explicit facts, if a fault has ended a transaction somewhere within it."""
+        if self._begun is None or not self._begun.has_failed:
+            return
+        with self._lock:
+            begun = self._begun
+            if begun is None or begun.is_recovering:  # another thread has done it, or this is a part of it
+                return
+            if not begun.can_derive:
+                raise not_recovered()
+            begun.is_recovering = True
+            try:
+                self._derive_anew(begun)
+            finally:
+                begun.is_recovering = False
+            self._begun = None
+
+    def _derive_anew(self, begun: Begun) -> None:
+        """Let everything follow from the explicit facts, as if nothing had been derived before."""
+        bindings = {asked.bindings for asked in self._demands.asked if asked.parameters}
+        explicit = begun.collect(self._engine, bindings)
+        self._begin_anew(begun)
+        for name, rows in explicit.items():
+            if name not in bindings:
+                self._engine.add(name, rows.columns, rows.count)
+        if begun.was_materialised:
+            self._complete()
+        elif self._demands.asked:
+            step = self._demands.asking_anew(
+                self._meaning, {name: rows for name, rows in explicit.items() if name in bindings}
+            )
+            self._keep(step)
+            self._demands.adopt(step)
+        self._is_told = begun.was_told
+        self._looking_up.look_up_anew()
+
+    def _begin_anew(self, begun: Begun) -> None:
+        """Let nothing be derived, nor be there that was made to derive it; the relations are empty."""
+        self._engine.renew()
+        self._equality.lose_late()
+        self._equality = treatments.make(self._equality.name, self._equality.unique_names)
+        self._attach()
+        self._demands.begin_again()
+        self._strategies.clear()
+        restore_given(self.time.store, begun.times)
+        self.time.begin_again()
+        self._program, self._shown, self._strata = begun.program, None, None
+        self._is_materialised = self._was_materialised = False
+        self._define_all()
 
     def _normalised(self, change: Change) -> tuple[Update, Program, Program, tuple[Diagnostic, ...]]:
         """What a transaction asks for, what is meant before and after it, and what is doubtful about it."""
@@ -313,6 +408,7 @@ class Reasoner(Loading):
 
     def _derive_to_ask(self) -> None:
         """Derive everything, for facts to be looked at: an inconsistency is raised if nobody knows of it."""
+        self._recover()
         with self._lock.reading:
             is_known = self._is_materialised and (self._is_told or self._inconsistency is None)
         if not is_known:
@@ -320,8 +416,20 @@ class Reasoner(Loading):
 
     def _complete(self) -> None:
         """Derive everything that follows, an inconsistency included, if that has not been done."""
+        self._recover()
         if self._is_materialised:
             return
+        self._whole(lambda begun: self._derive_all())
+        self._is_materialised = True
+        self._is_told = False
+        try:
+            self._check_consistency(self._program.static)
+            self.time.check_consistency(self._program)
+        except Inconsistent as inconsistency:
+            self._inconsistency = inconsistency.diagnostics  # a transaction may put it right
+
+    def _derive_all(self) -> None:
+        """Derive everything that follows, and let kept queries be answered by that."""
         strategies.settle(self._strategies.values())
         self.statistics.clear()
         limits = self.runtime.limits()
@@ -339,13 +447,6 @@ class Reasoner(Loading):
             if self._program.timed:
                 self.time.derive(self._program, len(self.strata), self.runtime.tell, limits.check)
         self._keep_by_rules()
-        self._is_materialised = True
-        self._is_told = False
-        try:
-            self._check_consistency(self._program.static)
-            self.time.check_consistency(self._program)
-        except Inconsistent as inconsistency:
-            self._inconsistency = inconsistency.diagnostics  # a transaction may put it right
 
     def _forget_derived(self, is_needed: bool) -> None:
         """Keep explicit facts only, if that is needed: derived ones must be gone, and dead ones too."""
@@ -365,10 +466,12 @@ class Reasoner(Loading):
     @property
     def _is_maintained(self) -> bool:
         """Whether facts come and go in transactions: something was derived that must be kept right."""
+        self._recover()
         return self._is_materialised or self._demands.are_there
 
     def _settle(self) -> None:
         """Let there be something that transactions keep right: kept queries, tables, else everything."""
+        self._recover()
         if not self._demands.are_there and not self._has_tables:
             self._complete()
 
@@ -381,7 +484,16 @@ class Reasoner(Loading):
 
     def _keep(self, step: Step) -> None:
         """Carry out what kept queries want."""
-        self._committing.maintain(step, lambda _: self._demands.check_consistency(self._meaning))
+        self._whole(
+            lambda begun: self._committing.maintain(
+                step, lambda _: self._demands.check_consistency(self._meaning)
+            )
+        )
+
+    def _known_meaning(self) -> Program:
+        """The program that kept queries are asked of."""
+        self._recover()
+        return self._meaning
 
     def _keep_by_rules(self) -> None:
         """Let the answers of kept queries follow from what is derived, now that everything is."""
@@ -420,6 +532,7 @@ class Reasoner(Loading):
     @property
     def sizes(self) -> Statistics:
         """What join orders are decided on: the sizes of relations and of their columns."""
+        self._recover()
         sizes: Statistics = self._engine
         return sizes
 
@@ -457,6 +570,7 @@ class Reasoner(Loading):
 
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
+        self._recover()
         strategies.settle(self._strategies.values())
         if self._is_materialised:
             self._derive_to_ask()

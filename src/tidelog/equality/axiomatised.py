@@ -78,6 +78,9 @@ class Axiomatised:
     def resume(self) -> None:
         """Let equality be as it is in an engine that holds all facts, and that derived none of them."""
 
+    def lose_late(self) -> None:
+        """Let deltas that are not known yet never be known: what they are found from is gone."""
+
     def rows(self, program: Program, predicate: str, shown: str) -> Rows:
         """All facts of a predicate: members are all that there is to be shown."""
         return Rows(*self._engine.rows(predicate))

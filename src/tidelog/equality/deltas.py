@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tidelog.equality.representatives import NONE, Classes, Grouped, Grouping, Ids, expanded, spread
+from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import BOTTOM, Atom, Predicate, Rule, Variable
 from tidelog.maintenance.maintainer import LateRows, NetChange, Rows
 from tidelog.maintenance.net_rows import NetRows
@@ -18,6 +19,7 @@ from tidelog.rewrite.over_representatives import MARK, stored
 
 CHANGED = "= changed"
 ANSWER = "?- changed"
+LOST = "E648"
 
 # Facts in parts, over representatives, as they are listed with these members of classes.
 Listed = Callable[[Iterable[Rows | None], Grouping], Rows | None]
@@ -29,14 +31,22 @@ class Late:
     def __init__(
         self, engine: Any, classes: Classes, net: NetChange, predicates: Mapping[str, Predicate]
     ) -> None:
+        self._known: tuple[Any, Classes, NetChange, Mapping[str, Predicate]] | None
         self._known = (engine, classes, net, predicates)
         self._found: NetChange | None = None
 
     def find(self) -> NetChange:
         """The net change among members."""
         if self._found is None:
+            if self._known is None:
+                message = "a fault came before it was found what this transaction has changed"
+                raise EvaluationError(Diagnostic(LOST, message, help="compare the facts themselves"))
             self._found = expanded_change(*self._known)
         return self._found
+
+    def lose(self) -> None:
+        """What is not found yet cannot be found any more."""
+        self._known = None
 
     def change(self, net: NetChange) -> NetChange:
         """The net change, to be found late; `net` is what was changed among representatives."""

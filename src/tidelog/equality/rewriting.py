@@ -341,6 +341,12 @@ class Rewriting(Axiomatised):
         if late is not None:
             late.find()
 
+    def lose_late(self) -> None:
+        """Let the delta of the last transaction never be known, if it is not."""
+        late = None if self._late is None else self._late()
+        if late is not None:
+            late.lose()
+
     def _work_in(self, update: Update, before: Program, said: tuple[Program, Program], work: Work) -> None:
         """Divide what is no longer equal, carry the update out, and merge what is equal."""
         moved = self._divided(update, before, said)

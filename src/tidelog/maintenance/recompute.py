@@ -108,7 +108,7 @@ class Recompute:
                 self._put_back(relation)
             raise
         for relation in affected:
-            self.engine.drop(_aside(relation))
+            self.engine.drop(former(relation))
         return change
 
     def _begin_anew(self, relation: str, update: Update, aside: list[str]) -> None:
@@ -118,7 +118,7 @@ class Recompute:
         size = engine.size(relation)
         aside.append(relation)
         engine.restate(
-            relation, _aside(relation), (removed.columns, removed.count), (added.columns, added.count)
+            relation, former(relation), (removed.columns, removed.count), (added.columns, added.count)
         )
         self.listen(FactsRemoved(relation, size - engine.size(relation)))
 
@@ -150,8 +150,8 @@ class Recompute:
     def _difference(self, affected: Collection[str]) -> NetChange:
         added, removed = {}, {}
         for relation in affected:
-            came = Rows(*self.engine.absent(relation, _aside(relation)))
-            went = Rows(*self.engine.absent(_aside(relation), relation))
+            came = Rows(*self.engine.absent(relation, former(relation)))
+            went = Rows(*self.engine.absent(former(relation), relation))
             if came.count:
                 added[relation] = came
             if went.count:
@@ -159,11 +159,11 @@ class Recompute:
         return NetChange(added, removed)
 
     def _put_back(self, relation: str) -> None:
-        if _aside(relation) not in self.engine.relations():
+        if former(relation) not in self.engine.relations():
             return  # it was not set aside yet
         if relation in self.engine.relations():
             self.engine.drop(relation)
-        self.engine.rename(_aside(relation), relation)
+        self.engine.rename(former(relation), relation)
 
 
 def dependent(predicates: Collection[str], rules: Sequence[Rule]) -> dict[str, None]:
@@ -188,5 +188,6 @@ def _changed(update: Update) -> list[str]:
     return [*update.removed, *update.added, *(rule.head.predicate for rule in rules)]
 
 
-def _aside(relation: str) -> str:
+def former(relation: str) -> str:
+    """The name of a relation that is set aside, as it was before an update."""
     return f"{relation} before"  # a name with a space is no predicate's

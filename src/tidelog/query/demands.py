@@ -207,12 +207,21 @@ class Demands:
         """Let no relation of kept queries be there, and nothing be counted."""
         for name in self._made:
             self._engine.drop(name)
-        self._made = set()
         self._engine.forget_counters()
+        self.begin_again()
+
+    def begin_again(self) -> None:
+        """Let nothing be kept, as there are no relations of kept queries; these can be asked anew."""
+        self._made = set()
         self.kept = Kept()
         self._is_full = False
         self._programs = None
         self._costs = {}
+
+    def asking_anew(self, program: Program, bindings: Mapping[str, Rows]) -> Step:
+        """What is to be done so that all queries be kept again, with the bindings that were asked for."""
+        kept = self._rewritten(program, self._asked, frozenset())
+        return self._step(Update({}, bindings), program, program, kept)
 
     def begin_anew(self, program: Program) -> Step:
         """What is to be done so that queries be kept by a program of which everything is derived."""

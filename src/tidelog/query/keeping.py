@@ -92,6 +92,7 @@ class Keeping:
 
     def rows(self, asked: Asked) -> Answers:
         """The answers of a live query."""
+        self._program()  # a fault may have left something to be mended
         answers: Answers = self.engine.rows(asked.name)
         return answers
 
@@ -103,6 +104,7 @@ class Keeping:
     def answer(self, asked: Asked, row: Row) -> Answers:
         """The answers for a binding, which is asked for if it was not before."""
         self.check(asked)
+        self._program()
         if not asked.parameters:
             answers: Answers = self.engine.rows(asked.name)
             return answers

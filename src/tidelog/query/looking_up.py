@@ -26,11 +26,15 @@ Find = Callable[[Query, bool], Answers]
 
 
 class LookingUp:
-    """All queries that stay; `find` looks answers up, as they are usually shown or with all members."""
+    """All queries that stay; `find` looks answers up, as they are usually shown or with all members.
 
-    def __init__(self, engine: Any, find: Find) -> None:
+    `recover` mends what a fault may have left, answers included.
+    """
+
+    def __init__(self, engine: Any, find: Find, recover: Callable[[], object]) -> None:
         self.engine = engine
         self._find = find
+        self._recover = recover
         self._asked: dict[str, Asked] = {}
         self._known: dict[str, Rows] = {}  # the answers of live queries
 
@@ -63,6 +67,7 @@ class LookingUp:
 
     def rows(self, asked: Asked) -> Answers:
         """The answers of a live query."""
+        self._recover()
         known = self._known[asked.name]
         return known.columns, known.count
 
@@ -96,6 +101,11 @@ class LookingUp:
             came[name], went[name] = without(now, known), without(known, now)
             self._known[name] = now
         return _present(came), _present(went)
+
+    def look_up_anew(self) -> None:
+        """Let the answers of live queries be those that asking gives."""
+        for name in self._known:
+            self._known[name] = Rows(*self._find(self._asked[name].query, True))
 
 
 def _present(rows: Mapping[str, Rows]) -> dict[str, Rows]:

@@ -211,6 +211,8 @@ class Journal:
 
     def append(self, content: bytes) -> None:
         """Append a record, on the disk if the journal is durable; on any fault it is not there."""
+        if self._is_ragged:  # a fault has come while something was cut off
+            self._cut()
         self.check()
         before, number = self.position, self.position.record + 1
         fields = struct.pack("<4sIQI", BEGIN, len(content), number, crc32(content))
@@ -243,7 +245,7 @@ class Journal:
     def withdraw(self, position: Position) -> None:
         """Delete the records behind a position."""
         if self._is_ragged or position != self.position:  # an interrupt may come between any two steps
-            self.position = position
+            self.position, self._is_ragged = position, True
             self._cut()
 
     def sync(self) -> None:

@@ -118,6 +118,11 @@ class Temporal:
         columns = np.array([np.concatenate(column) for column in zip(*parts, strict=True)], np.int32)
         return self.store.give(name, columns.reshape(len(columns), count), count, left, right)
 
+    def begin_again(self) -> None:
+        """Forget what was derived; what is given stays."""
+        self.store.tables = {}
+        self.outcome, self.dropped, self.periodic, self.is_cut = None, {}, None, False
+
     def is_given(self, fact: TimedFact) -> bool:
         """Whether a fact is given for all of its interval."""
         table = self.store.given.get(fact.predicate)

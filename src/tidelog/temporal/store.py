@@ -74,10 +74,13 @@ class Store:
 
     def rescale(self, scale: int) -> None:
         """Let ends be written in units of 1 / `scale`, a multiple of the present one."""
-        factor = scale // self.timeline.scale
-        for table in (*self.given.values(), *self.tables.values()):
-            table.rescale(self.timeline, factor)
-        self.timeline = Timeline(scale, self.timeline.is_integer, self.timeline.is_calendar)
+        timeline, factor = self.timeline, scale // self.timeline.scale
+        given, tables = (
+            {name: table.rescaled(timeline, factor) for name, table in some.items()}
+            for some in (self.given, self.tables)
+        )
+        finer = Timeline(scale, timeline.is_integer, timeline.is_calendar)
+        self.given, self._tables, self.timeline = given, tables, finer  # all or none
 
     # ---- facts in
 

@@ -9,6 +9,7 @@ here costs what it touches.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from enum import Enum
 
 import numpy as np
@@ -71,12 +72,12 @@ class TimedTable:
         """The numbers of facts; those not known hold at no time."""
         numbers = self.facts.find_or_add(rows, count)
         if self.facts.rows > len(self._first):
-            size = max(self.facts.rows, 2 * len(self._first))
-            for name, filling in (("_first", 0), ("_count", 0), ("_room", 0), ("_stamp", 0), ("_place", -1)):
-                larger = np.full(size, filling, np.int64)
-                held = getattr(self, name)
-                larger[: len(held)] = held
-                setattr(self, name, larger)
+            more = max(self.facts.rows, 2 * len(self._first)) - len(self._first)
+            counts = self._first, self._count, self._room, self._stamp
+            larger = [np.pad(held, (0, more)) for held in counts]
+            place = np.pad(self._place, (0, more), constant_values=-1)
+            # All or none: after a fault no array is shorter than the others.
+            (self._first, self._count, self._room, self._stamp), self._place = larger, place
         return numbers
 
     @property
@@ -142,11 +143,9 @@ class TimedTable:
         self._used += int(lists.count.sum()) - int(self._count[numbers].sum())
         needed = self._end + 2 * lists.size
         if needed > len(self._left):
-            size = max(needed, 2 * self._end)
-            for name in ("_left", "_right"):
-                larger = np.empty(size, np.int64)
-                larger[: self._end] = getattr(self, name)[: self._end]
-                setattr(self, name, larger)
+            left, right = np.empty((2, max(needed, 2 * self._end)), np.int64)
+            left[: self._end], right[: self._end] = self._left[: self._end], self._right[: self._end]
+            self._left, self._right = left, right
         pool = self._first, self._count, self._room, self._left, self._right
         self._end = int(kernels.write_lists(*pool, self._end, numbers, *lists.parts))
         if self._end > MOST_WASTE + 4 * self._used:
@@ -155,17 +154,24 @@ class TimedTable:
     def _compact(self) -> None:
         """Write the pool anew, without what nobody uses."""
         lists = self.lists
-        rows = self.facts.rows
         _, left, right = lists.rows()
-        self._left, self._right, self._end = left, right, len(left)
-        self._first[:rows] = np.cumsum(lists.count) - lists.count
-        self._room[:rows] = lists.count
+        more = len(self._first) - self.facts.rows
+        first, room = (
+            np.pad(each, (0, more)) for each in (np.cumsum(lists.count) - lists.count, lists.count)
+        )
+        self._left, self._right, self._end, self._first, self._room = left, right, len(left), first, room
 
-    def rescale(self, timeline: Timeline, factor: int) -> None:
-        """Let all ends be written in units that are finer by a factor."""
-        self.forget_change()
-        self._compact()  # nothing but ends is left in the pool
-        timeline.rescale(self._left, self._right, factor)
+    def rescaled(self, timeline: Timeline, factor: int) -> TimedTable:
+        """The table with all ends written in units that are finer by a factor, and no last change."""
+        made = copy(self)
+        made._compact()  # into arrays of its own, in which nothing but ends is left
+        timeline.rescale(made._left, made._right, factor)
+        made.changed, made.change, made._place = (
+            np.zeros(0, np.int64),
+            nothing(),
+            np.full_like(self._place, -1),
+        )
+        return made
 
     # ---- forgetting
 

@@ -71,6 +71,17 @@ class ClosingEngine(MaintainedEngine):
         self._transaction = Transaction()
         self._look_ups = LookUps()
 
+    can_renew = True
+
+    def renew(self) -> None:
+        """Forget all relations, and whatever was made for them, in whatever state; values keep their ids."""
+        made = ClosingEngine(self.threads)
+        kept = ("dictionary", "pool", "check", "max_facts", "prepare_closures", "dense_bytes", "fewest")
+        state = {**vars(made), **{name: getattr(self, name) for name in (*kept, "plan_listener")}}
+        state.update(epoch=self.epoch + 1, generation=self.generation + 1, _instances=self._instances)
+        self.dictionary.publish()
+        self.__dict__ = state  # all or none
+
     @property
     def closing(self) -> ClosingEngine:
         """The engine itself."""

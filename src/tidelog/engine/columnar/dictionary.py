@@ -55,14 +55,14 @@ class Dictionary:
         self.slots = memory.zeros(2 * FIRST_CAPACITY, np.int64)
         self._hold(FIRST_CAPACITY)
         self._met: dict[ColumnType, dict[str | Value, int]] = {column: {} for column in ColumnType}
-        self._publish()
+        self.publish()
 
     def __len__(self) -> int:
         return int(self.words[layout.D_COUNT])
 
     # ---- growing
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
         """Tell the kernels where the columns are now."""
         words = self.words
         words[layout.D_CAPACITY] = len(self.kind)
@@ -80,6 +80,7 @@ class Dictionary:
     def grow(self, rows: int = 1, text: int = 0) -> None:
         """Make room for this many more values and bytes, and for many more than that."""
         count = len(self)
+        held = self.kind, self.payload, self.extent, self.extra, self.heap, self.slots  # until it is told
         if count + rows > len(self.kind):
             size = max(2 * (count + rows), _larger(self.kind))
             columns = (self.kind, self.payload, self.extent, self.extra)
@@ -87,14 +88,15 @@ class Dictionary:
             self.kind, self.payload, self.extent, self.extra = (
                 memory.grown(column, count, size) for column in columns
             )
-            self._publish()
+            self.publish()
         top = int(self.words[layout.D_HEAP_TOP])
         if top + text > len(self.heap):
             self.heap = memory.grown(self.heap, top, max(top + text, _larger(self.heap)))
-            self._publish()
+            self.publish()
         if count + rows > self.words[layout.D_LIMIT]:
             self._grow_slots(count + rows)
-            self._publish()
+            self.publish()
+        del held
 
     def _grow_slots(self, rows: int) -> None:
         size = len(self.slots)

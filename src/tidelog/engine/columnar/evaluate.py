@@ -115,6 +115,9 @@ class ColumnarEngine:
             del self._indexes[index.key]
         self.tables[number].release()
         self._free.append(number)
+        self._forget_statistics(relation)
+
+    def _forget_statistics(self, relation: str) -> None:
         for key in [key for key in self._distinct if key[0] == relation]:
             del self._distinct[key]
         for matching in [matching for matching in self._matching if matching[0] == relation]:
@@ -127,12 +130,15 @@ class ColumnarEngine:
             explicit = (table.flags[: len(table)] & layout.EXPLICIT) != 0
             columns = [table.column(place)[explicit] for place in range(table.arity)]
             # The old table goes when the new one is whole: after a lack of memory no fact is missing.
-            kept = f"{relation} kept"
+            kept, former = f"{relation} kept", f"{relation} former"
             self.define(kept, len(columns))
             self.add(kept, columns, int(explicit.sum()))
-            self.drop(relation)
-            self._numbers[relation] = self._numbers.pop(kept)
+            numbers = {**self._numbers, former: self._numbers[relation]}
+            numbers[relation] = numbers.pop(kept)
+            self._numbers = numbers
             self.table(relation).name = relation
+            self.drop(former)
+            self._forget_statistics(relation)
 
     def compact(self, table: Table) -> None:
         """Let go of a table's dead rows; plans that are kept go on reading it."""
@@ -262,7 +268,9 @@ class ColumnarEngine:
 
     def rename(self, relation: str, name: str) -> None:
         """Give a relation another name, which no relation has; plans that are prepared go on reading it."""
-        self._numbers[name] = self._numbers.pop(relation)
+        numbers = {**self._numbers, name: self._numbers[relation]}
+        del numbers[relation]
+        self._numbers = numbers  # at no time is it there by both names, or by none
         self.table(name).name = name
 
     def restate(

@@ -167,7 +167,7 @@ def refill(dictionary: Dictionary, state: DictionaryState) -> None:
     dictionary.heap = state.heap if len(state.heap) else dictionary.heap
     dictionary.words[layout.D_COUNT] = len(state.kind)
     dictionary.words[layout.D_HEAP_TOP] = len(state.heap)
-    dictionary._publish()
+    dictionary.publish()
     other = Dictionary()
     identities = np.zeros(len(state.kind) + 1, np.int64)  # plus one, by ids of the other, plus one
     for kind, extra, members in _groups(state):
@@ -178,7 +178,7 @@ def refill(dictionary: Dictionary, state: DictionaryState) -> None:
         identities[given + 1] = members + 1
     slots = other.slots
     dictionary.slots = slots & ~IDENTITY | identities[slots & IDENTITY]
-    dictionary._publish()
+    dictionary.publish()
 
 
 def _groups(state: DictionaryState) -> list[tuple[Kind, int, npt.NDArray[np.int32]]]:

@@ -188,9 +188,12 @@ class Table:
             notes = {place: memory.zeros(size, note.dtype) for place, note in self.notes.items()}
             for place, note in notes.items():
                 note[:used] = self.notes[place][:used]
-            self.flags = memory.grown(self.flags, used, size)
-            self.columns, self.counters, self.notes = columns, counters, notes
+            flags = memory.grown(self.flags, used, size)
+            # Kernels may write to the old arrays until they are told of the new ones.
+            held = self.flags, self.columns, self.counters, self.notes
+            self.flags, self.columns, self.counters, self.notes = flags, columns, counters, notes
             self._publish_columns()
+            del held
         return needed
 
     def reserve_segments(self) -> None:
@@ -212,15 +215,16 @@ class Table:
         counters = {
             place: memory.grown(counter[living], used, size) for place, counter in self.counters.items()
         }
-        self.flags = memory.grown(self.flags[living], used, size)
-        self.columns, self.counters = columns, counters
-        words = self.words
-        ends = (layout.ROWS, layout.OLD_END, layout.CURRENT_END)
-        words[list(ends)] = len(living)
+        flags, words = memory.grown(self.flags[living], used, size), self.words
+        held = self.flags, self.columns, self.counters  # until kernels are told of the new arrays
+        # All or none: whatever comes in between, the rows are those of the columns.
+        self.flags, self.columns, self.counters = flags, columns, counters
+        words[layout.ROWS] = words[layout.OLD_END] = words[layout.CURRENT_END] = used
         words[layout.DEAD] = 0
         self.rounds = []
         self.slots = np.zeros(0, np.int64)
         self._publish_columns()
+        del held
         self._make_set(constants, len(living) + len(living) // 4 + FIRST_CAPACITY, self.dense_bytes)
 
     def note(self, went: npt.NDArray[np.int64], came: npt.NDArray[np.int64]) -> None:

@@ -45,6 +45,8 @@ class Placed:
 class Places(ClosingEngine):
     """Relations on the driver and on Spark."""
 
+    can_renew = False  # facts may lie on Spark: transactions are taken back step by step
+
     name = "spark"
 
     def __init__(self, settings: SparkSettings, threads: int | None = None, relations: int = 8) -> None:
