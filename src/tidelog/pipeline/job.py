@@ -434,6 +434,7 @@ class Job:
     def session(self) -> Any:
         """The session of Spark, started when it is first needed; the listeners are told which one it is."""
         if not self._has_session:
+            self.reached("starting Spark")
             self._session = start_session(self.settings.engine, self._session)
             self._has_session = True
             self.reached("Spark", description_of(self._session))
