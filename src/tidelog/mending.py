@@ -16,7 +16,7 @@ from tidelog.pipeline.programs import write_rules
 from tidelog.plan.rule_text import Writing
 from tidelog.relation import Relation, column_names
 from tidelog.store import codes, files, snapshot
-from tidelog.store.examine import Examination
+from tidelog.store.examine import Examination, Finding
 from tidelog.store.folder import LOCK
 from tidelog.store.journal import Journal, Position
 from tidelog.store.lock import writer_lock
@@ -26,6 +26,21 @@ from tidelog.temporal.relation import TimedRelation
 PROGRAM = "program.rls"  # of an export
 
 
+def examine(path: Path) -> Examination:
+    """Look a store over, and see whether a reasoner can be made of it; raises `DataError` if it is newer."""
+    examined = Examination(path)
+    if examined.is_whole:
+        try:
+            open_store(path, read_only=True)
+        except DataError as error:
+            if error.diagnostics[0].code != codes.DAMAGED:
+                raise
+            fault = error.diagnostics[0]
+            finding = Finding(Path(fault.place or path), fault.message, is_fault=True)
+            examined.findings = (*examined.findings, finding)
+    return examined
+
+
 def repair(path: Path) -> tuple[str, ...]:
     """Let a store be whole again, with what can be recovered of it; what was done.
 
@@ -33,7 +48,7 @@ def repair(path: Path) -> tuple[str, ...]:
     """
     lock = writer_lock(path / LOCK)
     try:
-        examined = Examination(path)
+        examined = examine(path)
         if examined.is_whole:
             return ("nothing is damaged",)
         reasoner, sequence = _recovered(examined)
@@ -60,8 +75,8 @@ def _recovered(examined: Examination) -> tuple[StoredReasoner, int]:
             Diagnostic(codes.DAMAGED, message, place=str(examined.folder.path), help=help)
         ) from error
     reasoner = StoredReasoner(state.program, **settings_of(state))
-    reasoner.salvage(state, examined.explicit())
-    reasoner.replay(examined.records)
+    reasoner.salvage(state, examined.explicit(reasoner.arities))
+    reasoner.replay(examined.records, examined.folder.path)
     return reasoner, state.sequence + len(examined.records)
 
 

@@ -16,7 +16,7 @@ from tidelog.changes import Delta
 from tidelog.engine.columnar.state import capture, refill, reinstate
 from tidelog.engine.events import Notice
 from tidelog.engine.lock import locked
-from tidelog.errors import DataError, Diagnostic, Inconsistent
+from tidelog.errors import DataError, Diagnostic, EvaluationError, Inconsistent, ProgramError
 from tidelog.io.source import import_file
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program, Query, Variable
@@ -30,12 +30,14 @@ from tidelog.query.keeping import Keeping
 from tidelog.reasoner import Reasoner
 from tidelog.rewrite.aggregates import is_auxiliary
 from tidelog.rewrite.closures import ClosureModule
-from tidelog.store import codes, records
+from tidelog.store import codes, files, records
 from tidelog.store.folder import Folder
 from tidelog.store.journal import Record
 from tidelog.store.program_form import not_storable, surroundings_to_json
+from tidelog.store.shapes import reading
 from tidelog.store.state import State
 from tidelog.store.store import DURABILITY, Opened, Store, read_found
+from tidelog.store.validity import arities_of, check_arities, check_asked
 from tidelog.temporal import state as temporal
 from tidelog.temporal.reasoning import TimeSettings
 from tidelog.transaction import Change
@@ -149,8 +151,9 @@ class StoredReasoner(Reasoner):
 
     def resume(self, opened: Opened, store: Store | None) -> None:
         """Let the state be that of a store, to be written to if there is one."""
-        self._reinstate(opened.state)
-        self.replay(opened.records)
+        with files.understood(opened.path), reading("the state"):
+            self._reinstate(opened.state)
+        self.replay(opened.records, opened.path.parent)
         for notice in opened.notices:
             self.runtime.tell(Notice(notice))
         self._keeping.waiting = list(self._demands.asked)
@@ -291,6 +294,7 @@ class StoredReasoner(Reasoner):
     def _reinstate(self, state: State) -> None:
         """Let the state be this one, in a reasoner without facts: none is derived again."""
         self.runtime.compile_once()
+        check_arities(state.engine, arities_of(self._meaning, state.asked))
         reinstate(self._engine, state.engine, lambda: self._resumed(state))
         if state.time is not None:
             temporal.reinstate(self.time, state.time, self._program)
@@ -320,6 +324,11 @@ class StoredReasoner(Reasoner):
         rules = self._demands.whole(self._meaning, self._demands.kept).rules
         return Closures(self._engine, True).modules(rules)
 
+    @property
+    def arities(self) -> dict[str, int]:
+        """The columns of the relations that the program needs."""
+        return arities_of(self._meaning, self._demands.asked)
+
     def salvage(self, state: State, explicit: Mapping[str, Rows]) -> None:
         """Let these be the explicit facts, over the dictionary of a state, and derive everything anew."""
         refill(self._engine.dictionary, state.engine.dictionary)
@@ -342,16 +351,23 @@ class StoredReasoner(Reasoner):
             if fault is not None:
                 raise fault
 
-    def replay(self, records: Iterable[Record]) -> None:
-        """Do again what records say was done."""
+    def replay(self, records: Iterable[Record], path: Path) -> None:
+        """Do again what records say was done; raises `DataError` if one of them cannot have been."""
         for record in records:
-            self._replay(record)
+            what = f"record {record.number} of the journal"
+            try:
+                with files.understood(path, what), reading("it"):
+                    self._replay(record)
+            except (ProgramError, EvaluationError, Inconsistent) as error:
+                message = f"{what} cannot be done again: {error.diagnostics[0].message}"
+                raise files.damaged(path, message) from error
 
     def _replay(self, record: Record) -> None:
         """Do again what a record says was done."""
         said = records.Said(record)
         match said.kind:
             case records.KEEP:
+                check_asked(said.asked, self._program)
                 self._keeping.keep(said.asked.query, said.asked.parameters)
             case records.FORGET:
                 asked = self._demands.find(said.name)
@@ -365,12 +381,13 @@ class StoredReasoner(Reasoner):
         program = said.program(self._program)
         if program is not self._program:
             change.become(program)
-        for name, rows in said.facts("-", self._engine.dictionary).items():
+        known = self._engine.dictionary, program
+        for name, rows in said.facts("-", *known).items():
             change.delete_rows(name, rows)
-        for name, rows in said.facts("+", self._engine.dictionary).items():
+        for name, rows in said.facts("+", *known).items():
             change.insert_rows(name, rows)
-        change.times.removed += said.times("-", self._engine.dictionary)
-        change.times.added += said.times("+", self._engine.dictionary)
+        change.times.removed += said.times("-", *known)
+        change.times.added += said.times("+", *known)
         change.times.advance = said.advance
         self.commits = said.commit - 1
         change.commit()

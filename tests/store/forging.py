@@ -11,9 +11,10 @@ from typing import Any
 from zlib import crc32
 
 from tidelog.store import superblock
+from tidelog.store.arrays import packed
 from tidelog.store.folder import Folder
 from tidelog.store.journal import BEGIN, HEADER, Position
-from tidelog.store.snapshot import END, TRAILER, Snapshot
+from tidelog.store.snapshot import END, TRAILER, Part, Snapshot
 from tidelog.store.superblock import Superblock
 
 
@@ -25,12 +26,34 @@ def forge(store: Path, change: Callable[[dict[str, Any]], object]) -> None:
     snapshot, data = Snapshot(path), path.read_bytes()
     index = snapshot.index
     change(index)
-    place = TRAILER.unpack(data[-TRAILER.size :])[0]
+    _write_index(store, index, TRAILER.unpack(data[-TRAILER.size :])[0])
+
+
+def _write_index(store: Path, index: dict[str, Any], place: int) -> None:
+    """Let another index stand at a place of the snapshot, up to its end; the superblock believes it."""
+    folder = Folder(store)
+    root = superblock.read(folder.superblock)
+    path = folder.snapshot(root.snapshot)
     told = json.dumps(index, ensure_ascii=False).encode(errors="surrogatepass")
     fields = struct.pack("<QQI", place, len(told), crc32(told))
     trailer = TRAILER.pack(place, len(told), crc32(told), crc32(fields), END)
-    path.write_bytes(data[:place] + told + trailer)
+    path.write_bytes(path.read_bytes()[:place] + told + trailer)
     Superblock.create(folder.superblock, replace(root, checksum=crc32(told))).close()
+
+
+def forge_section(store: Path, part: Part, change: Callable[[Any], Any]) -> None:
+    """Change the numbers of a section; they are put at the end of the file."""
+    folder = Folder(store)
+    root = superblock.read(folder.superblock)
+    path = folder.snapshot(root.snapshot)
+    snapshot, data = Snapshot(path), path.read_bytes()
+    place = TRAILER.unpack(data[-TRAILER.size :])[0]
+    told = part.section.to_json()
+    section, numbers = packed(change(snapshot.array(told, str(part))), place)
+    path.write_bytes(data[:place] + bytes(numbers) + data[place:])
+    text = json.dumps(snapshot.index, ensure_ascii=False)
+    index = json.loads(text.replace(json.dumps(told), json.dumps(section.to_json())))
+    _write_index(store, index, place + len(numbers))
 
 
 def forge_record(store: Path, content: bytes) -> None:

@@ -10,9 +10,8 @@ from tidelog.cli.messages import Messages
 from tidelog.cli.terminal import show
 from tidelog.cli.usage import UsageError
 from tidelog.errors import counted
-from tidelog.mending import export, repair
+from tidelog.mending import examine, export, repair
 from tidelog.opening import open_store
-from tidelog.store.examine import Examination
 from tidelog.store.folder import Folder
 
 
@@ -33,7 +32,7 @@ def store(options: Namespace) -> int:
 
 
 def _check(options: Namespace, messages: Messages) -> int:
-    examined = Examination(options.store)
+    examined = examine(options.store)
     for finding in examined.findings:
         if finding.is_fault or not options.quiet:
             show(str(finding))

@@ -12,10 +12,17 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.store.shapes import FormError, integer, natural, one_of, row
+
 Array = npt.NDArray[Any]
 
 WIDTHS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 PLAIN = 8  # the width of numbers that are written as they are
+
+
+DTYPES = {np.dtype(each).str: np.dtype(each) for each in (np.uint8, np.int32, np.int64)}
+MOST_EQUAL = 1 << 31  # numbers that are all equal, and take no bytes
+SECTION = row(*(natural,) * 4, one_of(0, *WIDTHS, PLAIN), integer, one_of(*DTYPES))
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,16 @@ class Section:
     def to_json(self) -> list[Any]:
         """As a list."""
         return [self.offset, self.size, self.checksum, self.count, self.width, self.base, self.dtype]
+
+    def check(self, end: int) -> None:
+        """Raise `FormError` if this cannot be an array that stands before an offset."""
+        dtype = DTYPES[self.dtype]
+        is_there = self.offset + self.size <= end and self.size == self.count * self.width
+        range_of = np.iinfo(dtype.str)
+        fits = range_of.min <= self.base <= range_of.max and self.width <= dtype.itemsize
+        is_plain = self.width != dtype.itemsize or self.base == 0
+        if not (is_there and fits and is_plain and (self.width or self.count <= MOST_EQUAL)):
+            raise FormError(f"{self.to_json()} is no place of numbers")
 
 
 def packed(array: Array, offset: int) -> tuple[Section, memoryview]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.state import COUNTERS
+from tidelog.engine.columnar.state import COUNTERS, TableState
 from tidelog.errors import DataError, counted
 from tidelog.maintenance.maintainer import Rows
 from tidelog.store import files, journal, superblock
 from tidelog.store.folder import Folder, check_confirmed
 from tidelog.store.journal import Read, Record
+from tidelog.store.shapes import FormError
 from tidelog.store.snapshot import Part, Snapshot, is_derived_anew
 from tidelog.store.superblock import Root
+from tidelog.store.validity import check_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,7 @@ class Examination:
         root = self.root if self.root is not None and self.number == self.root.snapshot else None
         if root is not None and self.snapshot.checksum != root.checksum:
             yield Finding(path, "is not the snapshot that belongs to the store", True)
-        damaged = list(self._damaged_parts(self.snapshot))
+        damaged = list(self._damaged_parts(self.snapshot)) or list(self._impossible(self.snapshot))
         yield from damaged
         if not damaged:
             tables = self.snapshot.index["tables"]
@@ -100,6 +102,13 @@ class Examination:
             if not snapshot.is_right(part.section):
                 yield Finding(snapshot.path, f"{part}: {self._meaning(part)}", True)
 
+    def _impossible(self, snapshot: Snapshot) -> Iterator[Finding]:
+        """What the snapshot says that cannot be, though all of its checksums are right."""
+        try:
+            snapshot.state()
+        except DataError as error:
+            yield Finding(snapshot.path, f"{_fault(error)}; what does not depend on that is kept", True)
+
     def _meaning(self, part: Part) -> str:
         """What is lost with a part of a snapshot."""
         if part.relation is None:
@@ -110,8 +119,8 @@ class Examination:
             return "is derived anew"
         return "its stated facts are lost, what is derived is derived anew"
 
-    def explicit(self) -> dict[str, Rows]:
-        """The stated facts of all relations whose columns and flags are whole."""
+    def explicit(self, arities: Mapping[str, int]) -> dict[str, Rows]:
+        """The stated facts of all relations whose columns and flags are whole, and can be."""
         assert self.snapshot is not None
         damaged = {
             part.relation
@@ -119,9 +128,12 @@ class Examination:
             if part.name not in COUNTERS and not self.snapshot.is_right(part.section)
         }
         found = {}
+        values = len(self.snapshot.dictionary().kind)
         for form in self.snapshot.index["tables"]:
             if form["name"] not in damaged and not is_derived_anew(form["name"]):
                 table = self.snapshot.table({**form, "counters": {}})
+                if not _can_be(table, values, arities):
+                    continue
                 stated = np.flatnonzero(table.flags & layout.EXPLICIT)
                 found[table.name] = Rows(tuple(column[stated] for column in table.columns), len(stated))
         return found
@@ -173,6 +185,15 @@ class Examination:
         if found.torn:
             return Finding(path, f"{said}, and {found.torn:,} bytes that were never acknowledged")
         return Finding(path, said)
+
+
+def _can_be(table: TableState, values: int, arities: Mapping[str, int]) -> bool:
+    """Return whether the rows of a relation are of values that there are."""
+    try:
+        check_table(table, values)
+    except FormError:
+        return False
+    return arities.get(table.name) == len(table.columns)
 
 
 def _fault(error: DataError) -> str:

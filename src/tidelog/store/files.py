@@ -8,6 +8,7 @@ from pathlib import Path
 
 from tidelog.errors import DataError, Diagnostic
 from tidelog.store import codes
+from tidelog.store.shapes import FormError
 
 
 @contextmanager
@@ -34,6 +35,15 @@ def check_version(path: Path, version: int, known: int) -> None:
         message = f"the store has format {version}, and this tidelog reads up to {known}"
         help = "open it with a newer tidelog, or let that write its facts: `tidelog store export DIR`"
         raise DataError(Diagnostic(codes.NEWER, message, place=str(path), help=help))
+
+
+@contextmanager
+def understood(path: Path, what: str = "the snapshot") -> Iterator[None]:
+    """Turn what is wrong with a form that is read in the block into a `DataError` that names the file."""
+    try:
+        yield
+    except FormError as error:
+        raise damaged(path, f"{what} says what cannot be: {error}") from error
 
 
 def is_newer(error: DataError) -> bool:

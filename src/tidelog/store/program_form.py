@@ -32,6 +32,7 @@ from tidelog.logic.program import (
     Program,
     Query,
     Rule,
+    Sometime,
     Term,
     Throughout,
     Transfer,
@@ -41,8 +42,33 @@ from tidelog.logic.terms import exact, read_exact
 from tidelog.logic.time import Interval
 from tidelog.logic.values import ColumnType
 from tidelog.store import codes
+from tidelog.store.shapes import anything, fields, many, named, optional, row, text, truth
 
 Json = Any
+PREDICATE = row(text, many(optional(text)), many(text), text, truth)
+TRANSFER = fields(
+    {
+        "predicate": text,
+        "format": text,
+        "options": named(anything),
+        "types": optional(many(text)),
+        "folder": optional(text),
+    }
+)
+QUERY = fields({"rule": anything, "variables": many(text), "text": text, "time": optional(text)})
+INTERVAL = row(optional(text), optional(text), truth, truth, truth)
+SURROUNDINGS = {
+    "predicates": many(PREDICATE),
+    "imports": many(TRANSFER),
+    "exports": many(TRANSFER),
+    "outputs": many(text),
+    "queries": many(QUERY),
+    "prefixes": named(text),
+    "base": optional(text),
+    "integer_time": truth,
+    "parameters": named(text),
+}
+PROGRAM = fields({**SURROUNDINGS, "rules": many(anything)}, {"given_times": many(text)})
 VARIABLE = "?"  # no exact term begins so
 
 
@@ -100,6 +126,8 @@ def _predicate_to_json(predicate: Predicate) -> list[Json]:
 
 def _predicate_of(form: list[Json]) -> Predicate:
     name, columns, types, written, declared = form
+    if len(columns) != len(types):
+        raise ValueError(f"`{name}` has {len(columns)} names and {len(types)} types of columns")
     return Predicate(name, len(types), tuple(columns), tuple(map(ColumnType, types)), written, declared)
 
 
@@ -200,7 +228,8 @@ def _literal_to_json(literal: Literal) -> list[Json]:
         case MetricNegation(metric):
             return ["never", _literal_to_json(metric)]
         case Throughout(atom, interval):
-            return ["throughout", interval_to_json(interval), _literal_to_json(atom)]
+            word = "sometime" if isinstance(literal, Sometime) else "throughout"
+            return [word, interval_to_json(interval), _literal_to_json(atom)]
     raise not_storable(f"a rule has a literal that a store cannot hold yet: {type(literal).__name__}")
 
 
@@ -222,11 +251,15 @@ def _literal_of(form: list[Json]) -> Literal:
             return MetricNegation(_metric_of(metric))
         case ["throughout", interval, atom]:
             return Throughout(_atom_of(atom), interval_of(interval))
+        case ["sometime", interval, atom]:
+            return Sometime(_atom_of(atom), interval_of(interval))
     raise ValueError(f"no literal is written as {form!r}")
 
 
 def _metric_of(form: list[Json]) -> Metric:
-    _, operator, interval, *operands = form
+    word, operator, interval, *operands = form
+    if word != "metric":
+        raise ValueError(f"no metric atom is written as {form!r}")
     made = (_metric_of(each) if each[0] == "metric" else _atom_of(each) for each in operands)
     return Metric(operator, interval_of(interval), tuple(made))
 
@@ -266,6 +299,8 @@ def _term_of(text: str) -> Term:
 
 
 def _variable_of(text: str) -> Variable:
+    if not text.startswith(VARIABLE):
+        raise ValueError(f"{text!r} is no variable")
     return Variable(text.removeprefix(VARIABLE))
 
 
@@ -277,6 +312,7 @@ def interval_to_json(interval: Interval) -> list[Json]:
 
 def interval_of(form: list[Json]) -> Interval:
     """The interval of a form."""
+    INTERVAL(form, "an interval")
     start, end = (None if bound is None else Fraction(bound) for bound in form[:2])
     return Interval(start, end, *form[2:])
 

@@ -22,6 +22,8 @@ from tidelog.maintenance.maintainer import Ids, Rows, Update
 from tidelog.query.demands import Asked
 from tidelog.store.journal import Record
 from tidelog.store.program_form import (
+    INTERVAL,
+    SURROUNDINGS,
     interval_of,
     interval_to_json,
     rule_of,
@@ -29,12 +31,44 @@ from tidelog.store.program_form import (
     surroundings_to_json,
     with_rules,
 )
-from tidelog.store.snapshot import asked_of, asked_to_json
+from tidelog.store.shapes import (
+    FormError,
+    anything,
+    fields,
+    integer,
+    loaded,
+    many,
+    named,
+    natural,
+    one_of,
+    row,
+    text,
+    truth,
+)
+from tidelog.store.snapshot import ASKED, asked_of, asked_to_json
+from tidelog.store.validity import check_program
 from tidelog.temporal.changing import TimedRows, TimedUpdate, Times
+from tidelog.temporal.list_kernels import INFINITY, LIMIT
 from tidelog.temporal.lists import Timeline
 
-FEW = 32  # rows that are written one by one: more are faster as columns
 CHANGE, KEEP, FORGET = "change", "keep", "forget"
+ROWS = many(anything)  # how many, and a list of terms for each column
+TIMED = row(text, ROWS, row(natural, truth, truth), many(integer), many(integer))
+SHAPES = {
+    CHANGE: fields(
+        {"commit": natural},
+        {
+            **dict.fromkeys(("-", "+"), named(ROWS)),
+            **dict.fromkeys(("- times", "+ times"), many(TIMED)),
+            "advance": INTERVAL,
+            **dict.fromkeys(("- rules", "+ rules"), many(anything)),
+            "program": fields(SURROUNDINGS, {"given_times": many(text)}),
+        },
+    ),
+    KEEP: fields({"asked": ASKED}),
+    FORGET: fields({"name": text}),
+}
+FEW = 32  # rows that are written one by one: more are faster as columns
 
 
 def change_record(
@@ -81,8 +115,10 @@ class Said:
     """What a record says, read when it is asked for."""
 
     def __init__(self, record: Record) -> None:
+        """Read a record; raises `FormError` if it is not what records are."""
         self.number = record.number
-        self._form: dict[str, Any] = json.loads(record.content)
+        self._form: dict[str, Any] = loaded(record.content, fields({"is": one_of(CHANGE, KEEP, FORGET)}))
+        SHAPES[self._form["is"]](self._form, "")
 
     @property
     def kind(self) -> str:
@@ -104,13 +140,19 @@ class Said:
         """The name of the query that is kept no longer."""
         return str(self._form["name"])
 
-    def facts(self, sign: str, dictionary: Dictionary) -> dict[str, Rows]:
-        """The facts that went, `-`, or came, `+`."""
-        return {name: _rows_of(form, dictionary) for name, form in self._form.get(sign, {}).items()}
+    def facts(self, sign: str, dictionary: Dictionary, program: Program) -> dict[str, Rows]:
+        """The facts that went, `-`, or came, `+`; raises `FormError` if they cannot be those of a program."""
+        found = {name: _rows_of(form, dictionary) for name, form in self._form.get(sign, {}).items()}
+        for name, rows in found.items():
+            _check_arity(name, rows, program)
+        return found
 
-    def times(self, sign: str, dictionary: Dictionary) -> list[tuple[str, TimedRows]]:
-        """The facts with times that went, `-`, or came, `+`."""
-        return [(name, _timed_of(form, dictionary)) for name, *form in self._form.get(f"{sign} times", ())]
+    def times(self, sign: str, dictionary: Dictionary, program: Program) -> list[tuple[str, TimedRows]]:
+        """The facts with times that went, `-`, or came, `+`; raises `FormError` if they cannot be."""
+        found = [(name, _timed_of(form, dictionary)) for name, *form in self._form.get(f"{sign} times", ())]
+        for name, rows in found:
+            _check_arity(name, rows, program)
+        return found
 
     @property
     def advance(self) -> Interval | None:
@@ -125,7 +167,16 @@ class Said:
         added = tuple(rule_of(form) for form in self._form.get("+ rules", ()))
         rules = _without(before.rules, gone)
         same = not gone and not added
-        return with_rules(self._form["program"], before.rules if same else (*rules, *added))
+        program = with_rules(self._form["program"], before.rules if same else (*rules, *added))
+        check_program(program)
+        return program
+
+
+def _check_arity(name: str, rows: Rows, program: Program) -> None:
+    """Raise `FormError` if a program has no such predicate of as many columns."""
+    known = program.predicates.get(name)
+    if known is None or known.arity != len(rows.columns):
+        raise FormError(f"there is no predicate `{name}` of {len(rows.columns)} columns")
 
 
 def _without(rules: tuple[Rule, ...], gone: list[Rule]) -> tuple[Rule, ...]:
@@ -158,6 +209,10 @@ def _timed_of(form: list[Any], dictionary: Dictionary) -> TimedRows:
     said, means, *ends = form
     rows = _rows_of(said, dictionary)
     left, right = (np.array(each, np.int64) for each in ends)
+    is_whole = len(left) == len(right) == rows.count and means[0] > 0 and bool((left <= right).all())
+    in_range = all(((abs(each) <= LIMIT) | (abs(each) == INFINITY)).all() for each in (left, right))
+    if not is_whole or not in_range:
+        raise FormError("facts have intervals that are none")
     return TimedRows(rows.columns, rows.count, Times(Timeline(*means), left, right))
 
 
@@ -170,6 +225,13 @@ def _texts(column: Ids, dictionary: Dictionary) -> list[str]:
 
 def _rows_of(form: list[Any], dictionary: Dictionary) -> Rows:
     count, *columns = form
+    natural(count, "a number of rows")
+    for place, column in enumerate(columns):
+        many(text)(column, f"column {place + 1}")
+        if len(column) != count:
+            raise FormError(f"a column has {len(column)} rows instead of {count}")
+    if not columns and count > 1:
+        raise FormError(f"{count} rows do not differ")
     return Rows(tuple(_ids(column, dictionary) for column in columns), count)
 
 

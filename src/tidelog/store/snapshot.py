@@ -22,16 +22,19 @@ from typing import Any
 from zlib import crc32
 
 from tidelog import durable
-from tidelog.engine.columnar.state import DictionaryState, EngineState, TableState
+from tidelog.engine.columnar.state import COUNTERS, ENDS, DictionaryState, EngineState, TableState
 from tidelog.engine.maintaining import Counters
+from tidelog.equality.registry import TREATMENTS
 from tidelog.errors import DataError, Diagnostic
 from tidelog.logic.program import Variable
 from tidelog.query.demands import Asked
 from tidelog.rewrite.aggregates import is_auxiliary
 from tidelog.rewrite.over_representatives import ALIAS
 from tidelog.store import codes, files
-from tidelog.store.arrays import Array, Section, packed, unpacked
+from tidelog.store.arrays import SECTION, Array, Section, packed, unpacked
 from tidelog.store.program_form import (
+    PROGRAM,
+    QUERY,
     program_of,
     program_to_json,
     query_of,
@@ -39,8 +42,25 @@ from tidelog.store.program_form import (
     rule_of,
     rule_to_json,
 )
+from tidelog.store.shapes import (
+    FormError,
+    anything,
+    fields,
+    integer,
+    loaded,
+    many,
+    named,
+    natural,
+    one_of,
+    reading,
+    row,
+    some_of,
+    text,
+    truth,
+)
 from tidelog.store.state import State
-from tidelog.store.time_form import given_only, time_of, time_sections, time_to_json
+from tidelog.store.time_form import TIME, given_only, time_of, time_sections, time_to_json
+from tidelog.store.validity import check_asked, check_engine, check_program, check_times
 from tidelog.temporal.state import TimeState
 
 VERSION = 3  # 1 had no times, 2 no superblock
@@ -48,6 +68,40 @@ MAGIC, END = b"TIDESNAP", b"TIDEDONE"
 HEADER = struct.Struct("<8sII")
 TRAILER = struct.Struct("<QQII8s")
 DICTIONARY = ("kind", "payload", "extent", "extra", "heap")
+ASKED = fields({"name": text, "query": QUERY, "parameters": many(text)})
+TABLE = fields(
+    {
+        "name": text,
+        "columns": many(SECTION),
+        "flags": SECTION,
+        "counters": some_of(dict.fromkeys(COUNTERS, SECTION)),
+        "ends": fields(dict.fromkeys(ENDS, natural)),
+        "scratch": truth,
+        "rounds": row(many(natural), integer, many(text)),
+    }
+)
+ENGINE = fields(
+    {
+        "counters": one_of(*(each.value for each in Counters)),
+        **dict.fromkeys(("clock", "epoch", "counts"), natural),
+        "instances": integer,
+        "counted": many(row(anything, natural)),
+        "rounds": named(natural),
+        "closed": many(text),
+    }
+)
+INDEX = fields(
+    {
+        **dict.fromkeys(("sequence", "commits", "loaded", "derived"), natural),
+        "settings": fields({"equality": one_of(*TREATMENTS), "unique_names": truth}),
+        "beside": fields({}, {"time": TIME}),
+        "program": PROGRAM,
+        "asked": many(ASKED),
+        "engine": ENGINE,
+        "dictionary": fields(dict.fromkeys(DICTIONARY, SECTION)),
+        "tables": many(TABLE),
+    }
+)
 KNOWN_BESIDE = frozenset({"time"})  # what a snapshot may hold beside the engine that this version understands
 
 
@@ -77,8 +131,8 @@ class _Writer:
         index = json.dumps(self._index(state), ensure_ascii=False, separators=(",", ":")).encode()
         place = self.offset
         self._put(index)
-        fields = struct.pack("<QQI", place, len(index), crc32(index))
-        self._put(TRAILER.pack(place, len(index), crc32(index), crc32(fields), END))
+        said = struct.pack("<QQI", place, len(index), crc32(index))
+        self._put(TRAILER.pack(place, len(index), crc32(index), crc32(said), END))
         return self.offset, crc32(index)
 
     def _put(self, data: bytes | memoryview) -> None:
@@ -195,30 +249,26 @@ class Snapshot:
         self.version = version
         end = self.size - TRAILER.size
         place, length, of_index, of_fields, magic = TRAILER.unpack(self._data[end:])
-        fields = struct.pack("<QQI", place, length, of_index)
-        if magic != END or of_fields != crc32(fields) or place + length != end:
+        said = struct.pack("<QQI", place, length, of_index)
+        if magic != END or of_fields != crc32(said) or place + length != end:
             raise files.damaged(self.path, "the snapshot does not end as one")
         index = self._data[place:end]
         if crc32(index) != of_index:
             raise files.damaged(self.path, "the index of the snapshot is damaged")
         self.checksum = of_index
-        form: dict[str, Any] = json.loads(index)
-        _check_beside(self.path, form["beside"])
+        with files.understood(self.path):
+            form: dict[str, Any] = loaded(index, anything)
+            if isinstance(form, dict) and isinstance(form.get("beside"), dict):
+                _check_beside(self.path, form["beside"])
+            INDEX(form, "")
+            for part in _parts(form):
+                part.section.check(place)
+            _check_sizes(form)
         return form
 
     def parts(self) -> Iterator[Part]:
         """All columns."""
-        for name, section in self.index["dictionary"].items():
-            yield Part(None, name, Section(*section))
-        for table in self.index["tables"]:
-            is_made = is_derived_anew(table["name"])
-            for place, section in enumerate(table["columns"], 1):
-                yield Part(table["name"], f"column {place}", Section(*section), is_made)
-            yield Part(table["name"], "flags", Section(*table["flags"]), is_made)
-            for name, section in table["counters"].items():
-                yield Part(table["name"], name, Section(*section))
-        for relation, name, section, is_derived in time_sections(self.index["beside"].get("time")):
-            yield Part(relation, name, Section(*section), is_derived)
+        return _parts(self.index)
 
     def is_right(self, section: Section) -> bool:
         """Whether the bytes of a section are those that were written."""
@@ -242,17 +292,20 @@ class Snapshot:
         index = self.index
         if without_tables:
             index = self._without_tables(index)
-        return State(
-            program_of(index["program"]),
-            tuple(map(asked_of, index["asked"])),
-            self._engine(index),
-            index["sequence"],
-            index["commits"],
-            index["loaded"],
-            index["derived"],
-            index["settings"],
-            self._time(index["beside"].get("time")),
-        )
+        with files.understood(self.path), reading("the index"):
+            state = State(
+                program_of(index["program"]),
+                tuple(map(asked_of, index["asked"])),
+                self._engine(index),
+                index["sequence"],
+                index["commits"],
+                index["loaded"],
+                index["derived"],
+                index["settings"],
+                self._time(index["beside"].get("time")),
+            )
+            check_state(state)
+        return state
 
     def _without_tables(self, index: Mapping[str, Any]) -> dict[str, Any]:
         beside = {
@@ -288,7 +341,7 @@ class Snapshot:
         )
 
     def table(self, form: Mapping[str, Any]) -> TableState:
-        """The rows of a relation."""
+        """Read the rows of a relation, whatever they say."""
         name = form["name"]
         rounds, epoch, together = form["rounds"]
         return TableState(
@@ -308,6 +361,55 @@ class Snapshot:
             epoch,
             frozenset(together),
         )
+
+
+def _parts(index: Mapping[str, Any]) -> Iterator[Part]:
+    """All columns of an index."""
+    for name in DICTIONARY:
+        yield Part(None, name, Section(*index["dictionary"][name]))
+    for table in index["tables"]:
+        is_made = is_derived_anew(table["name"])
+        for place, section in enumerate(table["columns"], 1):
+            yield Part(table["name"], f"column {place}", Section(*section), is_made)
+        yield Part(table["name"], "flags", Section(*table["flags"]), is_made)
+        for name, section in table["counters"].items():
+            yield Part(table["name"], name, Section(*section))
+    for relation, name, section, is_derived in time_sections(index["beside"].get("time")):
+        yield Part(relation, name, Section(*section), is_derived)
+
+
+def _check_sizes(index: Mapping[str, Any]) -> None:
+    """Raise `FormError` if there are more rows than can differ: rows that are all equal take no bytes."""
+    timed = index["beside"].get("time")
+    tables = [*index["tables"], *(() if timed is None else (*timed["given"], *timed["tables"]))]
+    parts = {"the dictionary": [index["dictionary"][name] for name in DICTIONARY[:4]]}
+    parts |= {f"`{table['name']}`": table["columns"] for table in tables}
+    for name, sections in parts.items():
+        places = [Section(*each) for each in sections]
+        rows = max((each.count for each in places), default=0)
+        if rows > 1 and max(each.size for each in places) < rows:
+            raise FormError(f"{name} has {rows:,} rows that do not differ")
+    for table in tables:
+        rows = Section(*table["columns"][0]).count if table["columns"] else 1
+        for name in ("flags", "count"):
+            if name in table and Section(*table[name]).count > rows:
+                raise FormError(f"{name} of `{table['name']}` are of more rows than there are")
+        for name in ("left", "right"):  # a fact has one interval at most that begins, or ends, there
+            if name in table and not Section(*table[name]).width and Section(*table[name]).count > rows:
+                raise FormError(f"`{table['name']}` has intervals that do not differ")
+        for name, section in table.get("counters", {}).items():
+            if Section(*section).count > rows:
+                raise FormError(f"{name} of `{table['name']}` is of more rows than there are")
+
+
+def check_state(state: State) -> None:
+    """Raise `FormError` if this cannot be the state of a reasoner."""
+    check_program(state.program)
+    for asked in state.asked:
+        check_asked(asked, state.program)
+    check_engine(state.engine)
+    if state.time is not None:
+        check_times(state.time, state.program, len(state.engine.dictionary.kind))
 
 
 def is_derived_anew(relation: str) -> bool:

@@ -34,6 +34,7 @@ CLOSING_SHARE = 64  # … larger ones only if the journals are at least this par
 class Opened:
     """A store as it was found: the state of its snapshot, what was done since, and what was wrong."""
 
+    path: Path  # of the snapshot
     state: State
     records: tuple[Record, ...]
     notices: tuple[str, ...] = ()
@@ -300,4 +301,4 @@ def read_found(found: Found) -> Opened:
             )
     state = found.snapshot.state()
     found.snapshot.close()
-    return Opened(state, found.records, tuple(notices))
+    return Opened(found.snapshot.path, state, found.records, tuple(notices))

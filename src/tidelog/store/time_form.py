@@ -7,10 +7,12 @@ from fractions import Fraction
 from typing import Any
 
 from tidelog.logic.time import Interval
-from tidelog.store.arrays import Array
-from tidelog.store.program_form import interval_of, interval_to_json
+from tidelog.store.arrays import SECTION, Array
+from tidelog.store.program_form import INTERVAL, interval_of, interval_to_json
+from tidelog.store.shapes import fields, many, named, natural, one_of, optional, row, text, truth
 from tidelog.temporal.advancing import Past
 from tidelog.temporal.lists import Timeline
+from tidelog.temporal.materialise import PROCEDURES
 from tidelog.temporal.periods import Periods, Repeat
 from tidelog.temporal.reasoning import TimeSettings
 from tidelog.temporal.state import TimedTableState, TimeState
@@ -20,6 +22,28 @@ Write = Callable[[Array], list[Json]]  # writes an array, and says where it stan
 Read = Callable[[list[Json], str], Array]  # reads it, given what it is called
 LISTS = ("count", "left", "right")
 GIVEN, ALL = "given", "tables"
+REPEAT = row(INTERVAL, text, truth)
+PAST = {
+    "window": optional(INTERVAL),
+    "time": optional(text),
+    "calendar": truth,
+    "kept": named(optional(text)),
+    "weight": natural,
+}
+TABLES = many(fields({"name": text, "columns": many(SECTION), **dict.fromkeys(LISTS, SECTION)}))
+TIME = fields(
+    {
+        "settings": row(one_of(*PROCEDURES), optional(natural), optional(INTERVAL)),
+        "timeline": row(natural, truth, truth),
+        GIVEN: TABLES,
+        ALL: TABLES,
+        "outcome": optional(row(natural, truth, truth)),
+        "dropped": many(row(natural, natural)),
+        "cut": truth,
+        "past": fields(PAST),
+        "periodic": optional(row(optional(INTERVAL), optional(row(optional(REPEAT), optional(REPEAT))))),
+    }
+)
 
 
 def time_to_json(state: TimeState, write: Write) -> dict[str, Json]:

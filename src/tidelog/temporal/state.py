@@ -116,6 +116,8 @@ def _reinstated(state: TimedTableState) -> TimedTable:
     columns: Any = np.array(state.columns, np.int32).reshape(len(state.columns), rows)
     if rows:
         numbers = table.number(columns, rows)
+        if table.facts.rows != rows:
+            raise ValueError(f"`{state.name}` has a fact at times twice")
         lists = Lists(np.cumsum(state.count) - state.count, state.count, state.left, state.right)
         table.replace(numbers, lists)
     return table

@@ -74,6 +74,9 @@ class ColumnarEngine:
     def define(self, relation: str, arity: int, dense_bytes: int | None = None) -> None:
         """Make an empty relation, unless it is there; its set is a direct array up to `dense_bytes`."""
         if relation in self._numbers:
+            known = self.table(relation).arity
+            if known != arity:
+                raise ValueError(f"`{relation}` has {known} columns, not {arity}")
             return
         number = self._free.pop() if self._free else len(self.tables)
         self._widen(number + 1, arity)

@@ -325,8 +325,9 @@ class MaintainedEngine(NotedEngine):
 
     def scratch(self, relation: str, arity: int) -> None:
         """Make an empty relation of whose facts no journal is kept, unless it is there."""
-        if relation not in self._numbers:
-            self.define(relation, arity)
+        is_new = relation not in self._numbers
+        self.define(relation, arity)
+        if is_new:
             self.table(relation).words[layout.SCRATCH] = 1
 
     def clear(self, relation: str) -> None:

@@ -176,6 +176,8 @@ def refill(dictionary: Dictionary, state: DictionaryState) -> None:
         else:
             given = other.encode_numbers(kind, state.payload[members], extra)
         identities[given + 1] = members + 1
+    if len(other) != len(state.kind):
+        raise ValueError("a value has two ids")
     slots = other.slots
     dictionary.slots = slots & ~IDENTITY | identities[slots & IDENTITY]
     dictionary.publish()
