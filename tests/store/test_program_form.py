@@ -12,13 +12,19 @@ from hypothesis import given
 import tidelog as tl
 from tests.strategies import EVERYTHING, programs
 from tidelog.logic.program import Program, Transfer
-from tidelog.store.program_form import program_of, program_to_json
+from tidelog.store.program_form import PROGRAM, program_of, program_to_json
+from tidelog.store.validity import check_program
 
 CASES = sorted((Path(__file__).parent.parent / "cases").rglob("*.rls"))
 
 
 def read_back(program: Program) -> Program:
-    return program_of(json.loads(json.dumps(program_to_json(program))))
+    """The program that is read, and could be one."""
+    form = json.loads(json.dumps(program_to_json(program)))
+    PROGRAM(form, "")
+    found = program_of(form)
+    check_program(found)
+    return found
 
 
 def as_stored(program: Program) -> Program:
@@ -63,6 +69,7 @@ def test_random_programs_read_back(text: str) -> None:
         "boxplus[0, 1/3) p(?x) :- q(?x) since(1, inf) r(?x), ~diamondminus[0, 2] s(?x) . q(a)@[1, 2) .",
         "p(?x) :- diamondminus[0, 2] boxplus[1, 3] q(?x), top() until[0, 1] q(?x) . q(a)@1 .",
         'p(?x) :- q(?x) . q(a)@["2024-01-01T00:00:00Z", "2024-02-01") . ?- p(?x)@[1, 2] .',
+        "p(?x) :- q(?x) . q(a)@[0, 5] . ?- p(?x) during [1, 2] . ?- p(?x) at 3 . ?- p(?x) ever .",
     ],
 )
 def test_programs_with_everything_read_back(text: str) -> None:

@@ -92,7 +92,8 @@ ENGINE = fields(
 )
 INDEX = fields(
     {
-        **dict.fromkeys(("sequence", "commits", "loaded", "derived"), natural),
+        **dict.fromkeys(("sequence", "commits"), natural),
+        **dict.fromkeys(("loaded", "derived"), integer),
         "settings": fields({"equality": one_of(*TREATMENTS), "unique_names": truth}),
         "beside": fields({}, {"time": TIME}),
         "program": PROGRAM,

@@ -60,6 +60,7 @@ LASTING = layout.ALIVE | layout.EXPLICIT | layout.BEFORE | layout.TOUCHED  # fla
 LARGEST_SCALE = 1 << 24  # of a decimal: more zeros than anybody writes
 QUALIFIED = {Kind.LANGUAGE_STRING: Kind.STRING, Kind.LITERAL: Kind.IRI}  # kinds, and that of their qualifier
 MOST_TIME_ZONE = 24 * 60
+LAST_ASCII = 127
 
 
 def require(condition: object, message: str) -> None:
@@ -224,49 +225,52 @@ def check_dictionary(state: DictionaryState) -> None:
     for name in ("payload", "extent", "extra"):
         size = len(getattr(state, name))
         require(size == count, f"{name} of the dictionary has {size:,} values instead of {count:,}")
-    for number in np.unique(state.kind).tolist():
-        require(number in Kind._value2member_map_, f"the dictionary has a value of kind {number}")
-        kind = Kind(number)
-        members = np.flatnonzero(state.kind == number)
-        payload, extra = state.payload[members], state.extra[members]
-        if kind in TEXT_KINDS:
-            _check_texts(state, kind, members)
+    kinds = {kind: members for kind in Kind if len(members := np.flatnonzero(state.kind == kind))}
+    require(sum(map(len, kinds.values())) == count, "the dictionary has a value of no kind that there is")
+    _check_texts(state)
+    for kind, members in kinds.items():
+        if kind in QUALIFIED:
+            _check_qualifiers(state, kind, members)
+        elif kind in TEXT_KINDS:
+            require(not state.extra[members].any(), f"a {_called(kind)} of the dictionary has a qualifier")
         else:
-            _check_numbers(kind, payload, extra)
+            _check_numbers(kind, state.payload[members], state.extra[members])
 
 
-def _check_texts(state: DictionaryState, kind: Kind, members: Array) -> None:
+def _check_texts(state: DictionaryState) -> None:
+    is_text = np.zeros(1 + max(Kind), bool)
+    is_text[list(TEXT_KINDS)] = True
+    members = np.flatnonzero(is_text.take(state.kind))
     begin, extent = state.payload[members], state.extent[members].astype(np.int64)
     heap = len(state.heap)
     is_inside = (begin >= 0) & (extent >= 0) & (begin <= heap) & (extent <= heap - begin)
-    require(is_inside.all(), f"a {_called(kind)} of the dictionary lies outside of its texts")
+    require(is_inside.all(), "a text of the dictionary lies outside of the place for texts")
+    if heap and int(state.heap.max()) > LAST_ASCII:
+        try:
+            _texts(state.heap, begin, extent).validate(full=True)
+        except pa.ArrowInvalid:
+            raise FormError("a text of the dictionary is not UTF-8") from None
+    large = state.kind[members] == Kind.BIG
+    for text in _texts(state.heap, begin[large], extent[large]).to_pylist():
+        require(DECIMAL.fullmatch(text), "a large number of the dictionary is none")
+
+
+def _check_qualifiers(state: DictionaryState, kind: Kind, members: Array) -> None:
     extra = state.extra[members]
-    if kind in QUALIFIED:
-        is_known = (extra >= 0) & (extra < members)
-        require(is_known.all(), f"a {_called(kind)} of the dictionary has a qualifier that there is not")
-        is_right = state.kind[extra] == QUALIFIED[kind]
-        require(is_right.all(), f"a {_called(kind)} of the dictionary has a qualifier of another kind")
-    else:
-        require(not extra.any(), f"a {_called(kind)} of the dictionary has a qualifier")
-    texts = _texts(state.heap, begin, extent)
-    try:
-        texts.validate(full=True)
-    except pa.ArrowInvalid:
-        raise FormError(f"a {_called(kind)} of the dictionary is not UTF-8") from None
-    if kind is Kind.BIG:
-        is_number = all(DECIMAL.fullmatch(each) for each in texts.to_pylist())
-        require(is_number, "a large number of the dictionary is none")
+    is_known = (extra >= 0) & (extra < members)
+    require(is_known.all(), f"a {_called(kind)} of the dictionary has a qualifier that there is not")
+    is_right = state.kind[extra] == QUALIFIED[kind]
+    require(is_right.all(), f"a {_called(kind)} of the dictionary has a qualifier of another kind")
 
 
 def _texts(heap: Array, begin: Array, extent: Array) -> pa.Array:
-    """The texts at these places."""
+    """The texts at these places, one after the other where they lie so."""
     offsets = np.zeros(len(begin) + 1, np.int64)
     np.cumsum(extent, out=offsets[1:])
-    if len(begin) and (np.diff(begin) == extent[:-1]).all():  # one after the other, as most are
+    if len(begin) and (np.diff(begin) == extent[:-1]).all():
         data = heap[int(begin[0]) : int(begin[0]) + int(offsets[-1])]
     else:
-        places = np.arange(int(offsets[-1])) + np.repeat(begin - offsets[:-1], extent)
-        data = heap[places]
+        data = heap[np.arange(int(offsets[-1])) + np.repeat(begin - offsets[:-1], extent)]
     buffers = pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))
     return pa.LargeStringArray.from_buffers(len(begin), *buffers)
 
