@@ -225,7 +225,7 @@ def check_dictionary(state: DictionaryState) -> None:
     for name in ("payload", "extent", "extra"):
         size = len(getattr(state, name))
         require(size == count, f"{name} of the dictionary has {size:,} values instead of {count:,}")
-    kinds = {kind: members for kind in Kind if len(members := np.flatnonzero(state.kind == kind))}
+    kinds = {kind: members for kind in Kind if len(members := np.flatnonzero(state.kind == np.uint8(kind)))}
     require(sum(map(len, kinds.values())) == count, "the dictionary has a value of no kind that there is")
     _check_texts(state)
     for kind, members in kinds.items():
@@ -250,7 +250,7 @@ def _check_texts(state: DictionaryState) -> None:
             _texts(state.heap, begin, extent).validate(full=True)
         except pa.ArrowInvalid:
             raise FormError("a text of the dictionary is not UTF-8") from None
-    large = state.kind[members] == Kind.BIG
+    large = state.kind[members] == np.uint8(Kind.BIG)
     for text in _texts(state.heap, begin[large], extent[large]).to_pylist():
         require(DECIMAL.fullmatch(text), "a large number of the dictionary is none")
 
