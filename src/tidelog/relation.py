@@ -145,7 +145,7 @@ class Relation:
         return pa.Table.from_arrays(arrays, names=list(self.columns))
 
     def to_texts(self, form: str = "plain") -> TextTable:
-        """The rows as texts: `plain`, `exact` (terms that read back) or `ntriples`."""
+        """The rows as texts: `plain`, `field` (as in CSV), `exact` (terms that read back) or `ntriples`."""
         if not self._ids:
             texts = pa.array(["true"] * self._rows, pa.large_string())
             return TextTable(_nullary_table(texts))

@@ -57,9 +57,16 @@ def programs(write: Write) -> None:
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
-        (["csv"], CSV),
-        (["csv", "--no-header"], CSV.partition("\n")[2]),
-        (["tsv"], TSV),
+        (["csv", "--terms", "plain"], CSV),
+        (["csv", "--terms", "plain", "--no-header"], CSV.partition("\n")[2]),
+        (["tsv", "--terms", "plain"], TSV),
+        (
+            ["csv", "--no-header"],
+            '"""apple pie, warm""",2.5,"""2024-02-29""^^<http://www.w3.org/2001/XMLSchema#date>",'
+            '"""true""^^<http://www.w3.org/2001/XMLSchema#boolean>"\n'
+            '"""say ""hi""""",10.25,"""2023-01-01""^^<http://www.w3.org/2001/XMLSchema#date>",'
+            '"""false""^^<http://www.w3.org/2001/XMLSchema#boolean>"\n',
+        ),
         (
             ["csv", "--terms", "exact", "--no-header"],
             '"""apple pie, warm""",2.5,"""2024-02-29""^^<http://www.w3.org/2001/XMLSchema#date>",true\n'

@@ -131,10 +131,15 @@ def add_form(group: argparse._ArgumentGroup, format_help: str) -> None:
     group.add_argument(
         "--terms",
         choices=("plain", "exact"),
-        default="plain",
-        help="text alone (default), or terms that read back as the same values",
+        help="text alone, or terms of the rule language; by default CSV and TSV have strings in quotes and "
+        "datatypes, so that they read back as the same values, and all else is text alone",
     )
     group.add_argument("--no-header", action="store_true", help="CSV and TSV without the names of columns")
+    group.add_argument(
+        "--escape-formulas",
+        action="store_true",
+        help="in CSV and TSV, put ' before text that a spreadsheet would take for a formula, such as =1+1",
+    )
     group.add_argument("--rows", metavar="N", type=row_count, help=ROWS_HELP)
 
 

@@ -18,8 +18,9 @@ from tidelog.cli.tables import table_lines
 from tidelog.cli.terminal import data_output
 from tidelog.cli.usage import UsageError
 from tidelog.errors import Source
-from tidelog.io.formats import RDF, canonical_format
+from tidelog.io.formats import DELIMITED, RDF, canonical_format
 from tidelog.io.write import WriteOptions, write
+from tidelog.logic.values import ColumnType
 from tidelog.relation import Relation
 from tidelog.syntax.parser import parse_literals
 from tidelog.syntax.printer import print_node
@@ -32,17 +33,24 @@ _BINARY: Final = frozenset({"parquet", "arrow"})
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How results are written: the format, terms plain or exact, with a header, how many rows of a table."""
+    """How results are written: the format, how terms are, with a header, how many rows of a table."""
 
     format: str
-    terms: str = "plain"
+    terms: str | None = None  # plain, exact, or None: as the format is read again
     header: bool = True
     rows: int | None = None  # None: all, but on a terminal the first ones
+    escape_formulas: bool = False
+
+    @property
+    def options(self) -> WriteOptions:
+        """How files are written."""
+        return WriteOptions(header=self.header, escape_formulas=self.escape_formulas)
 
     @staticmethod
     def of(options: Namespace, otherwise: str) -> Form:
         """The form that the options ask for."""
-        return Form(options.format or otherwise, options.terms, not options.no_header, options.rows)
+        header, escaped = not options.no_header, options.escape_formulas
+        return Form(options.format or otherwise, options.terms, header, options.rows, escaped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +61,7 @@ class Result:
     arity: int
     make: Callable[[], Relation]
     label: str = "predicate"  # or `query`
+    types: tuple[ColumnType, ...] = ()  # of the predicate's columns, where it declares them
 
     @property
     def relation(self) -> Relation:
@@ -110,7 +119,7 @@ def print_results(results: Sequence[Result], form: Form) -> None:
                 _write(stream, _labelled(result, form), form)
         case _:
             for result in results:
-                _write(stream, data(result.relation, form), form)
+                _write(stream, data(result.relation, form, result.types), form)
     stream.flush()
 
 
@@ -121,18 +130,29 @@ def print_result(result: Result, form: Form) -> None:
     if form.format == "table":
         _print_tables(sys.stdout.buffer, [result], form)
     else:
-        _write(stream, data(result.relation, form), form)
+        _write(stream, data(result.relation, form, result.types), form)
     stream.flush()
 
 
-def data(relation: Relation, form: Form) -> pa.Table:
+def data(relation: Relation, form: Form, types: Sequence[ColumnType] = ()) -> pa.Table:
     """The rows as the format wants them: typed, as texts, or as terms of RDF."""
     if canonical_format(form.format) in RDF:
         table = relation.to_texts("ntriples").table
         return _statements(table) if relation.name == TRIPLE else table
-    if form.terms == "exact" or form.format in ("csv", "tsv", "dsv"):
+    if form.terms == "exact" or (form.terms == "plain" and form.format in DELIMITED):
         return relation.to_texts(form.terms).table
-    return relation.to_arrow()
+    return _fields(relation, types) if form.format in DELIMITED else relation.to_arrow()
+
+
+def _fields(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
+    """The rows as texts that a column of its type, by default of any, reads as the same values."""
+    table = relation.to_texts("field").table
+    for place, column_type in enumerate(types):
+        if column_type is not ColumnType.ANY:
+            form = "exact" if column_type is ColumnType.TERM else "plain"
+            column = relation.to_texts(form).table.column(place)
+            table = table.set_column(place, table.column_names[place], column)
+    return table
 
 
 def _statements(table: pa.Table) -> pa.Table:
@@ -143,7 +163,7 @@ def _statements(table: pa.Table) -> pa.Table:
 
 def _write(stream: IO[bytes], table: pa.Table, form: Form) -> None:
     target = io.BytesIO() if form.format in _BINARY else stream
-    write(target, form.format, table.column_names, [table], WriteOptions(header=form.header))
+    write(target, form.format, table.column_names, [table], form.options)
     if isinstance(target, io.BytesIO) and target is not stream:
         stream.write(target.getbuffer())
 
@@ -156,7 +176,7 @@ def _print_tables(stream: IO[bytes], results: Iterable[Result], form: Form) -> N
             result.name,
             result.relation,
             most=most or None,
-            terms=form.terms,
+            terms=form.terms or "plain",
             coloured=is_coloured(sys.stdout),
         )
         if place:

@@ -34,7 +34,7 @@ from tidelog.errors import ProgramError, counted
 from tidelog.io.export import Export, export_file
 from tidelog.io.formats import file_name, is_compressed
 from tidelog.io.source import transfer_path
-from tidelog.io.write import WriteOptions, write
+from tidelog.io.write import write
 from tidelog.logic.program import Query, Transfer
 from tidelog.logic.sandbox import OPEN
 from tidelog.program_facts import EXPLICIT
@@ -159,7 +159,12 @@ def _facts(work: Work, name: str) -> Result:
     predicate = work.program.predicates[name]
     if name == TRIPLE and getattr(work.options, "triples", "all") != "all":
         return Result(predicate.written, predicate.arity, lambda: _triples(work))
-    return Result(predicate.written, predicate.arity, lambda: work.reasoner[name])
+    return Result(
+        predicate.written,
+        predicate.arity,
+        lambda: work.reasoner[name],
+        types=work.program.types_of(predicate),
+    )
 
 
 def _triples(work: Work) -> Relation:
@@ -203,8 +208,8 @@ def write_files(
             name = file_name(result.name, form.format, len(relation.columns))
             path = OPEN.to_write(output / name, output=output)
             if path not in written:
-                table = data(relation, form)
-                options = WriteOptions(header=form.header, compressed=False)
+                table = data(relation, form, result.types)
+                options = replace(form.options, compressed=False)
                 written[path] = write(staged.file(path), form.format, table.column_names, [table], options)
                 _report_left_out(work, len(relation) - written[path])
     return written
@@ -221,7 +226,8 @@ def _write_export(
 ) -> None:
     """The facts of an export are in its file, or on standard output."""
     relation = work.reasoner[transfer.predicate].sorted()
-    table = data(relation, Form(export.format, work.options.terms))
+    types = transfer.types or work.program.types_of(work.program.predicates[transfer.predicate])
+    table = data(relation, Form(export.format, work.options.terms), types)
     if relation.columns and not isinstance(relation, TimedRelation):
         table = table.select(export.columns)
     if export.path is None:
@@ -232,7 +238,9 @@ def _write_export(
         return
     compressed = export.options.compressed
     options = replace(
-        export.options, compressed=is_compressed(export.path) if compressed is None else compressed
+        export.options,
+        compressed=is_compressed(export.path) if compressed is None else compressed,
+        escape_formulas=export.options.escape_formulas or work.options.escape_formulas,
     )
     place = staged.file(export.path)
     written[export.path] = write(place, export.format, table.column_names, [table], options)

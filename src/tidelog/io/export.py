@@ -49,4 +49,5 @@ def _write_options(options: Options, path: Path | None) -> WriteOptions:
         quoting=options.flag("quoting", True),
         compressed=options.compressed(path),
         limit=options.count("limit"),
+        escape_formulas=options.flag("escape_formulas", False),
     )

@@ -13,20 +13,24 @@ import pyarrow.ipc
 from tidelog.io.atomic import compressing, replacing
 from tidelog.io.formats import DELIMITED, canonical_format, is_compressed
 from tidelog.io.write_rdf import write_statements
-from tidelog.io.write_text import write_delimited, write_json
+from tidelog.io.write_text import without_formulas, write_delimited, write_json
 
 _SLICE = 1 << 16
 
 
 @dataclass(frozen=True)
 class WriteOptions:
-    """How to write. `compressed` is None to follow the extension `.gz`; `limit` is the most rows to write."""
+    """How to write. `compressed` is None to follow the extension `.gz`; `limit` is the most rows to write.
+
+    With `escape_formulas`, fields that a spreadsheet would take for formulas are written behind a `'`.
+    """
 
     header: bool = True
     delimiter: str | None = None
     quoting: bool = True
     compressed: bool | None = None
     limit: int | None = None
+    escape_formulas: bool = False
 
 
 def write(
@@ -63,7 +67,8 @@ def _writer(name: str, options: WriteOptions) -> Writer:
         delimiter = options.delimiter or ("\t" if name == "tsv" else ",")
 
         def delimited(stream: IO[bytes], names: tuple[str, ...], batches: Iterator[Any]) -> None:
-            write_delimited(stream, names if options.header else None, batches, delimiter, options.quoting)
+            rows = map(without_formulas, batches) if options.escape_formulas else batches
+            write_delimited(stream, names if options.header else None, rows, delimiter, options.quoting)
 
         return delimited
     if name in _WRITERS:

@@ -15,6 +15,8 @@ from tidelog.errors import DataError, Diagnostic
 from tidelog.io import codes
 from tidelog.io.arrays import Array, joined, text_array, text_scalar
 
+_FORMULA = r"^[=+\-@\t\r]"
+_NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
 _IN_JSON_ESCAPED = r'["\\\x00-\x1f]'
 
 
@@ -28,6 +30,17 @@ def write_delimited(
     for batch in batches:
         columns = [as_text(column) for column in batch.columns]
         write_texts(stream, _delimited_rows(columns, delimiter, quoting))
+
+
+def without_formulas(batch: Any) -> Any:
+    """Return the rows as texts, those that a spreadsheet would take for formulas behind a `'`."""
+    columns = [as_text(column) for column in batch.columns]
+    escaped = []
+    for column in columns:
+        is_number = pc.match_substring_regex(column, _NUMBER)
+        is_formula = pc.and_(pc.match_substring_regex(column, _FORMULA), pc.invert(is_number))
+        escaped.append(pc.if_else(is_formula, joined("'", column), column))
+    return pa.RecordBatch.from_arrays(escaped, names=batch.schema.names)
 
 
 def _delimited_rows(columns: Sequence[Array], delimiter: str, quoting: bool) -> Array:

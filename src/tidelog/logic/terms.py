@@ -1,8 +1,10 @@
 """Text to value and value to text.
 
-Three ways to write a value:
+Four ways to write a value:
 
 - `plain`: the text alone, without quotes or brackets, as people and spreadsheets want it;
+- `field`: a field of a file, as Nemo writes it, that `read_any` reads as the same value: names and numbers as
+  they are, strings in quotes, all else with its language or datatype;
 - `exact`: a term of the rule language that reads back as the same value, `read_exact(exact(v)) == v`;
 - `ntriples`: a term of N-Triples.
 
@@ -38,6 +40,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 # Names that begin like another token of the language: `_`, `true`, `false`, `inf`.
 _NOT_BARE = re.compile(r"(?:_|true|false|inf)(?![A-Za-z0-9_])", re.ASCII)
 _NOT_IN_NAMES = re.compile(r'[\s\x00-\x20<>"{}|^`\\]|^_:$')
+_NOT_IN_BRACKETS = re.compile(r'[\x00-\x20<>"{}|^`\\]|(?<=^<)_:$')
 _FIELD_LITERAL = re.compile(
     r'"(?P<text>.*)"(?:@(?P<language>[A-Za-z]+(?:-[A-Za-z0-9]+)*)|\^\^<(?P<datatype>[^\x00-\x20<>"{}|^`\\]*)>)?',
     re.ASCII | re.DOTALL,
@@ -74,8 +77,9 @@ def read_any(text: str) -> Value:
     if first == '"':
         found = _FIELD_LITERAL.fullmatch(field)
         return _read_literal(found, found["text"]) if found else values.string(field)
-    name = field[1:-1] if first == "<" and field[-1] == ">" else field
-    return values.string(field) if _NOT_IN_NAMES.search(name) else values.iri(name)
+    if first == "<" and field[-1] == ">" and not _NOT_IN_BRACKETS.search(field, 1, len(field) - 1):
+        return values.iri(field[1:-1])
+    return values.string(field) if _NOT_IN_NAMES.search(field) else values.iri(field)
 
 
 def read_typed(text: str, column: ColumnType) -> Value:
@@ -190,6 +194,25 @@ def exact(value: Value) -> str:
         case Kind.BLANK:
             return f"<_:{value.content}>"
     return ntriples(value)
+
+
+def field(value: Value) -> str:
+    """The text of the value in a file, which `read_any` reads as the value.
+
+    >>> [field(value) for value in (values.iri("alice"), values.string("alice"), values.integer(12))]
+    ['alice', '"alice"', '12']
+    """
+    match value.kind:
+        case Kind.INTEGER | Kind.DECIMAL | Kind.BIG:
+            return _lexical(value)
+        case Kind.STRING:
+            return f'"{value.content}"'
+        case Kind.LANGUAGE_STRING:
+            return f'"{value.content}"@{value.extra}'
+        case Kind.IRI | Kind.BLANK:
+            text = plain(value)
+            return text if read_any(text) == value else f"<{text}>"
+    return f'"{_lexical(value)}"^^<{datatype(value)}>'
 
 
 def ntriples(value: Value) -> str:

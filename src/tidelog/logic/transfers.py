@@ -31,6 +31,7 @@ _KINDS: dict[str, tuple[type, str]] = {
     "header": (bool, "true or false"),
     "ignore_headers": (bool, "true or false"),
     "quoting": (bool, "true or false"),
+    "escape_formulas": (bool, "true or false"),
     "delimiter": (str, "text"),
     "base": (str, "an IRI"),
 }
@@ -184,7 +185,7 @@ def resource_path(transfer: Transfer, folder: Path | None) -> Path | None:
 def options_of(name: str) -> tuple[str, ...]:
     """The options of a format."""
     if name in TABLES:
-        own: tuple[str, ...] = ("header", "ignore_headers", "quoting")
+        own: tuple[str, ...] = ("header", "ignore_headers", "quoting", "escape_formulas")
         return (*_COMMON, *own, "delimiter") if name == "dsv" else (*_COMMON, *own)
     return (*_COMMON, "base") if name in TRIPLES + QUADS else _COMMON
 

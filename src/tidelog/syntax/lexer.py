@@ -135,8 +135,11 @@ class Lexer:
         """Report the first character that is half of a surrogate pair: no encoding can write it."""
         found = _SURROGATE.search(self.text)
         if found is not None:
-            message = f"unexpected character U+{ord(found[0]):04X}, which is half of a surrogate pair"
-            help_line = "save the text as UTF-8; bytes that are not UTF-8 are read as such characters"
+            point = ord(found[0])
+            message = f"unexpected character U+{point:04X}, which is half of a surrogate pair"
+            if 0xDC80 <= point <= 0xDCFF:  # how Python hands bytes on that are not UTF-8
+                message = f"the byte {point - 0xDC00:02X} is not UTF-8"
+            help_line = "save the text as UTF-8"
             span = Span(self.source, found.start(), found.end())
             self.diagnostics.append(Diagnostic(codes.UNEXPECTED_CHARACTER, message, span, help_line))
 

@@ -24,6 +24,7 @@ MOST_DIGITS = 38  # of an Arrow decimal
 MANY = 64  # values for which Arrow's kernels are worth calling
 TEXT_FORMS: dict[str, Callable[[Value], str]] = {
     "plain": terms.plain,
+    "field": terms.field,
     "exact": terms.exact,
     "ntriples": terms.ntriples,
 }
@@ -87,7 +88,7 @@ def _decimals(dictionary: Dictionary, ids: Ids) -> pa.Array:
 
 
 def to_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
-    """The values as texts: `plain`, `exact` or `ntriples`."""
+    """The values as texts: `plain`, `field`, `exact` or `ntriples`."""
     distinct, places = _distinct(ids)
     return taken(_distinct_texts(dictionary, distinct, form), places)
 

@@ -24,6 +24,7 @@ Written = tuple[pa.Array, Flags]  # texts, and which of them are right
 Writer = Callable[[Dictionary, Ids], Written]
 
 _SPECIAL = r'["\\]'
+_BARE = r"^[A-Za-z][!#-;=?-\[\]_a-z~]*$"  # ASCII without white space and what no IRI holds
 
 
 def many_texts(dictionary: Dictionary, ids: Ids, form: str, write: Callable[[Ids], list[str]]) -> pa.Array:
@@ -99,6 +100,24 @@ def _with_datatype(dictionary: Dictionary, ids: Ids) -> Written:
     return _quoted(dictionary, ids, "^^<", dictionary.texts(dictionary.extra[ids]), ">")
 
 
+def _bare(dictionary: Dictionary, ids: Ids) -> Written:
+    """Texts that no field takes for anything but a name; others are not right."""
+    texts = dictionary.texts(ids)
+    return texts, flags_of(pc.match_substring_regex(texts, _BARE))
+
+
+def _field(dictionary: Dictionary, ids: Ids, *end: pa.Array | str) -> Written:
+    return _all_right(_joined('"', dictionary.texts(ids), '"', *end))
+
+
+def _field_with_language(dictionary: Dictionary, ids: Ids) -> Written:
+    return _field(dictionary, ids, "@", dictionary.texts(dictionary.extra[ids]))
+
+
+def _field_with_datatype(dictionary: Dictionary, ids: Ids) -> Written:
+    return _field(dictionary, ids, "^^<", dictionary.texts(dictionary.extra[ids]), ">")
+
+
 BY_ARROW: Mapping[str, Mapping[Kind, Writer]] = {
     "plain": {
         Kind.IRI: _plain,
@@ -106,6 +125,13 @@ BY_ARROW: Mapping[str, Mapping[Kind, Writer]] = {
         Kind.LANGUAGE_STRING: _plain,
         Kind.LITERAL: _plain,
         Kind.BLANK: _blank,
+        Kind.INTEGER: _digits,
+    },
+    "field": {
+        Kind.IRI: _bare,
+        Kind.STRING: _field,
+        Kind.LANGUAGE_STRING: _field_with_language,
+        Kind.LITERAL: _field_with_datatype,
         Kind.INTEGER: _digits,
     },
     "exact": {Kind.STRING: _quoted, Kind.INTEGER: _digits},
