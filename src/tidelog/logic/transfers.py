@@ -35,6 +35,7 @@ _KINDS: dict[str, tuple[type, str]] = {
     "delimiter": (str, "text"),
     "base": (str, "an IRI"),
 }
+EXPORT_ONLY = ("escape_formulas",)
 _COMMON = ("resource", "format", "compression", "limit", "time")
 
 Evaluate = Callable[[ast.Expression], Value | None]
@@ -93,7 +94,7 @@ class Reader:
         types: tuple[ColumnType, ...] | None = None
         first: dict[str, ast.Option] = {}
         for option in tree.options:
-            if not self._is_option(option, name, first):
+            if not self._is_option(option, options_of(name, is_import), name, first):
                 continue
             if option.name == "format":
                 types = self._types(option, is_import)
@@ -105,9 +106,10 @@ class Reader:
                     values[option.name] = value
         return values, types
 
-    def _is_option(self, option: ast.Option, name: str, first: dict[str, ast.Option]) -> bool:
-        """Whether the format has this option, and has it once."""
-        known = options_of(name)
+    def _is_option(
+        self, option: ast.Option, known: tuple[str, ...], name: str, first: dict[str, ast.Option]
+    ) -> bool:
+        """Whether the option is one of those that are known, and is given once."""
         if option.name not in known:
             help = suggest(option.name, known) or f"the options are {', '.join(known)}"
             message = f"`{name}` has no option `{option.name}`"
@@ -182,10 +184,10 @@ def resource_path(transfer: Transfer, folder: Path | None) -> Path | None:
     return folder / path if folder else path
 
 
-def options_of(name: str) -> tuple[str, ...]:
+def options_of(name: str, is_import: bool = True) -> tuple[str, ...]:
     """The options of a format."""
     if name in TABLES:
-        own: tuple[str, ...] = ("header", "ignore_headers", "quoting", "escape_formulas")
+        own: tuple[str, ...] = ("header", "ignore_headers", "quoting", *(() if is_import else EXPORT_ONLY))
         return (*_COMMON, *own, "delimiter") if name == "dsv" else (*_COMMON, *own)
     return (*_COMMON, "base") if name in TRIPLES + QUADS else _COMMON
 
