@@ -30,7 +30,7 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.time import Point
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
-from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
+from tidelog.maintenance.maintainer import Maintainer, NetChange, Update, looks_ahead
 from tidelog.plan.join_order import Statistics
 from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
@@ -82,7 +82,7 @@ class Reasoner(Loading):
         *,
         engine: str | EngineSettings = "columnar",
         maintainer: str = registry.DEFAULT,
-        marking: str = "none",
+        marking: str = registry.DEFAULT_MARKING,
         modules: bool = True,
         equality: str = treatments.DEFAULT,
         unique_names: bool = False,
@@ -114,8 +114,7 @@ class Reasoner(Loading):
         self._engine.dictionary.lock = self._lock
         self.runtime = runtime = Runtime(self._engine, listeners, timeout, max_facts)
         self.statistics = runtime.statistics
-        # Whether closures are kept by structures, else by rules, which marks pass along.
-        self._modules = modules and marking == "none"
+        self._modules = modules and registry.keeps_closures(maintainer, marking)
         self._make_maintainer: Callable[[], Maintainer] = lambda: registry.make(
             maintainer, marking, self._engine, runtime.tell, runtime.check, self._modules
         )
@@ -172,7 +171,7 @@ class Reasoner(Loading):
     @contextmanager
     def looking_ahead(self, peek: Callable[[], Update | None] | None) -> Iterator[None]:
         """In the block, let a maintainer that marks ask `peek` for what the next transaction may change."""
-        if peek is None or not hasattr(self._maintainer, "peek"):
+        if peek is None or not looks_ahead(self._maintainer):
             yield
             return
         former, self._maintainer.peek = self._maintainer.peek, peek

@@ -15,7 +15,7 @@ from tidelog.engine.lock import Lock, locked
 from tidelog.errors import Diagnostic, ProgramError, Source, TidelogError
 from tidelog.logic.changes import UNSIGNED, transactions
 from tidelog.logic.program import Program
-from tidelog.maintenance.maintainer import Maintainer, Update
+from tidelog.maintenance.maintainer import Maintainer, Update, looks_ahead, no_stream, none_known
 from tidelog.syntax.parser import parse
 from tidelog.transaction import Change, without_search_for_cycles
 
@@ -56,14 +56,13 @@ class Stream(Iterator[Delta]):
     def _commit(self, change: Change) -> Delta:
         """Carry a transaction out; meanwhile a maintainer that marks may look at the next one."""
         self._after = change.program
-        looks_ahead = hasattr(self._maintainer, "peek")
-        if looks_ahead:
-            self._maintainer.peek = self.peek  # type: ignore[attr-defined]
+        if not looks_ahead(self._maintainer):
+            return change.commit()
+        self._maintainer.peek, self._maintainer.waiting = self.peek, self.waiting
         try:
             return change.commit()
         finally:
-            if looks_ahead:
-                self._maintainer.peek = _nothing  # type: ignore[attr-defined]
+            self._maintainer.peek, self._maintainer.waiting = no_stream, none_known
 
     def peek(self) -> Update | None:
         """The facts of the next transaction, if it has come; None also if it changes rules or has errors."""
@@ -80,6 +79,10 @@ class Stream(Iterator[Delta]):
                 return None  # an error is raised when its turn has come
             self._drafted = draft
         return self._drafted.raw()
+
+    def waiting(self) -> int:
+        """How many transactions are known to come after the present one."""
+        return len(self._waiting) + length_hint(self._source)
 
     def _next(self) -> Change:
         """The next transaction, waited for if need be."""
@@ -108,10 +111,6 @@ class Stream(Iterator[Delta]):
                 self._waiting.extend(_fills(update))
         except TidelogError as error:
             self._waiting.append(_raising(error))
-
-
-def _nothing() -> None:
-    """The look ahead outside of streams."""
 
 
 def _fills(update: Changes) -> list[Fill]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,10 +14,13 @@ import tidelog as tl
 from tests.changes.oracle import Row, State, changed, difference, fact_text, held
 from tests.strategies import EVERYTHING, Case, cases, distinct
 from tidelog.engine.events import MaintainerChosen
+from tidelog.maintenance.choose import RANKS, RENTED
+from tidelog.maintenance.registry import MAINTAINERS, MARKED, MARKINGS
 
 pytestmark = pytest.mark.usefixtures("kernels")
 
-Signed = tuple[str, str]  # a sign, and a fact or rule as text
+Transaction = tuple[tuple[str, str, Row | None], ...]  # sign, predicate or rule, row if fact
+Apply = Callable[[Transaction], tl.Delta]
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class History:
     """A program, and transactions of signed facts and rules."""
 
     case: Case
-    transactions: tuple[tuple[tuple[str, str, Row | None], ...], ...]  # sign, predicate or rule, row if fact
+    transactions: tuple[Transaction, ...]
 
 
 @st.composite
@@ -50,7 +54,7 @@ def histories(draw: DrawFn) -> History:
     return History(case, tuple(transactions))
 
 
-def script(transaction: tuple[tuple[str, str, Row | None], ...]) -> str:
+def script(transaction: Transaction) -> str:
     """A transaction as a change script."""
     texts = (f"{sign} {what if row is None else fact_text(what, row)}" for sign, what, row in transaction)
     return "\n".join(texts)
@@ -62,7 +66,7 @@ def begun(history: History) -> State:
     return State(history.case.arities, facts, set(history.case.rules))
 
 
-def carry_out(state: State, transaction: tuple[tuple[str, str, Row | None], ...]) -> None:
+def carry_out(state: State, transaction: Transaction) -> None:
     """Let the state be what it should be after a transaction."""
     for _, what, row in transaction:
         if row is None:
@@ -76,24 +80,48 @@ def test_a_transaction_is_like_starting_anew(history: History) -> None:
     follow(history, tl.Reasoner(tl.parse(begun(history).text), maintainer="recompute", threads=1))
 
 
-@given(history=histories(), hands=st.lists(st.sampled_from(["rank-counting", "recompute"]), min_size=4))
+@given(history=histories(), hands=st.lists(st.sampled_from([RANKS, RENTED, "recompute"]), min_size=4))
 def test_whatever_auto_chooses_is_right(history: History, hands: list[str]) -> None:
     reasoner = tl.Reasoner(tl.parse(begun(history).text), maintainer="auto", threads=1)
     chosen = iter(hands)
     choose = "tidelog.maintenance.choose.Auto._choose"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(choose, lambda auto, update, before: MaintainerChosen(next(chosen), "drawn"))
+        patch.setattr(choose, lambda auto, *update: MaintainerChosen(next(chosen), "drawn"))
         follow(history, reasoner)
 
 
-def follow(history: History, reasoner: tl.Reasoner) -> None:
+@pytest.mark.parametrize("marking", MARKINGS)
+@pytest.mark.parametrize("maintainer", MAINTAINERS)
+@given(history=histories(), decides=st.booleans(), weighs=st.booleans())
+@settings(max_examples=settings().max_examples // 5)
+def test_a_stream_is_like_starting_anew(
+    maintainer: str, marking: str, history: History, decides: bool, weighs: bool
+) -> None:
+    """Whatever is marked, by who decides or always, and however little `auto` thinks worth weighing."""
+    if marking in ("literal", "linked") and maintainer not in MARKED:
+        return
+    program = tl.parse(begun(history).text)
+    with pytest.MonkeyPatch.context() as patch:
+        if weighs:
+            for name in ("WORTH_WEIGHING", "SEARCHED", "VISITED", "SMALL"):
+                patch.setattr(f"tidelog.maintenance.choose.{name}", 0)
+        reasoner = tl.Reasoner(program, maintainer=maintainer, marking=marking, threads=1)
+        if hasattr(reasoner._maintainer, "decides"):
+            reasoner._maintainer.decides = decides
+        transactions = tuple(each for each in history.transactions if each)
+        stream = reasoner.stream([script(each) for each in transactions])
+        follow(replace(history, transactions=transactions), reasoner, lambda transaction: next(stream))
+
+
+def follow(history: History, reasoner: tl.Reasoner, apply: Apply | None = None) -> None:
     """Carry out all transactions, and compare everything with what follows from scratch."""
+    apply = apply or (lambda transaction: reasoner.apply(script(transaction)))
     state = begun(history)
     names = list(state.arities)
     before = state.expected()
     assert held(reasoner, names) == before
     for transaction in history.transactions:
-        delta = reasoner.apply(script(transaction))
+        delta = apply(transaction)
         carry_out(state, transaction)
         after = state.expected()
         assert held(reasoner, names) == after

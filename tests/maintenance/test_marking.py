@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 
 import tidelog as tl
-from tests.maintenance.laboratory import Bench, Change, Facts, Laboratory, difference
-from tests.maintenance.scripts import SEEDS, Script, graph_scripts, program_scripts, tangled_scripts
+from tests.maintenance.laboratory import Bench, Change, Facts, Laboratory, closing, difference
+from tests.maintenance.scripts import (
+    SEEDS,
+    Script,
+    closure_scripts,
+    graph_scripts,
+    program_scripts,
+    tangled_scripts,
+)
 from tests.maintenance.test_papers import PAPER_0, explicit, written
 from tidelog.engine.events import ChangePassed, Event, MarkingDecided, MarksUsed
 from tidelog.logic.program import Program
@@ -19,9 +27,15 @@ from tidelog.maintenance.algorithms import ALGORITHMS
 from tidelog.maintenance.maintainer import Update
 from tidelog.maintenance.marking import MARKED, MarkingDriver
 from tidelog.maintenance.marks import MARKINGS
+from tidelog.maintenance.uncounted import Uncounted
 
 Make = Callable[[Program, Facts], Bench]
+DRIVERS: dict[str, Callable[..., MarkingDriver]] = {
+    **{name: partial(MarkingDriver, ALGORITHMS[name]) for name in MARKED},
+    "by stratum": Uncounted,
+}
 maintainers = pytest.mark.parametrize("name", MARKED)
+drivers = pytest.mark.parametrize("name", DRIVERS)
 markings = pytest.mark.parametrize("marking", MARKINGS)
 fewer = settings(max_examples=settings().max_examples * 2 // 5)
 
@@ -29,15 +43,16 @@ fewer = settings(max_examples=settings().max_examples * 2 // 5)
 class Watch:
     """A laboratory in which a maintainer marks."""
 
-    def __init__(self, bench: Make, program: Program, start: Change, name: str, marking: str) -> None:
-        self.laboratory = Laboratory(bench, program, start)
-        self.algorithm = ALGORITHMS[name]
-        self.driver = MarkingDriver(
-            self.algorithm, self.laboratory.bench.engine, self._listen, check=lambda: None
-        )
+    def __init__(
+        self, bench: Make, program: Program, start: Change, name: str, marking: str, modules: bool = False
+    ) -> None:
+        self.laboratory = Laboratory(bench, program, start, modules)
+        engine = self.laboratory.bench.engine
+        self.driver = DRIVERS[name](engine, self._listen, lambda: None, modules)
+        self.algorithm = self.driver.algorithm
         self.driver.marking = marking
         self.driver.decides = False
-        self.laboratory._drivers[name, False, False] = self.driver
+        self.laboratory._drivers[self.algorithm.name, False, modules] = self.driver
 
     def _listen(self, event: Event) -> None:
         self.laboratory.on_event(event)
@@ -61,10 +76,10 @@ class Watch:
         return Update(encode(removed), encode(added))
 
 
-def run(bench: Make, script: Script, name: str, marking: str, seed: int) -> None:
+def run(bench: Make, script: Script, name: str, marking: str, seed: int, modules: bool = False) -> None:
     """Carry out a script; often the next change is seen, at times another one, and some are stopped first."""
     chance = Random(seed)
-    watch = Watch(bench, script.program, script.start, name, marking)
+    watch = Watch(bench, script.program, script.start, name, marking, modules)
     for number, change in enumerate(script.changes):
         later = script.changes[number + 1 :]
         seen = later[0] if later and chance.random() < 0.8 else None
@@ -75,7 +90,7 @@ def run(bench: Make, script: Script, name: str, marking: str, seed: int) -> None
         watch.apply(change, seen, stop)
 
 
-@maintainers
+@drivers
 @markings
 @given(script=graph_scripts(), seed=SEEDS)
 def test_over_a_graph_all_is_as_from_scratch(
@@ -84,7 +99,7 @@ def test_over_a_graph_all_is_as_from_scratch(
     run(bench, script, name, marking, seed)
 
 
-@maintainers
+@drivers
 @markings
 @fewer
 @given(script=program_scripts(), seed=SEEDS)
@@ -94,7 +109,7 @@ def test_over_random_programs_all_is_as_from_scratch(
     run(bench, script, name, marking, seed)
 
 
-@maintainers
+@drivers
 @markings
 @fewer
 @given(script=tangled_scripts(), seed=SEEDS)
@@ -102,6 +117,16 @@ def test_rules_that_are_not_stratified_together_are_exchanged(
     bench: Make, name: str, marking: str, script: Script, seed: int
 ) -> None:
     run(bench, script, name, marking, seed)
+
+
+@drivers
+@markings
+@fewer
+@given(script=closure_scripts(), seed=SEEDS)
+def test_beside_closures_by_structures_all_is_as_from_scratch(
+    name: str, marking: str, script: Script, seed: int
+) -> None:
+    run(closing, script, name, marking, seed, modules=True)
 
 
 # ---- recursion over a graph that changes for long: what facts lean on is replaced again and again
@@ -120,7 +145,7 @@ PATHS = {
 }
 
 
-@maintainers
+@drivers
 @markings
 @pytest.mark.parametrize("rules", PATHS)
 @fewer

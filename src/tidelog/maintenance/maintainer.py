@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -118,14 +118,31 @@ class Maintainer(Protocol):
 Factory = Callable[[Any, Listener, Check, bool], Maintainer]
 
 Peek = Callable[[], Update | None]
+Waiting = Callable[[], int]
+
+
+def no_stream() -> None:
+    """The look ahead where there is no stream."""
+
+
+def none_known() -> int:
+    """How many updates are known to come where there is no stream."""
+    return 0
 
 
 class MarkingMaintainer(Maintainer, Protocol):
     """A maintainer that may look ahead at the next update of a stream, to mark what that will change.
 
-    `peek` gives the next update if it is there already, and never waits. Its facts are distinct, but not
-    normalised: they may be explicit or not. It has no rules; an update with rules is not shown.
+    `peek` gives the next update if it is there already, and never waits; outside of streams it is
+    `no_stream`. Its facts are distinct, but not normalised: they may be explicit or not. It has no rules; an
+    update with rules is not shown. `waiting` tells how many updates are known to come after the present one.
     """
 
-    marking: str  # none, literal or linked
+    marking: str  # none, auto, literal or linked
     peek: Peek
+    waiting: Waiting
+
+
+def looks_ahead(maintainer: Maintainer) -> TypeGuard[MarkingMaintainer]:
+    """Whether a maintainer may be shown what comes next."""
+    return hasattr(maintainer, "peek")

@@ -20,12 +20,20 @@ from tidelog.maintenance.closures import Names, Rules
 from tidelog.maintenance.deletion import overdelete
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.insertion import insert
-from tidelog.maintenance.maintainer import Check, NetChange, Peek, Update
+from tidelog.maintenance.maintainer import (
+    Check,
+    NetChange,
+    Peek,
+    Update,
+    Waiting,
+    no_stream,
+    none_known,
+)
 from tidelog.maintenance.marks import MARKINGS, Ahead, Linked, Literal, Marks, Reading, reading_of
 from tidelog.maintenance.prepared import Driven, Step
 from tidelog.maintenance.schedule import Schedule
 from tidelog.maintenance.task import Algorithm, Section, Task
-from tidelog.maintenance.worth import Judge
+from tidelog.maintenance.worth import Judge, Verdict
 
 # ---- the algorithms
 
@@ -106,10 +114,6 @@ class MarkingTask(Task):
 # ---- the maintainer
 
 
-def _nothing() -> None:
-    """The look ahead where there is no stream."""
-
-
 class MarkingDriver(Driver):
     """A maintainer that looks ahead, if it is to mark. Mutates itself."""
 
@@ -124,7 +128,8 @@ class MarkingDriver(Driver):
         super().__init__(algorithm, engine, listen, check, modules)
         self.marking = "none"
         self.decides = True  # for each update whether links are worth while; else they are always kept
-        self.peek: Peek = _nothing
+        self.peek: Peek = no_stream
+        self.waiting: Waiting = none_known
         self._plain = algorithm
         self._marks: Marks | None = None  # of the present update
         self._ahead: Ahead | None = None  # what is known of the next one
@@ -134,7 +139,7 @@ class MarkingDriver(Driver):
     def apply(self, update: Update, before: Program, after: Program) -> NetChange:
         """Carry out an update; on any exception the engine is as before."""
         ahead, self._ahead = self._ahead, None
-        if self.marking == "none" or after.rules is not before.rules:
+        if not self._may_mark or after.rules is not before.rules:
             return super().apply(update, before, after)
         self._prepare(before)
         announced = ahead if ahead is not None and ahead.announces(update) else None
@@ -147,14 +152,23 @@ class MarkingDriver(Driver):
         finally:
             self.algorithm, self._marks = self._plain, None
 
+    @property
+    def _may_mark(self) -> bool:
+        """Whether to mark at all; who was not asked to does so in streams only."""
+        return self.marking != "none" and (self.marking != "auto" or self.peek is not no_stream)
+
     def _chosen(self, update: Update, announced: Ahead | None) -> Marks | None:
         """How to mark in this update, None if it is not worth while."""
         reading = self._reading()
         if self.marking == "literal" or not self.decides:
-            return MARKINGS[self.marking](reading, announced, self._looked())
-        verdict, coming = self._judge.decide(reading, update, self._looked)
+            return MARKINGS.get(self.marking, Linked)(reading, announced, self._looked())
+        verdict, coming = self._decide(reading, update, self._looked)
         self.listen(MarkingDecided(bool(verdict.linked), verdict.reason))
         return Linked(reading, announced, coming, verdict.linked) if verdict.linked else None
+
+    def _decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Verdict, Update | None]:
+        """What to link in an update, and the next one, if it was worth a look."""
+        return self._judge.decide(reading, update, peek)
 
     def _looked(self) -> Update | None:
         """The next update, if it has come; the first facts are worked in before anything is looked at."""

@@ -15,7 +15,7 @@ from tidelog.maintenance.algorithms import ALGORITHMS
 from tidelog.maintenance.choose import Auto
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.forward_backward_forward import ForwardBackwardForward
-from tidelog.maintenance.maintainer import Check, Factory, Maintainer
+from tidelog.maintenance.maintainer import Check, Factory, Maintainer, looks_ahead
 from tidelog.maintenance.recompute import Recompute
 
 DEFAULT = "auto"
@@ -27,8 +27,9 @@ MAINTAINERS: dict[str, Factory] = {
         for name, algorithm in ALGORITHMS.items()
     },
 }
-MARKINGS = ("none", *marks.MARKINGS)
-MARKED = tuple(marking.MARKED)  # those that can look ahead and mark
+DEFAULT_MARKING = "auto"  # in streams, where it pays
+MARKINGS = (DEFAULT_MARKING, "none", *marks.MARKINGS)
+MARKED = (DEFAULT, *marking.MARKED)  # those that can look ahead and mark
 UNKNOWN_MAINTAINER = "E622"
 UNKNOWN_MARKING = "E623"
 
@@ -41,11 +42,19 @@ def make(
     kind, _, depth = name.partition(":")
     if depth:
         return Driver(ForwardBackwardForward(int(depth)), engine, listen, check, modules)
-    # Marks pass along rules: structures would keep from them what the next update deletes.
-    maintainer = MAINTAINERS[kind](engine, listen, check, modules and marking == "none")
-    if marking != "none":
-        maintainer.marking = marking  # type: ignore[attr-defined]  # checked above: it marks
+    maintainer = MAINTAINERS[kind](engine, listen, check, modules and keeps_closures(name, marking))
+    if looks_ahead(maintainer):
+        maintainer.marking = marking
     return maintainer
+
+
+def keeps_closures(name: str, marking: str) -> bool:
+    """Whether structures may keep closures.
+
+    Marks pass along rules: structures would keep from them what the next update deletes. Who decides whether
+    to mark keeps the structures.
+    """
+    return name == DEFAULT or marking in ("none", DEFAULT_MARKING)
 
 
 def check_names(name: str, marking: str) -> None:
@@ -59,7 +68,7 @@ def check_names(name: str, marking: str) -> None:
     if marking not in MARKINGS:
         help = suggest(marking, MARKINGS) or f"there are {', '.join(MARKINGS)}"
         raise ProgramError(Diagnostic(UNKNOWN_MARKING, f"there is no marking `{marking}`", help=help))
-    if marking != "none" and name not in MARKED:
+    if marking not in ("none", DEFAULT_MARKING) and name not in MARKED:
         message = f"the maintainer `{name}` does not mark"
-        help = f"use {' or '.join(f'`{other}`' for other in MARKED)}, or no marking"
+        help = f"use one of {', '.join(f'`{other}`' for other in MARKED)}, or no marking"
         raise ProgramError(Diagnostic(UNKNOWN_MARKING, message, help=help))

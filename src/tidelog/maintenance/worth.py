@@ -56,7 +56,7 @@ class Judge:
         if not large and (reading.passes_all or not reading.others):
             return self._not_possible(reading), None
         coming = peek()
-        removals = _removed(update), 0 if coming is None else _removed(coming)
+        removals = removed_facts(update), 0 if coming is None else removed_facts(coming)
         self.without_removals = 0 if any(removals) else self.without_removals + 1
         if self.without_removals > LONG:
             return NOTHING_FALLS, coming
@@ -77,5 +77,6 @@ def _is_large(section: Section, reading: Reading) -> bool:
     return reading.passes_all and sum(map(reading.engine.size, section.predicates)) >= MANY
 
 
-def _removed(update: Update) -> int:
+def removed_facts(update: Update) -> int:
+    """How many facts an update takes away."""
     return sum(rows.count for rows in update.removed.values())

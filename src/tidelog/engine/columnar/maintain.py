@@ -69,7 +69,8 @@ class MaintainedEngine(NotedEngine):
 
     def rounds_of(self, predicates: Collection[str]) -> int:
         """How many rounds it took to derive these predicates; 1 if that is not known."""
-        return max((self._rounds.get(name, 1) for name in predicates), default=1)
+        known = (self._rounds.get(name, len(self.table(name).rounds) - 1) for name in predicates)
+        return max((1, *known))
 
     def add_instances(self, number: int) -> None:
         """Note that plans have found so many instances."""
