@@ -16,7 +16,7 @@ RANDOM = ("P_seq", "P_trans")
 TRACKS = ("track0", "track1", "track2")
 SIZES = tuple(range(10, 90, 10))
 QUICK_SIZES = (10, 80)
-UNMARKED = ("auto", "recompute")
+ALWAYS = ("auto/none", "auto/auto", "recompute/none")
 QUICK_MAINTAINERS = ("backward-forward",)
 
 
@@ -42,25 +42,16 @@ def chosen_sizes(workload: str, options: Options) -> tuple[int, ...]:
 
 
 def chosen_variants(options: Options) -> tuple[str, ...]:
-    """The variants asked for; by default all markings of those that mark, and some that do not."""
+    """The variants asked for; by default all markings of those that mark, and some others."""
     if options.variants:
         names = [name.rpartition(":")[2] for name in options.variants]
         return tuple(name if "/" in name else f"{name}/none" for name in names)
-    from tidelog.maintenance.registry import MARKED, MARKINGS
+    from tidelog.maintenance.marking import MARKED
+    from tidelog.maintenance.marks import MARKINGS
 
-    maintainers = QUICK_MAINTAINERS if options.quick else MARKED
-    marked = [f"{name}/{marking}" for name in maintainers for marking in MARKINGS if can_mark(name, marking)]
-    return (*marked, *(f"{name}/none" for name in UNMARKED if not options.quick))
-
-
-def can_mark(maintainer: str, marking: str) -> bool:
-    """Whether the maintainer looks ahead; says so if it does not."""
-    import tidelog
-
-    if marking == "none" or hasattr(tidelog.Reasoner(maintainer=maintainer)._maintainer, "peek"):
-        return True
-    report(f"{maintainer}/{marking}: left out, this maintainer does not mark")
-    return False
+    maintainers = QUICK_MAINTAINERS if options.quick else tuple(MARKED)
+    marked = [f"{name}/{marking}" for name in maintainers for marking in ("none", *MARKINGS)]
+    return (*marked, *(() if options.quick else ALWAYS))
 
 
 def warm_up(options: Options) -> Iterator[Task]:

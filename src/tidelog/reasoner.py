@@ -216,14 +216,17 @@ class Reasoner(Loading):
         return change.delta
 
     @locked
-    def stream(self, updates: Iterable[Changes], *, missing: str = "error") -> Stream:
+    def stream(self, updates: Iterable[Changes], *, missing: str = "error", final: bool = False) -> Stream:
         """The deltas of transactions, carried out one by one as they come.
 
         An update is a change script, of one transaction or more, or an iterable of (sign, predicate, row),
-        such as a `Delta`.
+        such as a `Delta`. A stream that is `final` is the last to change anything: `auto` then prepares for
+        nothing that comes after it.
         """
         self._settle()
-        return Stream(updates, lambda program: self._begin(program, missing), self._maintainer, self._lock)
+        return Stream(
+            updates, lambda program: self._begin(program, missing), self._maintainer, self._lock, final
+        )
 
     def stream_async(
         self, updates: AsyncIterable[Changes] | Iterable[Changes], *, missing: str = "error"

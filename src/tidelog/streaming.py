@@ -15,7 +15,7 @@ from tidelog.engine.lock import Lock, locked
 from tidelog.errors import Diagnostic, ProgramError, Source, TidelogError
 from tidelog.logic.changes import UNSIGNED, transactions
 from tidelog.logic.program import Program
-from tidelog.maintenance.maintainer import Maintainer, Update, looks_ahead, no_stream, none_known
+from tidelog.maintenance.maintainer import Maintainer, Outlook, Update, looks_ahead, no_stream, none_known
 from tidelog.syntax.parser import parse
 from tidelog.transaction import Change, without_search_for_cycles
 
@@ -37,9 +37,11 @@ class Stream(Iterator[Delta]):
         begin: Callable[[Program | None], Change],
         maintainer: Maintainer,
         lock: Lock,
+        is_final: bool = False,
     ) -> None:
         self._lock = lock
         self._source = iter(updates)
+        self._is_final = is_final  # nothing changes after it
         self._begin = begin
         self._maintainer = maintainer
         self._waiting: deque[Fill] = deque()
@@ -80,9 +82,12 @@ class Stream(Iterator[Delta]):
             self._drafted = draft
         return self._drafted.raw()
 
-    def waiting(self) -> int:
+    def waiting(self) -> Outlook:
         """How many transactions are known to come after the present one."""
-        return len(self._waiting) + length_hint(self._source)
+        unread = length_hint(self._source, -1)
+        if unread < 0:
+            return Outlook(len(self._waiting) + self._is_ready())
+        return Outlook(len(self._waiting) + unread, self._is_final)
 
     def _next(self) -> Change:
         """The next transaction, waited for if need be."""

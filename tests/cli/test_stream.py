@@ -202,7 +202,6 @@ def test_an_inconsistency_has_its_exit_code(tidelog: Tidelog, write: Write) -> N
             ("--maintainer", "recompte"),
             "there is no maintainer `recompte`\n  help: did you mean `recompute`?",
         ),
-        (("--marking", "linked"), "the maintainer `auto` does not mark"),
         (("--marking", "linked", "--maintainer", "recompute"), "the maintainer `recompute` does not mark"),
         (("--format", "csv"), "cannot go to standard output as csv"),
         (("--format", "nt", "--deltas", "d"), "deltas cannot be written as nt"),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 import tidelog as tl
-from tidelog.engine.events import Event, MaintainerChosen
+from tidelog.engine.events import Event, MaintainerChosen, MarkingDecided
+from tidelog.maintenance import choose, uncounted
 
 PROGRAM = """
     reach(?x, ?y) :- edge(?x, ?y) .
@@ -107,3 +110,113 @@ def test_only_what_an_update_may_change_is_weighed() -> None:
         change.delete("name", names[1:])
     assert chosen[-1].maintainer == "recompute"  # all of `named`, though few of all instances
     assert chosen[-1].reason.startswith("about 100.0% of the instances concerned")
+
+
+# ---- without counters, in streams
+
+JOIN = "two(?x, ?z) :- edge(?x, ?y), edge(?y, ?z) . three(?x, ?z) :- two(?x, ?y), edge(?y, ?z) ."
+OPEN = "walk(?x, ?y) :- edge(?x, ?y), open(?x) . walk(?x, ?z) :- edge(?x, ?y), open(?x), walk(?y, ?z) ."
+DENSE = [(x, y) for x in range(40) for y in range(40) if (x * y + x) % 3]
+Noted = list[MaintainerChosen | MarkingDecided]
+Signed = list[tuple[str, str, tuple[int, int]]]
+
+
+@pytest.fixture
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prices at which little is worth weighing."""
+    for name in ("WORTH_WEIGHING", "WORTH_RENTING"):
+        monkeypatch.setattr(choose, name, 500)
+    monkeypatch.setattr(choose, "VISITED", 10)
+    monkeypatch.setattr(uncounted, "MANY", 100)
+
+
+def streamed(
+    rules: str, updates: Iterable[Signed], marking: str = "auto", final: bool = False
+) -> tuple[tl.Reasoner, Noted]:
+    """The reasoner after a stream, and what was chosen and decided."""
+    noted: Noted = []
+
+    def note(event: Event) -> None:
+        if isinstance(event, MaintainerChosen | MarkingDecided):
+            noted.append(event)
+
+    reasoner = tl.Reasoner(tl.parse(rules), listeners=[note], marking=marking, modules=False)
+    reasoner.insert("edge", DENSE)
+    if "open" in rules:
+        reasoner.insert("open", [(x,) for x in range(40)])
+    for _ in reasoner.stream(updates, final=final):
+        pass
+    anew = tl.Reasoner(tl.parse(rules))
+    for name in ("edge", "open") if "open" in rules else ("edge",):
+        anew.insert(name, list(reasoner[name]))
+    assert all(set(anew[name]) == set(reasoner[name]) for name in anew)
+    return reasoner, noted
+
+
+def removals(count: int) -> list[Signed]:
+    return [[("-", "edge", edge)] for edge in DENSE[:count]]
+
+
+def names(noted: Noted) -> list[str]:
+    return [event.maintainer for event in noted if isinstance(event, MaintainerChosen)]
+
+
+def test_one_update_is_not_worth_counters(cheap: None) -> None:
+    _, noted = streamed(JOIN, removals(1))
+    assert names(noted) == [choose.RENTED]
+    assert isinstance(noted[0], MaintainerChosen)
+    assert noted[0].reason == "to count about 40,000 instances would cost more"
+
+
+def test_many_updates_that_are_known_to_come_are(cheap: None) -> None:
+    _, noted = streamed(JOIN, removals(30))
+    assert names(noted) == ["rank-counting"] * 30
+
+
+def test_rent_is_paid_until_counters_would_have_been_bought(cheap: None) -> None:
+    _, noted = streamed(JOIN, (each for each in removals(30)))
+    chosen = names(noted)
+    assert chosen[0] == choose.RENTED
+    assert chosen[-1] == "rank-counting"
+    assert "rank-counting" not in chosen[: chosen.count(choose.RENTED)], (
+        "once counters are there they are used"
+    )
+
+
+def test_recursion_is_counted_at_once_unless_nothing_follows(cheap: None) -> None:
+    assert names(streamed(OPEN, removals(1))[1]) == ["rank-counting"]
+    assert names(streamed(OPEN, removals(1), final=True)[1]) == [choose.RENTED]
+
+
+def test_without_counters_recursion_is_linked_where_the_next_update_is_seen(
+    cheap: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(choose, "SEARCHED", 0.1)
+    _, noted = streamed(OPEN, removals(2), final=True)
+    assert names(noted) == [choose.RENTED] * 2
+    decided = [event for event in noted if isinstance(event, MarkingDecided)]
+    assert [event.is_marked for event in decided] == [True, False]
+    assert decided[1].reason == "no next update has come that links would serve"
+
+
+def test_what_turns_out_too_dear_is_counted(cheap: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "SEARCHED", 0.0)
+    monkeypatch.setattr(choose, "FOUND", 1e9)
+    _, noted = streamed(JOIN, removals(2))
+    assert names(noted) == [choose.RENTED, "rank-counting", "rank-counting"]
+    assert choose.TOO_DEAR in noted
+
+
+def test_counters_that_are_there_are_used_and_who_asks_for_marks_is_told(cheap: None) -> None:
+    reasoner, noted = streamed(JOIN, removals(30), marking="linked")
+    noted.clear()
+    list(reasoner.stream([[("+", "edge", DENSE[0])]]))
+    reason = "instances are counted, and rank counting needs no marks"
+    assert noted == [MarkingDecided(False, reason), choose.FEW]
+
+
+def test_outside_of_streams_nothing_is_weighed(cheap: None) -> None:
+    reasoner, noted = streamed(JOIN, [])
+    with reasoner.change() as change:
+        change.delete("edge", DENSE[:1])
+    assert noted == [choose.FEW]

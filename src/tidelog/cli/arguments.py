@@ -276,5 +276,5 @@ def _add_stream(commands: Commands) -> None:
         "--marking",
         choices=MARKINGS,
         default=MARKINGS[0],
-        help="look ahead at the next update and mark what it will delete (default none)",
+        help="look ahead at the next update and mark what it will delete (default auto: where that pays)",
     )

@@ -20,6 +20,8 @@ from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Listener, StrataTally, Tally
 from tidelog.errors import Interrupted, TidelogError, counted
 from tidelog.logic.program import Rule
+from tidelog.maintenance import registry
+from tidelog.maintenance.marks import MARKINGS
 from tidelog.maintenance.prepared import Step
 
 # What Illich and Glimm count, lines 23, 20, 11 and 28 of their Algorithm 1, and the steps that do it.
@@ -77,7 +79,8 @@ def _check(options: Namespace, names: list[str], form: Form) -> None:
 def _take_all(work: Work, updates: Updates, commits: Commits) -> int:
     """Apply all updates; the exit code of the worst that happened, or the first error raised."""
     worst = 0
-    deltas = work.reasoner.stream(updates, missing=work.options.missing)
+    is_final = work.options.store is None  # what is counted is lost with this process
+    deltas = work.reasoner.stream(updates, missing=work.options.missing, final=is_final)
     while True:
         rules = work.reasoner.rules
         try:
@@ -166,8 +169,8 @@ class Commits:
             for line in strata_lines(self.strata, work):
                 work.messages.say(line)
             work.messages.say(_applied(self.tally))
-            if work.options.marking != "none":
-                work.messages.say(_marked(self.tally))
+            if self.tally.markings or work.options.marking in MARKINGS:
+                work.messages.say(_marked(self.tally, registry.keeps_closures(work.maintainer, work.marking)))
             if self.seconds:
                 middle, longest = duration(median(self.seconds)), duration(max(self.seconds))
                 work.messages.say(f"a commit took {middle} in the median, {longest} at most")
@@ -207,17 +210,18 @@ def _applied(tally: Tally) -> str:
     return f"rules found {', '.join(counted)}; {marks}{positive}"
 
 
-def _marked(tally: Tally) -> str:
+def _marked(tally: Tally, keeps_closures: bool) -> str:
     """How many updates were marked, why others were not, and what marking costs elsewhere.
 
     >>> from tidelog.engine.events import MarkingDecided
-    >>> _marked(Tally(markings={MarkingDecided(True, "it pays"): 3, MarkingDecided(False, "few facts"): 1}))
+    >>> made = {MarkingDecided(True, "it pays"): 3, MarkingDecided(False, "few facts"): 1}
+    >>> _marked(Tally(markings=made), keeps_closures=False)
     'marked 3 of 4 updates (3: it pays; not 1: few facts); closures are left to rules while marking'
     """
-    closures = "closures are left to rules while marking"
+    closures = "" if keeps_closures else "; closures are left to rules while marking"
     if not tally.markings:
-        return f"marked every update that changes facts only; {closures}"
+        return f"marked every update that changes facts only{closures}"
     marked = sum(times for made, times in tally.markings.items() if made.is_marked)
     said = [f"{'' if made.is_marked else 'not '}{n:,}: {made.reason}" for made, n in tally.markings.items()]
     updates = counted(sum(tally.markings.values()), "update")
-    return f"marked {marked:,} of {updates} ({'; '.join(said)}); {closures}"
+    return f"marked {marked:,} of {updates} ({'; '.join(said)}){closures}"

@@ -52,6 +52,10 @@ class Updates(Iterator[Source]):
                 self._parts.popleft()
         raise StopIteration
 
+    def __length_hint__(self) -> int:
+        """How many are to come, where that is known: in the end."""
+        return 0 if all(part.has_ended for part in self._parts) else NotImplemented
+
     def ready(self) -> bool:
         """Whether there is one now, without waiting."""
         for part in self._parts:

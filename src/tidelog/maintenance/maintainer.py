@@ -118,16 +118,26 @@ class Maintainer(Protocol):
 Factory = Callable[[Any, Listener, Check, bool], Maintainer]
 
 Peek = Callable[[], Update | None]
-Waiting = Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How many updates are known to come after the present one, and whether nothing comes after them."""
+
+    known: int = 0
+    is_all: bool = False
+
+
+Waiting = Callable[[], Outlook]
 
 
 def no_stream() -> None:
     """The look ahead where there is no stream."""
 
 
-def none_known() -> int:
-    """How many updates are known to come where there is no stream."""
-    return 0
+def none_known() -> Outlook:
+    """What is known to come where there is no stream."""
+    return Outlook()
 
 
 class MarkingMaintainer(Maintainer, Protocol):
@@ -135,7 +145,7 @@ class MarkingMaintainer(Maintainer, Protocol):
 
     `peek` gives the next update if it is there already, and never waits; outside of streams it is
     `no_stream`. Its facts are distinct, but not normalised: they may be explicit or not. It has no rules; an
-    update with rules is not shown. `waiting` tells how many updates are known to come after the present one.
+    update with rules is not shown. `waiting` tells how many updates are known to come.
     """
 
     marking: str  # none, auto, literal or linked

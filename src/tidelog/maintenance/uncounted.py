@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from tidelog.engine.events import Listener
 from tidelog.engine.maintaining import Facts, Maintainable
-from tidelog.logic.program import Program
 from tidelog.maintenance.algorithms import ALGORITHMS
 from tidelog.maintenance.maintainer import Check, Peek, Update
 from tidelog.maintenance.marking import MARKED, MarkingDriver
 from tidelog.maintenance.marks import Reading
-from tidelog.maintenance.prediction import Weight, estimated_instances, weigh
+from tidelog.maintenance.prediction import estimated_instances
 from tidelog.maintenance.schedule import Schedule
 from tidelog.maintenance.task import Algorithm, Section, Task
 from tidelog.maintenance.worth import MANY, NO_RULES, WORTH_WHILE, Verdict, removed_facts
@@ -41,17 +40,7 @@ class Uncounted(MarkingDriver):
 
     def __init__(self, engine: Maintainable, listen: Listener, check: Check, modules: bool = True) -> None:
         super().__init__(SEARCHING, engine, listen, check, modules)
-        self._weighed: tuple[Schedule, tuple[Weight, ...]] | None = None
-
-    def weights(self, program: Program) -> tuple[Weight, ...]:
-        """What the strata would cost, from estimates, since nothing is counted; made once for a program."""
-        return self._weights(self.schedule(program))
-
-    def _weights(self, schedule: Schedule) -> tuple[Weight, ...]:
-        if self._weighed is None or self._weighed[0] is not schedule:
-            made = weigh(schedule, self.engine, lambda rule: estimated_instances(rule, self.engine))
-            self._weighed = schedule, made
-        return self._weighed[1]
+        self._weighed: tuple[Schedule, dict[int, float]] | None = None  # instances for each fact, by stratum
 
     def _settle(self, section: Section, task: Task) -> tuple[Facts, Facts]:
         """What went and came in a stratum, maintained by what suits it."""
@@ -68,8 +57,14 @@ class Uncounted(MarkingDriver):
 
     def _proofs(self, section: Section) -> float:
         """About how many instances each fact of a stratum has."""
-        facts = sum(map(self.engine.size, section.predicates))
-        return self._weights(self._schedule)[section.number].counted / max(facts, 1)
+        if self._weighed is None or self._weighed[0] is not self._schedule:
+            self._weighed = self._schedule, {}
+        proofs = self._weighed[1]
+        if section.number not in proofs:
+            facts = sum(map(self.engine.size, section.predicates))
+            instances = sum(estimated_instances(rule, self.engine) for rule in section.before)
+            proofs[section.number] = instances / max(facts, 1)
+        return proofs[section.number]
 
     def _decide(self, reading: Reading, update: Update, peek: Peek) -> tuple[Verdict, Update | None]:
         """The strata to be linked in an update, and the next one, if it was worth a look."""

@@ -263,7 +263,7 @@ def _stream(table: Table | None) -> Stream | None:
         table.choice("missing", MISSING, "reject"),
         table.count("files-per-batch", 1) or 1,
         table.number("trigger"),
-        table.choice("marking", MARKINGS, "none"),
+        table.choice("marking", MARKINGS, MARKINGS[0]),
         table.text("checkpoint"),
         _time(table),
         table.document.span((*table.path, "path")),

@@ -156,7 +156,7 @@ class Stream:
     missing: str = "reject"
     files_per_batch: int = 1
     trigger: float | None = None
-    marking: str = "none"
+    marking: str = "auto"
     checkpoint: str | None = None
     time: str | tuple[str, ...] = ()
     span: Span | None = field(default=None, compare=False, repr=False)
