@@ -112,6 +112,20 @@ def test_only_what_an_update_may_change_is_weighed() -> None:
     assert chosen[-1].reason.startswith("about 100.0% of the instances concerned")
 
 
+def test_auxiliary_relations_that_are_not_there_are_weighed_too() -> None:
+    """After a recomputation those of aggregates are made only when they are needed."""
+    rules = "n(?x, #count(?y)) :- edge(?x, ?y) . many(?x) :- n(?x, ?n), ?n > 2 . m(#max(?n)) :- n(_, ?n) ."
+    reasoner = tl.Reasoner(tl.parse(f"@declare edge(x: any, y: any) . {rules}"))
+    reasoner.insert("edge", [(1, 1)])
+    reasoner.materialise()
+    for first in range(2, 90, 22):
+        with reasoner.change() as change:
+            change.insert("edge", [(x, y) for x in range(first, first + 22) for y in range(x % 5)])
+        with reasoner.change() as change:
+            change.delete("edge", sorted(reasoner["edge"])[:20])
+    assert max(reasoner["m"]) == (4,)
+
+
 # ---- without counters, in streams
 
 JOIN = "two(?x, ?z) :- edge(?x, ?y), edge(?y, ?z) . three(?x, ?z) :- two(?x, ?y), edge(?y, ?z) ."

@@ -69,7 +69,8 @@ class MaintainedEngine(NotedEngine):
 
     def rounds_of(self, predicates: Collection[str]) -> int:
         """How many rounds it took to derive these predicates; 1 if that is not known."""
-        known = (self._rounds.get(name, len(self.table(name).rounds) - 1) for name in predicates)
+        there = [name for name in predicates if name in self._numbers]
+        known = (self._rounds.get(name) or len(self.table(name).rounds) - 1 for name in there)
         return max((1, *known))
 
     def add_instances(self, number: int) -> None:
