@@ -190,11 +190,15 @@ class Stage:
         self.place = self.reasoner.commits - commits
         self.recover()
         self.check(self.place)
+        self.go_on()
+        return bool(injection.raised)
+
+    def go_on(self) -> None:
+        """Carry out three transactions or more, until the state is that of the beginning."""
         done = 0
         while done < 3 or self.place:
             self.commit()
             done += 1
-        return bool(injection.raised)
 
     def recover(self) -> None:
         """What must be done after a fault: nothing, unless there is a store."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,6 +10,9 @@ import pytest
 
 import tidelog as tl
 from tests.changes.injection import FAULTS, Injection, Scene, Stage
+from tidelog.engine.columnar.closing import ClosingEngine
+from tidelog.engine.limits import Limits
+from tidelog.errors import Diagnostic
 from tidelog.maintenance.registry import MAINTAINERS
 from tidelog.opening import StoredReasoner
 
@@ -236,6 +240,34 @@ def test_a_fault_in_a_commit(name: str) -> None:
 def test_a_second_fault_while_the_first_is_dealt_with(name: str) -> None:
     stage = Stage(SCENES[name])
     play(stage, some(stage, name), twice=True)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_limit_in_a_commit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When limits are looked at: the transaction is taken back, and nothing is begun anew."""
+    stage = Stage(SCENES[name])
+    renewed, left = [], [0]
+    whole = Limits.check
+
+    def check(limits: Limits, *found: int) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise tl.Stopped(Diagnostic("E610", "stopped"))
+        whole(limits, *found)
+
+    monkeypatch.setattr(Limits, "check", check)
+    monkeypatch.setattr(ClosingEngine, "renew", lambda engine: renewed.append(engine))
+    for looks in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
+        left[0] = looks
+        with suppress(tl.Stopped):
+            stage.reasoner.apply(stage.scene.transactions[0])
+            stage.place = 1
+        is_stopped, left[0] = left[0] <= 0, 0
+        stage.check(stage.place)
+        stage.go_on()
+        if not is_stopped:
+            break
+    assert looks > 1 and not renewed
 
 
 @pytest.mark.parametrize("name", ["auto", "time"])
