@@ -8,6 +8,7 @@ PYTHON ?=
 WORKERS ?= 2
 ENGINE ?= columnar
 COUNT ?= 100000
+SECONDS ?= 60
 SEED ?= 0
 COMPILE_KERNELS := $(RUN) -c 'from tidelog.reasoner import prepare; prepare()'
 
@@ -20,7 +21,7 @@ help:
 	@echo 'make test-slow  slow tests, more random programs, every address checked; at most 75 minutes'
 	@echo 'make torture    random transactions in every way, compared with evaluation from scratch'
 	@echo '                COUNT=100000 SEED=0 WORKERS=2: how many, from which seed on, in how many processes'
-	@echo 'make fuzz       look for inputs that crash; SECONDS=60 says how long, SEED=1 which'
+	@echo 'make fuzz       look for inputs that crash; SECONDS=60 says how long, SEED=0 which'
 	@echo 'make bench      tidelog beside its peers, in under a minute'
 	@echo 'make docs       renew the generated parts of docs/ and run every example in them'
 	@echo 'make format     lay the code out'
@@ -104,12 +105,9 @@ torture: $(VENV)/.installed-test
 	@$(COMPILE_KERNELS)
 	$(RUN) -m tests.torture --count $(COUNT) --seed $(SEED) --workers $(WORKERS)
 
-SECONDS ?= 60
-SEED ?=
-
 fuzz: $(VENV)/.installed-test
 	@$(COMPILE_KERNELS)
-	$(RUN) -m tests.fuzz --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
+	$(RUN) -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
 
 docs: $(VENV)/.installed-test
 	$(RUN) docs/renew.py
