@@ -12,7 +12,7 @@ SECONDS ?= 60
 SEED ?= 0
 COMPILE_KERNELS := $(RUN) -c 'from tidelog.reasoner import prepare; prepare()'
 
-.PHONY: help install demo test lint types layers pytest test-slow torture bench docs format clean
+.PHONY: help install demo test lint types layers pytest test-slow torture fuzz bench docs format clean
 
 help:
 	@echo 'make demo       a company changes: load, derive, changes and their effect, a query'
