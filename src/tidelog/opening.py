@@ -182,11 +182,19 @@ class StoredReasoner(Reasoner):
             help = "leave the program out, or open the store without `read_only`, `--read-only`"
             raise DataError(Diagnostic(codes.READ_ONLY, message, help=help))
 
-    @locked
     def close(self) -> None:
-        """Write what is left to be written, and let others write to the store; it can be asked still."""
-        if self._store is not None:
-            self._tell_fault(self._store.close(lambda: self.state(self._sequence)))
+        """Write what is left to be written, and let others write to the store; it can be asked still.
+
+        Does nothing in a process that was forked from the one that opened the store.
+        """
+        if (
+            self._store is not None and self._store.is_mine
+        ):  # else a thread may seem to hold the lock for ever
+            self._close(self._store)
+
+    @locked
+    def _close(self, store: Store) -> None:
+        self._tell_fault(store.close(lambda: self.state(self._sequence)))
 
     def __enter__(self) -> StoredReasoner:
         return self

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -171,6 +172,29 @@ def test_a_child_that_is_forked_while_a_snapshot_is_written_does_no_harm(
         known = imprint(reasoner)
     with tl.open(path, threads=1) as again:
         assert imprint(again) == known
+
+
+def test_a_child_that_is_forked_while_a_thread_works_can_end(tmp_path: Path) -> None:
+    with tl.open(tmp_path / "store", PROGRAM, threads=1) as reasoner:
+        inside, done = threading.Event(), threading.Event()
+
+        def child() -> None:
+            signal.alarm(20)  # rather than for ever
+            reasoner.close()
+
+        def work() -> None:
+            with reasoner._lock:
+                inside.set()
+                done.wait()
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        inside.wait()
+        try:
+            assert forked(child) == 0
+        finally:
+            done.set()
+            thread.join()
 
 
 def test_a_lock_is_held_by_one_and_released_once(tmp_path: Path) -> None:

@@ -161,12 +161,12 @@ class Store:
     def withdraw(self, mark: tuple[Journal, Position]) -> None:
         """Delete the records that came after a mark, none of them confirmed."""
         journal, position = mark
-        if journal is self._journal and self._is_mine:
+        if journal is self._journal and self.is_mine:
             journal.withdraw(position)
 
     def check(self) -> None:
         """Raise `DataError` if the store takes no records."""
-        if not self._is_mine:
+        if not self.is_mine:
             message = (
                 f"the store `{self.folder.path}` was opened by process {self._process}, and this is another"
             )
@@ -183,7 +183,7 @@ class Store:
         self._journal.check()
 
     @property
-    def _is_mine(self) -> bool:
+    def is_mine(self) -> bool:
         """Whether this is the process that opened the store."""
         return self._process == os.getpid()
 
@@ -255,7 +255,7 @@ class Store:
 
         Does nothing in a process that did not open the store.
         """
-        if self._is_closed or not self._is_mine:
+        if self._is_closed or not self.is_mine:
             return None
         self._is_closed = True
         try:
@@ -273,7 +273,7 @@ class Store:
 
     def abandon(self) -> None:
         """Let others write; nothing more is written."""
-        if self._is_mine:
+        if self.is_mine:
             self._is_closed = True
             self.wait()
             self._let_go()
