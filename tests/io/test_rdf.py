@@ -59,15 +59,15 @@ def test_all_formats_say_the_same(read_rows: ReadRows, file_format: str) -> None
 
 
 @pytest.mark.parametrize("file_format", ["nquads", "trig"])
-def test_four_columns_have_the_graph_last(read_rows: ReadRows, file_format: str) -> None:
+def test_four_columns_have_the_graph_first_as_in_nemo(read_rows: ReadRows, file_format: str) -> None:
     rows = read_rows(SAMPLES[file_format], QUAD, name="x.rdf", file_format=file_format)
-    assert [row[3] for row in rows] == ["<http://e.org/g>", "<http://e.org/g>", DEFAULT]
-    assert [row[:3] for row in rows] == EXPECTED
+    assert [row[0] for row in rows] == ["<http://e.org/g>", "<http://e.org/g>", DEFAULT]
+    assert [row[1:] for row in rows] == EXPECTED
 
 
 def test_triples_are_in_the_default_graph(read_rows: ReadRows) -> None:
     rows = read_rows("<a> <b> <c> .\n", QUAD, name="x.nt", file_format="ntriples")
-    assert rows == [("a", "b", "c", DEFAULT)]
+    assert rows == [(DEFAULT, "a", "b", "c")]
 
 
 def test_other_numbers_of_columns(read_rows: ReadRows) -> None:

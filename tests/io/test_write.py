@@ -218,7 +218,7 @@ TRIPLES = pa.table(
         "o": ['"x \\"y\\""@en', "<http://e.org/o>", '"5"^^<http://www.w3.org/2001/XMLSchema#integer>'],
     }
 )
-QUADS = TRIPLES.append_column("g", pa.array(["<http://e.org/g>", DEFAULT_GRAPH, "<http://e.org/h>"]))
+QUADS = TRIPLES.add_column(0, "g", pa.array(["<http://e.org/g>", DEFAULT_GRAPH, "<http://e.org/h>"]))
 EXPECTED = {
     ("<http://e.org/a>", "<http://e.org/p>", '"x \\"y\\""@en'),
     ("<http://e.org/a>", "<http://e.org/q>", "<http://e.org/o>"),
@@ -240,8 +240,8 @@ def test_graphs_read_back(rows_of: RowsOf, folder: Path, name: str, read_as: str
     path = folder / "x"
     write(path, name, QUADS.column_names, [QUADS, QUADS.slice(1)])
     rows = set(rows_of(read(DataFile(path, read_as, (T.ANY,) * 4))))
-    assert {row[:3] for row in rows} == EXPECTED
-    assert {row[3] for row in rows} == {"<http://e.org/g>", DEFAULT_GRAPH, "<http://e.org/h>"}
+    assert {row[1:] for row in rows} == EXPECTED
+    assert {row[0] for row in rows} == {"<http://e.org/g>", DEFAULT_GRAPH, "<http://e.org/h>"}
 
 
 def test_turtle_writes_subjects_once() -> None:
@@ -257,7 +257,7 @@ def test_turtle_writes_subjects_once() -> None:
         ({"x": ["<a>"]}, "statements of RDF have 3 columns, or 4 with the graph, instead of 1"),
         ({"s": ['"a"'], "p": ["<b>"], "o": ["<c>"]}, '"a" cannot be the subject of a statement'),
         ({"s": ["<a>"], "p": ["_:b"], "o": ["<c>"]}, "_:b cannot be the predicate of a statement"),
-        ({"s": ["<a>"], "p": ["<b>"], "o": ["<c>"], "g": ['"g"']}, '"g" cannot be the graph of a statement'),
+        ({"g": ['"g"'], "s": ["<a>"], "p": ["<b>"], "o": ["<c>"]}, '"g" cannot be the graph of a statement'),
     ],
 )
 def test_what_is_no_statement(columns: dict[str, list[str]], message: str) -> None:

@@ -33,6 +33,7 @@ from tidelog.logic.values import ColumnType, Value, conform
 _CHUNK = 1 << 16
 _DEEPEST_JSON = 200  # objects and arrays of JSON-LD within one another
 _ROLES = ("subject", "predicate", "object", "graph")
+_GRAPH_FIRST = (3, 0, 1, 2)  # the roles of the four columns
 # Relative IRIs are names here. The parser wants them resolved, so they are, and back.
 _BASE = "tidelog-relative:///"
 _ANONYMOUS = re.compile(r"_:[a-f][0-9a-f]{20,31}")
@@ -45,7 +46,7 @@ PYOXIGRAPH_FORMATS = {
 
 
 def read_rdf(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
-    """The statements of an RDF file: subject, predicate, object, and the graph for a predicate of four."""
+    """The statements of an RDF file: subject, predicate, object; with four columns the graph stands first."""
     del threads
     types = file.types if file.types is not None else (ColumnType.ANY,) * 3
     if len(types) not in (3, 4):
@@ -174,10 +175,11 @@ def _batch(statements: Statements, types: tuple[ColumnType, ...], file: DataFile
     keep = np.ones(len(statements.terms[0]), bool)
     columns: list[Column] = []
     for index in wanted:
-        column, bad = _typed(_term(statements, index), types[index])
+        role = index if len(types) == 3 else _GRAPH_FIRST[index]
+        column, bad = _typed(_term(statements, role), types[index])
         columns.append(column)
         for row in np.flatnonzero(bad & keep):
-            faults.add(_mistyped(statements, int(row), index, types[index], file))
+            faults.add(_mistyped(statements, int(row), role, types[index], file))
         keep &= ~bad
     if keep.all():
         return Batch(tuple(columns), len(keep))

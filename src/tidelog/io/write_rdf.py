@@ -1,4 +1,4 @@
-"""RDF, written from columns of N-Triples terms: subject, predicate, object and perhaps graph."""
+"""RDF, written from columns of N-Triples terms: perhaps graph, then subject, predicate, object."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _ROLES = ("subject", "predicate", "object", "graph")
 
 
 def write_statements(stream: IO[bytes], name: str, arity: int, batches: Iterator[Any]) -> None:
-    """The rows as statements; with four columns, N-Triples become N-Quads and Turtle becomes TriG."""
+    """The rows as statements; with four columns, the graph first, N-Triples are N-Quads and Turtle is TriG."""
     if arity not in (3, 4):
         message = f"statements of RDF have 3 columns, or 4 with the graph, instead of {arity}"
         raise DataError(
             Diagnostic(codes.NOT_A_STATEMENT, message, help="choose csv, json or another format for tables")
         )
-    checked = (_checked([as_text(column) for column in batch.columns]) for batch in batches)
+    checked = (_checked(_graph_last([as_text(column) for column in batch.columns])) for batch in batches)
     if name in ("turtle", "trig"):
         _write_turtle(stream, checked)
     elif name in ("ntriples", "nquads"):
@@ -34,6 +34,10 @@ def write_statements(stream: IO[bytes], name: str, arity: int, batches: Iterator
             write_texts(stream, _lines(columns))
     else:
         _write_through_pyoxigraph(stream, name, checked)
+
+
+def _graph_last(columns: list[Array]) -> list[Array]:
+    return [*columns[-3:], *columns[:-3]]
 
 
 def _checked(columns: list[Array]) -> list[Array]:
