@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import tidelog as tl
-from tests.changes.injection import FAULTS, Injection, Scene, Stage
+from tests.changes.injection import FAULTS, Fault, Injection, Scene, Stage
 from tidelog.engine.columnar.closing import ClosingEngine
 from tidelog.engine.limits import Limits
-from tidelog.errors import Diagnostic
+from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.maintenance.registry import MAINTAINERS
 from tidelog.opening import StoredReasoner
 
@@ -287,3 +287,35 @@ def test_faults_in_a_commit(name: str) -> None:
 @pytest.mark.parametrize("name", ["auto", "equality", "time"])
 def test_faults_in_the_commit_of_a_store(name: str, tmp_path: Path) -> None:
     play(StoredStage(SCENES[name], tmp_path / "store"), slice(0, None, EVERY), twice=True)
+
+
+def test_where_time_has_advanced_a_reasoner_refuses_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    reasoner = tl.Reasoner(tl.parse("on(a)@[0, 5] . late(?x) :- diamondminus[0, 1] on(?x) ."))
+    reasoner.advance(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(reasoner._committing, "carry_out", broken)
+        with pytest.raises(Fault):
+            reasoner.apply("+ on(b)@[4, 6] .")
+    for ask in (lambda: reasoner["late"], lambda: reasoner.apply("+ on(b)@9 ."), lambda: reasoner.program):
+        with pytest.raises(EvaluationError, match="E647"):
+            ask()
+
+
+def test_a_delta_that_nobody_has_looked_at_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where constants are equal it is found late, in the facts as they were then."""
+    reasoner = tl.Reasoner(tl.parse(EQUAL.states[0]))
+    seen, unseen = (reasoner.apply(f"{sign} passport(anne, 7) .") for sign in "+-")
+    assert len(seen)
+    with monkeypatch.context() as patch:
+        patch.setattr(reasoner, "_normalised", broken)
+        with pytest.raises(Fault):
+            reasoner.apply("- passport(ann, 7) .")
+    assert len(seen)
+    with pytest.raises(EvaluationError, match="E648"):
+        unseen.to_arrow()
+    assert len(reasoner.apply("- passport(ann, 7) ."))
+
+
+def broken(*arguments: object) -> None:
+    """Fail for a reason that is none of tidelog's."""
+    raise Fault("injected")
