@@ -41,7 +41,7 @@ def reasoner_of(
         reasoner = tl.Reasoner(tl.parse(text), threads=1, modules=modules)
     for name, rows in facts.items():
         columns = {f"c{place}": rows[:, place] for place in range(rows.shape[1])}
-        reasoner.insert(name, pa.table(columns))
+        reasoner.insert(name, pa.table(columns), define=True)
     return reasoner
 
 

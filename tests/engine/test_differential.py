@@ -170,7 +170,7 @@ def test_facts_may_come_in_any_order_and_portion(
         reasoner = tl.Reasoner(program, threads=conditions.threads)
         for part in parts:
             for name, row in part:
-                reasoner.insert(name, [tuple(map(python_value, row))])
+                reasoner.insert(name, [tuple(map(python_value, row))], define=True)
             add_unrelated(reasoner, conditions)
             # Queries leave indexes behind, which must grow with what comes later.
             for body in bodies_of(case):
