@@ -357,7 +357,7 @@ def test_wide_predicates_may_come_after_narrow_ones() -> None:
     assert set(reasoner["p"]) == {(1, 3)}
     for arity in (5, 9, 17):
         row = tuple(range(arity))
-        reasoner.insert(f"wide{arity}", [row])
+        reasoner.insert(f"wide{arity}", [row], define=True)
         variables = ", ".join(f"?x{place}" for place in range(arity))
         reasoner.add(f"copy{arity}({variables}) :- wide{arity}({variables}), e(1, ?x2) .")
         assert set(reasoner[f"copy{arity}"]) == {row}
