@@ -20,7 +20,7 @@ _ROLES = ("subject", "predicate", "object", "graph")
 
 
 def write_statements(stream: IO[bytes], name: str, arity: int, batches: Iterator[Any]) -> None:
-    """The rows as statements; with four columns, the graph first, N-Triples are N-Quads and Turtle is TriG."""
+    """The rows as statements; with four columns, graph first, N-Triples are N-Quads, Turtle is TriG."""
     if arity not in (3, 4):
         message = f"statements of RDF have 3 columns, or 4 with the graph, instead of {arity}"
         raise DataError(
