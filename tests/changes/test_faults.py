@@ -20,7 +20,7 @@ from tidelog.opening import StoredReasoner
 pytestmark = pytest.mark.usefixtures("kernels")
 
 FEW = 8  # sites of a scene that the quick tests try
-# The slow ones try one site of so many, other ones in each scene; FAULTS_EVERY=1 tries all, for an hour or so.
+# The slow ones try one site of so many, other ones in each scene; FAULTS_EVERY=1 tries all, for hours.
 EVERY = int(os.environ.get("FAULTS_EVERY", "6"))
 LATER = 3001  # calls after a fault, within which a second one may come
 
