@@ -125,8 +125,8 @@ def meets(row: Interval, every: Fraction | None, asked: Interval, *, is_througho
         near = asked.start if every > 0 else asked.end
         if near is None:
             near = row.start
-        first = int((near - (row.end if every > 0 else row.start)) / every)
-        numbers = [number for number in range(first - 2, first + 40) if number >= 0]
+        first = max(int((near - (row.end if every > 0 else row.start)) / every) - 2, 0)
+        numbers = list(range(first, first + 42))
     for number in numbers:
         by = number * (every or Fraction(0))
         one = Interval(moved(row.start, by), moved(row.end, by), row.start_open, row.end_open)
@@ -438,3 +438,13 @@ def test_what_begins_with_the_first_period_may_be_a_part_of_longer_ones() -> Non
     reasoner = tl.Reasoner(tl.parse(text))
     assert {" ".join(map(str, row)) for row in reasoner["q"]} == {"a [2, 2] None", "a [3, 5] 3"}
     assert held(reasoner) == held(unrolled(text))
+
+
+@pytest.mark.parametrize(("operator", "turned"), PAST_AND_FUTURE)
+def test_what_begins_a_period_later_may_have_been_a_part_of_longer_ones(operator: str, turned: Any) -> None:
+    low, high = ("[0", "inf)") if turned(1) == 1 else ("(-inf", "0]")
+    text = f"d(a)@{low}, {high} . p(a)@{turned(3)} . p(?x) :- {operator} p(?x) . q(?x) :- d(?x), ~p(?x) ."
+    found = {" ".join(map(str, row)) for row in tl.Reasoner(tl.parse(text))["q"]}
+    later = f"({min(turned(3), turned(5))}, {max(turned(3), turned(5))})"
+    first = "[0, 3)" if turned(1) == 1 else "(-3, 0]"
+    assert found == {f"a {first} None", f"a {later} {turned(2)}"}

@@ -151,11 +151,13 @@ class Folding:
             if side is not None:
                 first, period = side
                 is_repeated = (ends >= first) & (right < INFINITY) & (left > -INFINITY)
-                # What begins where all begins to repeat may be, a period later, a part of something longer.
-                again = owners[ends == first + period]
+                # What begins where all begins to repeat may be, a period later, a part of something longer,
+                # and what begins a period later may have been one before.
+                here, again = (owners[ends == end] for end in (first, first + period))
                 is_repeated &= (ends != first) | np.isin(owners, again)
                 every[is_repeated] = sign * period
-                kept &= ~is_repeated | (ends < first + period)
+                is_first = (ends < first + period) | ((ends == first + period) & ~np.isin(owners, here))
+                kept &= ~is_repeated | is_first
         return owners[kept], left[kept], right[kept], every[kept]
 
 
