@@ -46,9 +46,9 @@ def test_equals_are_replaced_everywhere() -> None:
 
 def test_predicates_of_data_alone_are_closed_too() -> None:
     reasoner = tl.Reasoner(tl.parse(PASSPORTS), equality="axiomatise")
-    reasoner.insert("age", [("ann", 41)])
+    reasoner.insert("age", [("ann", 41)], define=True)
     assert sorted(reasoner["age"]) == [("ann", 41), ("bob", 41)]
-    reasoner.insert("likes", [("dan", "bob")])
+    reasoner.insert("likes", [("dan", "bob")], define=True)
     assert sorted(reasoner["likes"]) == [("dan", "ann"), ("dan", "bob")]
 
 
