@@ -122,7 +122,7 @@ class Asking(ABC):
                 return find()
         except Overflow as overflow:
             help = f"in the query {query.text}"
-            raise EvaluationError(Diagnostic("E603", str(overflow), help=help)) from None
+            raise EvaluationError(Diagnostic(overflow.code, str(overflow), help=help)) from None
         except Inconsistent:
             self._is_told = True
             raise

@@ -14,7 +14,7 @@ from typing import Any
 
 from tidelog.changes import find_predicate
 from tidelog.engine.events import FactsLoaded, Tally
-from tidelog.engine.interrupts import waited_for
+from tidelog.engine.interrupts import arriving, waited_for
 from tidelog.engine.lock import locked
 from tidelog.equality.axiomatised import Axiomatised
 from tidelog.equality.listing import Listing
@@ -24,7 +24,7 @@ from tidelog.io.columns import Batch
 from tidelog.io.faults import Faults
 from tidelog.io.formats import data_files
 from tidelog.io.objects import from_python
-from tidelog.io.source import data_file, predicate_of
+from tidelog.io.source import DataFile, data_file, predicate_of
 from tidelog.io.tables import read
 from tidelog.logic.program import Predicate, Program, Rule
 from tidelog.logic.resolve import extend, giving_times, warned
@@ -184,7 +184,11 @@ class Loading(Explaining):
         name = predicate_of(path, program.predicates)
         file = data_file(path, program.predicates.get(name), header)
         self._origins.note(name, file)
-        return name, read(file, self.faults, self._engine.threads)
+        return name, self._arriving(read(file, self.faults, self._engine.threads), file)
+
+    def _arriving(self, batches: Iterable[Batch], file: DataFile) -> Iterator[Batch]:
+        """The batches of a file; limits hold while one is waited for that somebody else writes."""
+        return arriving(batches, self.runtime.check) if file.may_wait else iter(batches)
 
     @locked
     def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:
@@ -303,6 +307,8 @@ class Loading(Explaining):
         """Load the facts that the program states and imports, those that were not loaded before."""
         self.time.state(self._own.pending_times(), self.runtime.tell)
         for name, batches, file, time in self._own.pending(self._program, self.faults, self._engine.threads):
+            if file is not None:
+                batches = self._arriving(batches, file)
             if time:
                 self.time.load(name, batches, time, self.runtime.tell)
             else:

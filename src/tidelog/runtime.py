@@ -34,13 +34,16 @@ class Runtime:
         """The limits of what begins now, which the engine checks from now on."""
         limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
         self.engine.check = self._check = limits.check
+        self.engine.budget = limits.budget
         self.engine.max_facts = self.max_facts
         return limits
 
     def no_limits(self) -> Limits:
         """The same for what nothing may stop."""
+        limits = Limits(self.statistics, may_stop=False)
         self.engine.check = self._check = _proceed
-        return Limits(self.statistics, may_stop=False)
+        self.engine.budget = limits.budget
+        return limits
 
     def check(self) -> None:
         """Raise what the limits of the moment say."""
@@ -55,5 +58,5 @@ class Runtime:
             self._warm.add(group)
 
 
-def _proceed() -> None:
+def _proceed(found: int = 0, are_answers: bool = False) -> None:
     """The check that never stops anything."""

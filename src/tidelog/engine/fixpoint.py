@@ -173,7 +173,7 @@ class _Stratum:
         try:
             outcome = runnable()
         except Overflow as overflow:
-            raise EvaluationError(Diagnostic("E603", str(overflow), rule.span)) from None
+            raise EvaluationError(Diagnostic(overflow.code, str(overflow), rule.span)) from None
         if outcome.matches or outcome.new or outcome.no_value:
             seconds = perf_counter() - start
             self.listen(

@@ -17,13 +17,15 @@ from _thread import get_ident
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import TypeVar
+from typing import TypeVar, cast
 
 # What `signal` stands on, without the enumerations that it makes of handlers: 15 µs in each transaction.
 _signal = import_module("_signal")
 INTERRUPT = int(signal.SIGINT)
 
+PATIENCE = 0.1  # seconds between two looks at the limits while something is waited for
 T = TypeVar("T")
 Handler = Callable[[int, FrameType | None], object]
 
@@ -103,6 +105,32 @@ class Interrupts:
 
 
 INTERRUPTS = Interrupts()
+
+
+def arriving(items: Iterable[T], check: Callable[[], None]) -> Iterator[T]:
+    """The items, which another thread waits for; meanwhile `check` is called, and may raise."""
+    queue: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+
+    def receive() -> None:
+        try:
+            for item in items:
+                queue.put((item, None))
+            queue.put((None, StopIteration()))
+        except BaseException as fault:  # noqa: BLE001 - raised where the items are taken
+            queue.put((None, fault))
+
+    threading.Thread(target=receive, daemon=True).start()
+    while True:
+        try:
+            item, fault = queue.get(timeout=PATIENCE)
+        except Empty:
+            check()
+            continue
+        if isinstance(fault, StopIteration):
+            return
+        if fault is not None:
+            raise fault
+        yield cast("T", item)
 
 
 def waited_for(items: Iterable[T]) -> Iterator[T]:

@@ -10,6 +10,10 @@ from tidelog.engine.events import Tally
 from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.errors import Diagnostic, Interrupted, Stopped, counted
 
+MATCHES = 1 << 24  # that a kernel may look at between two checks: a tenth of a second
+FEWEST = 1 << 12  # … and those that are worth a call of it
+SHARE = 16  # the part of a limit on facts by which it may be passed
+
 
 class Limits:
     """Checked after every plan and, inside long ones, every tenth of a second.
@@ -32,21 +36,34 @@ class Limits:
         begun = monotonic() if started is None else started
         self.deadline = None if timeout is None else begun + timeout
 
-    def check(self, found: int = 0) -> None:
+    def check(self, found: int = 0, are_answers: bool = False) -> None:
         """Raise `Stopped` if a limit has been reached, KeyboardInterrupt if Ctrl-C has been pressed.
 
-        `found` is how many facts the work at hand has found that the tally does not count yet.
+        `found` is how many facts the work at hand has found that the tally does not count yet. Answers to a
+        query are no facts: there may be as many of them as of facts.
         """
         INTERRUPTS.act()
         if self.deadline is not None and monotonic() > self.deadline:
-            raise self._stopped("E610", f"stopped after the timeout of {self.timeout:g} s", "raise --timeout")
-        known = self.tally.loaded + self.tally.derived + found
-        if self.max_facts is not None and known > self.max_facts:
+            reason = f"stopped after the timeout of {self.timeout:g} s"
+            raise self._stopped("E610", reason, "raise --timeout", found)
+        if self.max_facts is not None and self._known(found, are_answers) > self.max_facts:
+            what = "answer" if are_answers else "fact"
             raise self._stopped(
                 "E611",
-                f"stopped: more than {counted(self.max_facts, 'fact')}",
+                f"stopped: more than {counted(self.max_facts, what)}",
                 "raise --max-facts, or look for a rule that derives more than it should with --stats",
+                found,
             )
+
+    def budget(self, found: int = 0, are_answers: bool = False) -> int:
+        """How many matches a kernel may look at before the next check, so that the limit on facts holds."""
+        if self.max_facts is None:
+            return MATCHES
+        left = self.max_facts - self._known(found, are_answers)
+        return min(MATCHES, max(left, self.max_facts // SHARE, FEWEST))
+
+    def _known(self, found: int, are_answers: bool) -> int:
+        return found if are_answers else self.tally.loaded + self.tally.derived + found
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
@@ -66,13 +83,13 @@ class Limits:
         finally:
             INTERRUPTS.release()
 
-    def _stopped(self, code: str, reason: str, help_line: str | None) -> Stopped:
-        return Stopped(self._diagnostic(code, reason, help_line))
+    def _stopped(self, code: str, reason: str, help_line: str | None, found: int = 0) -> Stopped:
+        return Stopped(self._diagnostic(code, reason, help_line, found))
 
-    def _diagnostic(self, code: str, reason: str, help_line: str | None) -> Diagnostic:
-        return Diagnostic(code, f"{reason}; {self._progress()}; nothing was written", help=help_line)
+    def _diagnostic(self, code: str, reason: str, help_line: str | None, found: int = 0) -> Diagnostic:
+        return Diagnostic(code, f"{reason}; {self._progress(found)}; nothing was written", help=help_line)
 
-    def _progress(self) -> str:
+    def _progress(self, found: int) -> str:
         tally = self.tally
         if tally.stratum is None:
             return f"it had loaded {counted(tally.loaded, 'fact')}"
@@ -80,5 +97,5 @@ class Limits:
         return (
             f"it got to stratum {stratum.number + 1} of {stratum.count} ({', '.join(stratum.predicates)}), "
             f"round {tally.round + 1}, with {counted(tally.loaded, 'fact')} loaded, "
-            f"{tally.derived:,} derived"
+            f"{tally.derived + found:,} derived"
         )

@@ -13,9 +13,7 @@ from functools import wraps
 from threading import RLock
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
-from tidelog.engine.interrupts import INTERRUPTS
-
-PATIENCE = 0.1  # seconds between two looks at Ctrl-C while another thread has the lock
+from tidelog.engine.interrupts import INTERRUPTS, PATIENCE
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -119,7 +119,7 @@ def _applied(rule: Rule, store: Facts) -> set[Row]:
     try:
         return set(_consequences(rule, store))
     except builtins.Overflow as overflow:
-        raise EvaluationError(Diagnostic("E603", str(overflow), rule.span)) from None
+        raise EvaluationError(Diagnostic(overflow.code, str(overflow), rule.span)) from None
 
 
 def _consequences(rule: Rule, store: Facts) -> Iterator[Row]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
+import stat
 import sys
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -68,6 +70,11 @@ class DataFile:
         relative = os.path.relpath(self.path)
         return str(self.path) if relative.startswith(os.pardir) else relative
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether reading may have to wait for whoever writes: it is a pipe, a terminal or the like."""
+        return self.path is None or (self.path.exists() and not self.path.is_file())
+
     def place(self, line: int, column: int | None = None) -> str:
         """`file:line:column`, as diagnostics show it."""
         return f"{self.shown}:{line}" if column is None else f"{self.shown}:{line}:{column}"
@@ -87,11 +94,22 @@ class DataFile:
             stream = io.BytesIO(sys.stdin.buffer.read())
             return cast(IO[bytes], gzip.open(stream)) if self.compressed else stream
         try:
+            if _is_device(self.path):
+                raise OSError(errno.ENODEV, "it is a device, not a file")
             return cast(IO[bytes], gzip.open(self.path) if self.compressed else self.path.open("rb"))
         except OSError as error:
             raise _not_readable(self, error) from error
         except ValueError as error:  # a null in its name
             raise _not_readable(self, OSError(0, str(error))) from error
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a path leads to a device that may never end; terminals and the empty device do."""
+    found = path.stat()
+    if not stat.S_ISCHR(found.st_mode) or os.path.samestat(found, Path(os.devnull).stat()):
+        return stat.S_ISBLK(found.st_mode)
+    with path.open("rb", buffering=0) as stream:
+        return not stream.isatty()
 
 
 def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:

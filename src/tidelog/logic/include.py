@@ -8,6 +8,7 @@ A path that leads nowhere is looked for among the rule sets that come with tidel
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,8 @@ from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.syntax import ast
 from tidelog.syntax.codes import MISSING_FULL_STOP
 from tidelog.syntax.parser import parse_with_faults
+
+MOST_BYTES = 256 << 20  # of an included file
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +91,14 @@ class Includes:
     def _read(self, path: Path, directive: ast.IncludeDirective) -> ast.Document | None:
         """The document in a file; None, with the reason reported, if it cannot be read."""
         try:
-            document = parse_with_faults(Source(str(path), path.read_text(encoding="utf-8")))
+            text = _text_of(path)
         except (OSError, UnicodeDecodeError) as fault:
             self._refuse(directive, reason(fault))
             return None
+        if text is None:
+            self._refuse(directive, f"it is not a file of at most {MOST_BYTES >> 20} MiB")
+            return None
+        document = parse_with_faults(Source(str(path), text))
         self.note_faults(document)
         return document
 
@@ -105,6 +112,21 @@ class Includes:
         self.report.add(*document.faults)
         if any(fault.code != MISSING_FULL_STOP for fault in document.faults):
             self.complete = False
+
+
+def _text_of(path: Path) -> str | None:
+    """The text of a file; None for what is none, such as a pipe or a device, and for one that is too large.
+
+    What might never end is not even opened, and what grows while it is read is left.
+    """
+    found = path.stat()
+    if stat.S_ISDIR(found.st_mode):
+        raise IsADirectoryError
+    if not stat.S_ISREG(found.st_mode) or found.st_size > MOST_BYTES:
+        return None
+    with path.open(encoding="utf-8") as file:
+        text = file.read(MOST_BYTES + 1)
+    return text if len(text) <= MOST_BYTES else None
 
 
 def bundled_rules() -> Path:

@@ -96,7 +96,8 @@ class Signatures:
         predicate = self.predicates[name]
         if predicate.declared or any(predicate.columns) or len(columns) != predicate.arity:
             return
-        once = [column if column not in columns[:place] else None for place, column in enumerate(columns)]
+        first = {column: place for place, column in reversed(list(enumerate(columns)))}
+        once = [column if first[column] == place else None for place, column in enumerate(columns)]
         self.predicates[name] = replace(predicate, columns=tuple(once))
 
     def warn_of_empty(self) -> None:

@@ -124,7 +124,7 @@ class Driver:
             self._schedule_anew(stages[0])
             self.listen(MaintenanceEnded(self.name, 0, 0, perf_counter() - started, kept=False))
             if isinstance(error, Overflow):
-                raise EvaluationError(Diagnostic("E603", str(error))) from None
+                raise EvaluationError(Diagnostic(error.code, str(error))) from None
             raise
         return self.engine.commit()
 

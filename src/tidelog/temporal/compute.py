@@ -73,7 +73,7 @@ class Computer:
             columns, count = engine.rows(FOUND)
             return np.array(columns, np.int32).reshape(len(terms), count)
         except Overflow as overflow:
-            raise EvaluationError(Diagnostic("E603", str(overflow))) from None
+            raise EvaluationError(Diagnostic(overflow.code, str(overflow))) from None
         finally:
             engine.drop(GIVEN)
             engine.drop(FOUND)

@@ -16,7 +16,7 @@ from tidelog.engine.columnar.assemble import Assembled, assemble
 from tidelog.engine.columnar.index import Index
 from tidelog.engine.columnar.interpreter import run_plan
 from tidelog.engine.columnar.notes import noted_by
-from tidelog.engine.columnar.runner import BATCH, BUDGET, PythonFunction, Workspace
+from tidelog.engine.columnar.runner import BATCH, PythonFunction, Workspace
 from tidelog.engine.columnar.runner import Store as RunnerStore
 from tidelog.engine.columnar.steps import Store as AssemblerStore
 from tidelog.engine.columnar.table import Table
@@ -216,9 +216,7 @@ class ChangeRunner:
             # A rule that was added may have made the stratum recursive.
             store.tables[number].count_too(COUNTERS[store.counters])
         self.indexes = [store.index(number) for number in self.assembled.indexes]
-        self.python = {
-            level: PythonFunction(step, store.dictionary) for level, step in self.assembled.python.items()
-        }
+        self.python = {level: PythonFunction(step, store) for level, step in self.assembled.python.items()}
         self._assembled_for = wanted
 
     def run(self, rows: Rows | None, effect: Effect | None) -> Outcome:
@@ -240,7 +238,7 @@ class ChangeRunner:
             set_effect(state, effect)
             state[layout.Z_NOTING] = store.noting.notes
         state[layout.Z_COUNTERS] = COUNTED[store.counters]
-        state[layout.Z_BUDGET] = BUDGET
+        state[layout.Z_BUDGET] = store.budget()
         while True:
             wish = int(
                 run_plan(store.descriptors, store.indexes, store.dictionary.words, self.words, 0, state)
@@ -264,6 +262,7 @@ class ChangeRunner:
         """Do what a kernel has asked for."""
         store = self.store
         state = workspace.state
+        found = int(state[layout.Z_OUT_COUNT]) if state[layout.Z_CREATE] else 0
         if wish == layout.GROW_TABLE:
             store.table(self.plan.relation).reserve(BATCH, len(store.dictionary))
         elif wish == layout.GROW_DICTIONARY:
@@ -275,8 +274,8 @@ class ChangeRunner:
             rows = int(state[layout.Z_ROWS + level - 1])
             self.python[level].fill(workspace, level - 1, rows, self.assembled.width)
         else:
-            state[layout.Z_BUDGET] = BUDGET
-        store.check()
+            state[layout.Z_BUDGET] = store.budget(found)
+        store.check(found)
 
 
 def set_effect(state: npt.NDArray[np.int64], effect: Effect) -> None:

@@ -19,6 +19,7 @@ from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosu
 from tidelog.engine.columnar.external_pairs import NO_PAIRS, Pairs
 from tidelog.engine.columnar.looking_up import GIVEN, LookUps
 from tidelog.engine.columnar.maintain import MaintainedEngine
+from tidelog.engine.columnar.runner import ANSWERS
 from tidelog.engine.events import Listener
 from tidelog.engine.fixpoint import materialise
 from tidelog.engine.maintaining import Counters, Flag, Outgrown
@@ -32,7 +33,6 @@ from tidelog.rewrite.closures import ClosureKind, ClosureModule
 
 Ids = npt.NDArray[np.int32]
 Structure = TransitiveClosure | EquivalenceClosure
-ANSWER = "?- answers"  # a name with a space is no predicate's
 FEWEST = 128  # external pairs from which a structure is worth the code that must be loaded for it
 STRUCTURES: dict[ClosureKind, type[Structure]] = {
     ClosureKind.TRANSITIVE: TransitiveClosure,
@@ -134,12 +134,12 @@ class ClosingEngine(MaintainedEngine):
 
     def _heads(self, rule: Rule) -> tuple[tuple[Ids, ...], int]:
         """The heads of a rule's instances, by its best plan."""
-        self.define(ANSWER, len(rule.head.terms))
+        self.define(ANSWERS, len(rule.head.terms))
         try:
-            self.prepare(full_plan(rule, -1, self, ANSWER))()
-            return self.rows(ANSWER)
+            self.prepare(full_plan(rule, -1, self, ANSWERS))()
+            return self.rows(ANSWERS)
         finally:
-            self.drop(ANSWER)
+            self.drop(ANSWERS)
 
     def takes(self, data: object) -> bool:
         """Whether data is in a form that only this engine reads: none is."""
@@ -174,8 +174,9 @@ class ClosingEngine(MaintainedEngine):
         if not self._fits(module.kind, (left, right)):
             return None
         self.prepare_closures()
-        structure = STRUCTURES[module.kind]()
+        structure = self._make_structure(module.kind)
         pairs = structure.add(left, right)
+        self.check(len(pairs[0]))
         table = self.table(module.predicate)
         if len(table):
             is_new = table.find(pairs, len(pairs[0])) < 0
@@ -302,12 +303,18 @@ class ClosingEngine(MaintainedEngine):
 
     # ---- transactions
 
+    def _make_structure(self, kind: ClosureKind) -> Structure:
+        """A structure without pairs, which asks for limits before it writes many."""
+        structure = STRUCTURES[kind]()
+        structure.check = lambda count: self.check(count)
+        return structure
+
     def _structure(self, relation: str) -> Structure:
         """The structure of a relation, as it was before the transaction unless the transaction changed it."""
         closed = self._closed[relation]
         transaction = self._transaction
         if closed.structure is None:
-            structure = STRUCTURES[closed.module.kind]()
+            structure = self._make_structure(closed.module.kind)
             structure.add(*self._externals(closed.module, layout.BEFORE))
             closed.structure = structure
             transaction.made.append(closed)

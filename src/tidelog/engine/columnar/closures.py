@@ -128,6 +128,7 @@ class TransitiveClosure(ExternalPairs):
         listed, old_words, _ = row_kernels.list_reaching(self.words, sources, len(sources))
         old = memory.empty(old_words, np.int64)
         gained, _ = row_kernels.recompute(self.words, listed, old)
+        self.check(gained)
         left, right = columns(gained)
         row_kernels.write_gained(self.words, listed, old, left, right)
         return left, right
@@ -219,6 +220,7 @@ class EquivalenceClosure(ExternalPairs):
         """The pairs that became true by adding external pairs."""
         sources, targets = self._enter(left, right)
         gained = component_kernels.merge(self.words, sources, targets, len(sources))
+        self.check(gained)
         self.count += gained
         return self._write_changed(gained)
 

@@ -22,6 +22,7 @@ from tidelog.engine.columnar.index import Index, IndexKey
 from tidelog.engine.columnar.runner import Runner, Workspace
 from tidelog.engine.columnar.steps import Store as AssemblerStore
 from tidelog.engine.columnar.table import Table
+from tidelog.engine.limits import MATCHES
 from tidelog.engine.protocol import Outcome, Runnable
 from tidelog.io.columns import Batch, Column
 from tidelog.logic.evaluate import evaluate
@@ -40,8 +41,13 @@ STANDING = np.uint8(layout.ALIVE | layout.EXPLICIT)
 MOST_EXPECTED = 1 << 20  # rows that a table makes room for before they are read: they may be duplicates
 
 
-def _proceed() -> None:
+def _proceed(found: int = 0, are_answers: bool = False) -> None:
     """The check that never stops anything."""
+
+
+def _plenty(found: int = 0, are_answers: bool = False) -> int:
+    """The budget where there is no limit."""
+    return MATCHES
 
 
 class ColumnarEngine:
@@ -57,7 +63,8 @@ class ColumnarEngine:
         self.indexes = np.zeros((8, layout.X_LISTS + 9), np.int64)
         self.workspaces = [Workspace() for _ in range(self.threads)]
         self.pool = ThreadPoolExecutor(max(1, self.threads - 1))  # starts no thread before it has work
-        self.check: Callable[[], None] = _proceed
+        self.check: Callable[..., None] = _proceed
+        self.budget: Callable[..., int] = _plenty
         self.dense_bytes = min(DENSE_BYTES, DENSE_BYTES_ALL // max(relations, 1))
         self._numbers: dict[str, int] = {}
         self._indexes: dict[IndexKey, Index] = {}

@@ -151,6 +151,7 @@ def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
         Z[Z_POSITION] = 0
         Z[Z_EVALUATED] = 0
     level = Z[Z_LEVEL]
+    batch = Z[Z_BATCH]
     while True:
         if level == steps:
             count = Z[Z_ROWS + level - 1]
@@ -166,10 +167,6 @@ def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
                 Z[Z_LEVEL] = level
                 return answer
             level -= 1
-            Z[Z_BUDGET] -= count
-            if Z[Z_BUDGET] < 0:
-                Z[Z_LEVEL] = level
-                return PAUSE
             continue
         step = plan + words[plan + P_OFFSETS + level]
         kind = words[step + S_KIND]
@@ -200,19 +197,26 @@ def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
                     Z[Z_LEVEL] = level
                     return EVALUATE
             filled = select_evaluated(words, step, level, Z)
+        # What a step costs: the rows that it fills, and those that it has read in vain.
+        Z[Z_BUDGET] -= filled + batch
         if filled == 0:
             # A selective step may leave a batch empty though its input goes on.
-            if kind == SCAN and Z[Z_POSITION] < Z[Z_COUNT]:
-                continue
-            if level == 0:
-                break
-            level -= 1
-            continue
-        write_outputs(T, words, step, level, filled, Z)
-        Z[Z_ROWS + level] = filled
-        level += 1
-        if level < steps:
-            Z[Z_POSITION + level] = 0
-            Z[Z_ENTRY + level] = 0
+            goes_on = (kind == SCAN and Z[Z_POSITION] < Z[Z_COUNT]) or (
+                kind == PROBE and Z[Z_POSITION + level] < Z[Z_ROWS + level - 1]
+            )
+            if not goes_on:
+                if level == 0:
+                    break
+                level -= 1
+        else:
+            write_outputs(T, words, step, level, filled, Z)
+            Z[Z_ROWS + level] = filled
+            level += 1
+            if level < steps:
+                Z[Z_POSITION + level] = 0
+                Z[Z_ENTRY + level] = 0
+        if Z[Z_BUDGET] < 0:
+            Z[Z_LEVEL] = level
+            return PAUSE
     Z[Z_RUNNING] = 0
     return DONE

@@ -46,6 +46,7 @@ from tidelog.engine.columnar.layout import (
     X_START,
     X_TABLE,
     Z_BATCH,
+    Z_BUDGET,
     Z_COUNT,
     Z_ENTRY,
     Z_FIRST,
@@ -58,6 +59,7 @@ from tidelog.engine.columnar.layout import (
 from tidelog.engine.columnar.table_kernels import COLUMN_SEED, LOWER, UPPER, find_row
 
 ENDLESS = np.int64(1 << 60)
+MOST_LOOKED_AT = np.int64(1 << 22)  # rows that a probe may pass over before it is left, to look at the clock
 
 
 @inlined
@@ -224,7 +226,10 @@ def scan(T: Any, words: Any, step: Any, Z: Any) -> Any:
 
 @kernel
 def probe(T: Any, X: Any, words: Any, step: Any, level: Any, head: Any, Z: Any) -> Any:
-    """Fill a batch with the pairs of input rows and the rows that the index has for them."""
+    """Fill a batch with the pairs of input rows and the rows that the index has for them.
+
+    It may be left before it has filled anything, if many rows are not as wanted; to go on, call it again.
+    """
     batch = Z[Z_BATCH]
     index = words[step + S_INDEX]
     table = words[step + S_TABLE]
@@ -255,7 +260,8 @@ def probe(T: Any, X: Any, words: Any, step: Any, level: Any, head: Any, Z: Any) 
     slots = int64_at(X[index, X_SLOTS], slot_count)
     shift = np.uint64(X[index, X_SHIFT])
     keyed = int32_at(T[table, COLUMNS + X[index, X_LISTS]], T[table, CAPACITY])
-    while row < rows and filled < batch:
+    looked_at = np.int64(0)
+    while row < rows and filled < batch and looked_at < MOST_LOOKED_AT:
         if has_given and heads[given[row]] & PENDING:  # an instance has been found for it
             row += 1
             place = np.int64(0)
@@ -293,6 +299,7 @@ def probe(T: Any, X: Any, words: Any, step: Any, level: Any, head: Any, Z: Any) 
             filled += taken
             place += taken
         else:
+            looked_at -= place
             while place < end and filled < batch:
                 candidate = pool[origin + place]
                 place += 1
@@ -300,9 +307,11 @@ def probe(T: Any, X: Any, words: Any, step: Any, level: Any, head: Any, Z: Any) 
                     left[filled] = row
                     right[filled] = candidate
                     filled += 1
+            looked_at += place
         if place >= end:
             row += 1
             place = np.int64(0)
+    Z[Z_BUDGET] -= looked_at
     Z[Z_POSITION + level] = row
     Z[Z_ENTRY + level] = place
     return filled

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tidelog.engine.columnar import layout, memory, rank_loop
 from tidelog.engine.columnar.change_runner import COUNTED, EMPTY, ChangeRunner, RowSet, Store, codes_of
-from tidelog.engine.columnar.runner import BATCH, BUDGET, Workspace
+from tidelog.engine.columnar.runner import BATCH, Workspace
 from tidelog.engine.columnar.table_kernels import LOWER
 from tidelog.engine.maintaining import Family, LoopOutcome, LoopSection
 
@@ -195,13 +195,27 @@ class RankedUpdate:
                 store.add_instances(int(state[layout.Z_MATCHES]))
                 state[layout.Z_MATCHES] = 0
                 return
-            self._grant(wish, workspace)
-            store.check()
+            found = self._found(state)
+            self._grant(wish, workspace, found)
+            store.check(found)
+
+    def _found(self, state: Rows) -> int:
+        """How many facts have come so far, less those that went."""
+        came, went = int(state[layout.Z_CAME_COUNT]), int(state[layout.Z_WENT_COUNT])
+        is_gaining = state[layout.Z_PHASE] > rank_loop.RESEED
+        new = int(state[layout.Z_OUT_COUNT] - 2 * state[layout.Z_DELETED]) if is_gaining else 0
+        return came - went + new
 
     def _publish(self, workspace: Workspace) -> None:
         """Let the state be right for these plans: a run of another plan may have changed it."""
         capacity = len(self.lists[0])
-        workspace.state[PUBLISHED] = (workspace.batch, self.width, BUDGET, *self._addresses, capacity)
+        workspace.state[PUBLISHED] = (
+            workspace.batch,
+            self.width,
+            self.store.budget(),
+            *self._addresses,
+            capacity,
+        )
 
     def _changed(self, which: int, tables: Sequence[int]) -> RowSet:
         """What went (0) or came (1) so far of some tables."""
@@ -216,7 +230,7 @@ class RankedUpdate:
 
     # ---- what the loop asks for
 
-    def _grant(self, wish: int, workspace: Workspace) -> None:
+    def _grant(self, wish: int, workspace: Workspace, found: int) -> None:
         store = self.store
         state = workspace.state
         number = int(state[layout.Z_WISH])
@@ -240,7 +254,7 @@ class RankedUpdate:
             rows = int(state[layout.Z_ROWS + level - 1])
             self.runners[number].python[level].fill(workspace, level - 1, rows, self.width)
         else:
-            state[layout.Z_BUDGET] = BUDGET
+            state[layout.Z_BUDGET] = self.store.budget(found)
 
     def _grow_lists(self) -> None:
         """Let the loop's own lists be as long as the store's: whatever changes is in those."""

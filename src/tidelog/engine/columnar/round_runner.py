@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tidelog.engine.columnar import layout, memory
 from tidelog.engine.columnar.round_kernels import E_TABLE, run_round, run_rounds
-from tidelog.engine.columnar.runner import BUDGET, PARALLEL_FROM, Runner, Store
+from tidelog.engine.columnar.runner import PARALLEL_FROM, Runner, Store
 from tidelog.engine.protocol import Runnable
 from tidelog.plan.algebra import Part
 
@@ -114,7 +114,9 @@ class RoundRunner:
         state[layout.Z_NUMBER] = 0 if tables is None else len(runners)
         state[layout.Z_RUNNING] = 0
         state[layout.Z_BATCH] = workspace.batch
-        state[layout.Z_BUDGET] = BUDGET
+        heads = np.unique([runner.head.number for runner in runners])
+        before = self._rows(heads)
+        state[layout.Z_BUDGET] = store.budget()
         while True:
             known = store.descriptors, store.indexes, store.dictionary.words
             plans = self._words, batch.entries, batch.indexes
@@ -128,4 +130,9 @@ class RoundRunner:
             if wish == layout.GROW_INDEX:
                 store.index(int(state[layout.Z_WISH])).update(len(store.dictionary))
             else:
-                runners[int(state[layout.Z_NUMBER])].grant(int(wish), workspace)
+                new = self._rows(heads) - before
+                runners[int(state[layout.Z_NUMBER])].grant(int(wish), workspace, new)
+
+    def _rows(self, tables: Words) -> int:
+        """How many rows there are in tables."""
+        return int(self._store.descriptors[tables, layout.ROWS].sum())

@@ -23,16 +23,18 @@ from tidelog.engine.columnar.interpreter import run_plan
 from tidelog.engine.columnar.steps import PythonStep
 from tidelog.engine.columnar.table import Table
 from tidelog.engine.protocol import NOTHING, Outcome
+from tidelog.io.arrays import flags_of
 from tidelog.logic.builtins import lookup
 from tidelog.logic.evaluate import evaluate, holds
-from tidelog.logic.program import Apply, Comparison, Condition, Expression, Variable
+from tidelog.logic.functions.strings import Pattern, pattern_of
+from tidelog.logic.program import Apply, Comparison, Condition, Constant, Expression, Variable
 from tidelog.logic.values import Kind, Value
 from tidelog.plan.algebra import Part
 
 BATCH = 4096
 LEAST_BATCH = 16
 MOST_ROOM = 1 << 26  # ids in the batches of a thread, unless they would be smaller than the least
-BUDGET = 1 << 24  # matches between two looks at the clock: a tenth of a second
+ANSWERS = "?- answers"  # the relation of a query's answers; a name with a space is no predicate's
 PARALLEL_FROM = 8192  # scanned rows that are worth waking other threads for
 EMITTED_ROWS = (
     1 << 20
@@ -40,6 +42,7 @@ EMITTED_ROWS = (
 BLOCK = 256  # rows that a thread writes next to each other
 MOST_THREADS = 16
 KINDS = max(Kind) + 1
+FEW = 256  # values that are computed in Python between two checks
 
 Words = npt.NDArray[np.int64]
 
@@ -52,7 +55,8 @@ class Store(Protocol):
     threads: int
     descriptors: Words
     indexes: Words
-    check: Callable[[], None]
+    check: Callable[..., None]
+    budget: Callable[..., int]
     workspaces: list[Workspace]
     pool: ThreadPoolExecutor
 
@@ -145,7 +149,9 @@ class Runner:
         self.words = np.array(plan.words, np.int64)
         self.indexes = [store.index(number) for number in plan.indexes]
         self.constants = _scanned_constants(self.words)
-        self.python = {level: PythonFunction(step, store.dictionary) for level, step in plan.python.items()}
+        self.python = {level: PythonFunction(step, store) for level, step in plan.python.items()}
+        self.are_answers = head.name == ANSWERS
+        self.is_counted = " #" not in head.name  # what is gathered for an aggregate are no facts
 
     def __call__(self) -> Outcome:
         first, count = self._scanned()
@@ -191,10 +197,18 @@ class Runner:
         workspace.fit(self.plan)
         workspace.scan(first, count)
         state = workspace.state
-        state[layout.Z_BUDGET] = BUDGET
+        state[layout.Z_BUDGET] = self.budget(0)
         while (wish := self.step(workspace)) != layout.DONE:
-            self.grant(int(wish), workspace)
+            self.grant(int(wish), workspace, int(state[layout.Z_NEW]))
         return Outcome(int(state[layout.Z_MATCHES]), int(state[layout.Z_NEW]), int(state[layout.Z_NO_VALUE]))
+
+    def budget(self, found: int) -> int:
+        """How many matches may be looked at before the next check, this run having found so many facts."""
+        return self.store.budget(found if self.is_counted else 0, self.are_answers)
+
+    def check(self, found: int) -> None:
+        """Raise if a limit is reached, this run having found so many facts."""
+        self.store.check(found if self.is_counted else 0, self.are_answers)
 
     def step(self, workspace: Workspace) -> Any:
         """Run until the plan is done or asks for something."""
@@ -203,8 +217,8 @@ class Runner:
             store.descriptors, store.indexes, store.dictionary.words, self.words, 0, workspace.state
         )
 
-    def grant(self, wish: int, workspace: Workspace) -> None:
-        """Do what a kernel has asked for."""
+    def grant(self, wish: int, workspace: Workspace, found: int) -> None:
+        """Do what a kernel has asked for, which has found so many facts."""
         if wish == layout.GROW_TABLE:
             self.head.reserve(BATCH, len(self.store.dictionary))
         elif wish == layout.GROW_DICTIONARY:
@@ -214,8 +228,8 @@ class Runner:
             rows = int(workspace.state[layout.Z_ROWS + level - 1])
             self.python[level].fill(workspace, level - 1, rows, self.plan.width)
         else:
-            workspace.state[layout.Z_BUDGET] = BUDGET
-        self.store.check()
+            workspace.state[layout.Z_BUDGET] = self.budget(found)
+        self.check(found)
 
 
 def _scanned_constants(words: Words) -> list[tuple[int, int]]:
@@ -233,13 +247,15 @@ class PythonFunction:
     A test of what kind a value is needs no value: ids have kinds.
     """
 
-    def __init__(self, step: PythonStep, dictionary: Dictionary) -> None:
-        self.dictionary = dictionary
+    def __init__(self, step: PythonStep, store: Store) -> None:
+        self.store = store
+        self.dictionary = store.dictionary
         self.places = [place for _, place in step.slots]
         self.variables = [variable for variable, _ in step.slots]
         self.expression = step.expression
         self.known: dict[tuple[int, ...], int] = {}
         self.by_kind = _results_by_kind(step.expression)
+        self.pattern = _pattern(step.expression)
 
     def fill(self, workspace: Workspace, level: int, rows: int, width: int) -> None:
         """Write the result of every row that asks for it."""
@@ -248,8 +264,23 @@ class PythonFunction:
         if self.by_kind is not None:
             workspace.result[asking] = self.by_kind[self.dictionary.kind[columns[0]]]
             return
+        if self.pattern is not None:
+            workspace.result[asking] = self._match(columns[0], *self.pattern)
+            return
         keys = list(zip(*(column.tolist() for column in columns), strict=True)) or [()] * len(asking)
-        workspace.result[asking] = [self._compute(key) for key in keys]
+        for first in range(0, len(keys), FEW):
+            self.store.check()
+            places = asking[first : first + FEW]
+            workspace.result[places] = [self._compute(key) for key in keys[first : first + FEW]]
+
+    def _match(self, ids: npt.NDArray[np.int32], pattern: Pattern, negated: bool) -> npt.NDArray[np.int32]:
+        """Whether a pattern is found in each text, or is not; what is no text has no value."""
+        distinct, places = np.unique(ids, return_inverse=True)
+        results = np.full(len(distinct), layout.NO_VALUE, np.int32)
+        texts = np.isin(self.dictionary.kind[distinct], (Kind.STRING, Kind.LANGUAGE_STRING))
+        found = flags_of(pattern.is_found_in(self.dictionary.texts(distinct[texts])))
+        results[texts] = found != negated
+        return results[places]
 
     def _compute(self, key: tuple[int, ...]) -> int:
         identity = self.known.get(key)
@@ -274,6 +305,19 @@ def _results_by_kind(expression: Expression | Comparison | Condition) -> npt.NDA
             if function is not None and function.kinds is not None:
                 return np.array([(kind in function.kinds) != negated for kind in range(KINDS)], np.int32)
     return None
+
+
+def _pattern(expression: Expression | Comparison | Condition) -> tuple[Pattern, bool] | None:
+    """The pattern that a text is tested for, and whether it must not be found, if nothing else is asked."""
+    match expression:
+        case Condition(Apply("REGEX", (Variable(), Constant(pattern))), negated):
+            flags = None
+        case Condition(Apply("REGEX", (Variable(), Constant(pattern), Constant(flags))), negated):
+            pass
+        case _:
+            return None
+    found = pattern_of(pattern, flags)
+    return None if found is None else (found, negated)
 
 
 class ParallelRun:
@@ -302,12 +346,13 @@ class ParallelRun:
             workspace.emit_to(self.threads, head.arity)
             workspace.own(thread, base)
         while self.waiting or any(self.suspended):
-            self._together(self._match)
+            budget = self.runner.budget(self._found(base)) // self.threads
+            self._together(lambda thread: self._match(thread, budget))  # noqa: B023 - it does not outlive it
             self._reserve(base)
             self._together(lambda owner: self._insert(owner, base))
             for workspace in self.workspaces:
                 workspace.emitted[:] = 0
-            self.runner.store.check()
+            self.runner.check(self._found(base))
         close_gaps(head.descriptors, head.number, base, self._nexts(), BLOCK)
         matches = sum(int(workspace.state[layout.Z_MATCHES]) for workspace in self.workspaces)
         return Outcome(matches, len(head) - base)
@@ -325,11 +370,16 @@ class ParallelRun:
             wait(others)  # whatever happens, nobody works on when this returns
         return [first, *(other.result() for other in others)]
 
-    def _match(self, thread: int) -> None:
+    def _found(self, base: int) -> int:
+        """How many facts have been inserted, in blocks that the threads take in turn."""
+        full, within = np.divmod(self._nexts() - base, BLOCK * self.threads)
+        return int((full * BLOCK + within - BLOCK * np.arange(self.threads)).sum())
+
+    def _match(self, thread: int, budget: int) -> None:
         """Match until a buffer is full or no rows are left."""
         workspace = self.workspaces[thread]
         state = workspace.state
-        state[layout.Z_BUDGET] = BUDGET
+        state[layout.Z_BUDGET] = budget
         while True:
             if not self.suspended[thread]:
                 try:

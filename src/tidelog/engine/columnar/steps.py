@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -114,16 +114,17 @@ def _row_outputs(
     scan = scan_of(node)
     assert scan is not None
     sources = []
+    inputs, columns = _places(given), _places(scan.terms)
     for output in outputs:
         if output == HIGHEST_RANK and scan.own:
-            sources.append((layout.FROM_RANK, given.index(output) if output in given else -1))
+            sources.append((layout.FROM_RANK, inputs.get(output, -1)))
         elif output == HIGHEST_MARK and numbers is not None:
             origin = layout.FROM_STATED_MARK if STATED in numbers else layout.FROM_MARK
-            sources.append((origin, given.index(output) if output in given else -1))
+            sources.append((origin, inputs.get(output, -1)))
         elif numbers is not None and output in numbers:
             sources.append((layout.FROM_NUMBER, 0))
         else:
-            sources += _outputs([output], given, scan.terms, None, store)
+            sources.append(_output(output, inputs, columns, None, store))
     return sources
 
 
@@ -182,11 +183,12 @@ def _words(
 def _filters(terms: tuple[Term, ...], given: list[Term], store: Store) -> list[tuple[int, int]]:
     """(column, id) for constants, (column, -1 - earlier column) for variables that occur twice."""
     first: dict[Variable, int] = {}
+    known = frozenset(given)
     filters = []
     for column, term in enumerate(terms):
         if isinstance(term, Constant):
             filters.append((column, store.identity(term.value)))
-        elif term not in given:
+        elif term not in known:
             if term in first:
                 filters.append((column, -1 - first[term]))
             first.setdefault(term, column)
@@ -200,18 +202,31 @@ def _outputs(
     computed: Variable | None,
     store: Store,
 ) -> list[tuple[int, int]]:
-    """Where each output comes from: the input, the matched row, a constant, or the computed column."""
-    sources = []
-    for output in outputs:
-        if isinstance(output, Constant):
-            sources.append((layout.FROM_CONSTANT, store.identity(output.value)))
-        elif output == computed:
-            sources.append((layout.FROM_RESULT, 0))
-        elif output in given:
-            sources.append((layout.FROM_INPUT, given.index(output)))
-        else:
-            sources.append((layout.FROM_ROW, terms.index(output)))
-    return sources
+    """Where each output comes from."""
+    inputs, columns = _places(given), _places(terms)
+    return [_output(output, inputs, columns, computed, store) for output in outputs]
+
+
+def _output(
+    output: Term,
+    inputs: Mapping[Term, int],
+    columns: Mapping[Term, int],
+    computed: Variable | None,
+    store: Store,
+) -> tuple[int, int]:
+    """Where an output comes from: the input, the matched row, a constant, or the computed column."""
+    if isinstance(output, Constant):
+        return layout.FROM_CONSTANT, store.identity(output.value)
+    if output == computed:
+        return layout.FROM_RESULT, 0
+    if output in inputs:
+        return layout.FROM_INPUT, inputs[output]
+    return layout.FROM_ROW, columns[output]
+
+
+def _places(terms: Sequence[Term]) -> dict[Term, int]:
+    """The first place of each term: there may be thousands, so that nobody can look for each."""
+    return {term: place for place, term in reversed(list(enumerate(terms)))}
 
 
 def _source(term: Term, given: list[Term], store: Store) -> int:

@@ -17,12 +17,23 @@ Parameters = ParamSpec("Parameters")
 class Overflow(ArithmeticError):  # noqa: N818 - named after what happens, as ZeroDivisionError is not
     """Arithmetic that leaves 64 bits: the operation, and the values it was given."""
 
+    code = "E603"
+
     def __init__(self, operation: str, operands: Sequence[Value]) -> None:
         self.operation = operation
         self.operands = tuple(operands)
         shown = [_shortened(exact(operand)) for operand in self.operands[:4]]
         more = ["…"] if len(self.operands) > 4 else []
         super().__init__(f"`{operation}` leaves 64 bits for {', '.join(shown + more)}")
+
+
+class UnsupportedPattern(Overflow):
+    """A regular expression that is one elsewhere but not here; like an overflow it stops the work."""
+
+    code = "E685"
+
+    def __init__(self, pattern: str, reason: str) -> None:
+        ArithmeticError.__init__(self, f"the pattern `{_shortened(pattern)}` is not supported: {reason}")
 
 
 def _shortened(text: str) -> str:
