@@ -99,7 +99,7 @@ def test_large_plans_run_in_parallel_as_they_are(alone: tl.Reasoner) -> None:
 
 
 def test_pauses_of_one_thread_do_not_lose_rows(alone: tl.Reasoner) -> None:
-    with forced(runner.BATCH, 16, 4), patch.object(runner, "BUDGET", 100):
+    with forced(runner.BATCH, 16, 4), patch.object(runner.Runner, "budget", return_value=100):
         assert facts_of(reasoner_of(threads=2)) == facts_of(alone)
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 import tidelog as tl
 from tests.maintenance.columnar import ColumnarBench
 from tests.maintenance.laboratory import Change, Laboratory
 from tests.maintenance.scripts import Script, graph_scripts, program_scripts
-from tidelog.engine.columnar import layout, maintain, memory, ranked_update
+from tidelog.engine.columnar import layout, maintain, memory
 from tidelog.engine.events import StratumMaintained
 from tidelog.logic.values import iri
 from tidelog.maintenance import driver
@@ -139,13 +139,11 @@ class Patience:
             raise KeyboardInterrupt
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25)
+@settings(max_examples=25)
 @given(script=graph_scripts())
-def test_whenever_the_loop_is_stopped_nothing_has_changed(
-    monkeypatch: pytest.MonkeyPatch, script: Script
-) -> None:
-    monkeypatch.setattr(ranked_update, "BUDGET", 0)  # the loop pauses after every batch of heads
+def test_whenever_the_loop_is_stopped_nothing_has_changed(script: Script) -> None:
     laboratory = Laboratory(ColumnarBench, script.program, script.start)
+    laboratory.bench.engine.budget = lambda found=0, are_answers=False: 0  # it pauses after every batch
     for change in script.changes:
         if change.rules != laboratory.program.rules:
             laboratory.apply(COMPILED, change)

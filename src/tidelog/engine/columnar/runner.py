@@ -24,7 +24,7 @@ from tidelog.engine.columnar.steps import PythonStep
 from tidelog.engine.columnar.table import Table
 from tidelog.engine.protocol import NOTHING, Outcome
 from tidelog.io.arrays import flags_of
-from tidelog.logic.builtins import lookup
+from tidelog.logic.builtins import Overflow, lookup
 from tidelog.logic.evaluate import evaluate, holds
 from tidelog.logic.functions.strings import Pattern, pattern_of
 from tidelog.logic.program import Apply, Comparison, Condition, Constant, Expression, Variable
@@ -316,7 +316,10 @@ def _pattern(expression: Expression | Comparison | Condition) -> tuple[Pattern, 
             pass
         case _:
             return None
-    found = pattern_of(pattern, flags)
+    try:
+        found = pattern_of(pattern, flags)
+    except Overflow:
+        return None  # raised when it is computed
     return None if found is None else (found, negated)
 
 
