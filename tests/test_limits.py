@@ -153,7 +153,7 @@ WORK = {
         f"{ROWS}; reasoner.runtime.timeout = None; reasoner.materialise(); reasoner.runtime.timeout = 1; "
         "reasoner.insert('f', [(number,) for number in range(100_000)], define=True)",
     ),
-    "query": ("q(1) .", f"{ROWS}; reasoner.query('{PRODUCT}')"),
+    "query": ("q(?x) :- e(?x) .", f"{ROWS}; reasoner.query('{PRODUCT}')"),
     "magic": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; reasoner.query('p(1, ?y)', 'magic')"),
     "tabling": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; list(reasoner.answers('p(1, ?y)'))"),
     "live query": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; reasoner.watch('p(1, ?y)')"),

@@ -251,7 +251,7 @@ def test_a_limit_in_a_commit(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     renewed, left = [], [0]
     whole = Limits.check
 
-    def check(limits: Limits, *found: int) -> None:
+    def check(limits: Limits, *found: Any) -> None:
         left[0] -= 1
         if not left[0]:
             raise tl.Stopped(Diagnostic("E610", "stopped"))
