@@ -251,11 +251,11 @@ def test_a_limit_in_a_commit(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     renewed, left = [], [0]
     whole = Limits.check
 
-    def check(limits: Limits, *found: Any) -> None:
+    def check(limits: Limits, found: int = 0, are_answers: bool = False) -> None:
         left[0] -= 1
         if not left[0]:
             raise tl.Stopped(Diagnostic("E610", "stopped"))
-        whole(limits, *found)
+        whole(limits, found, are_answers)
 
     monkeypatch.setattr(Limits, "check", check)
     monkeypatch.setattr(ClosingEngine, "renew", lambda engine: renewed.append(engine))
