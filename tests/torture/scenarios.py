@@ -27,8 +27,8 @@ from tidelog.logic.program import Rule
 
 T = TypeVar("T")
 Fact = Callable[[], str]
-LENGTH = (12, 40)  # transactions: most of the time goes into the first ones, for which plans are made
-RULES_CHANGE = 0.06  # the share of transactions in which rules come or go: they cost most
+LENGTH = (20, 70)  # transactions: most of the time goes into the first ones, for which plans are made
+RULES_CHANGE = 0.04  # the share of transactions in which rules come or go: they cost most
 
 
 @dataclass(frozen=True)
