@@ -191,3 +191,16 @@ def test_time_that_advances_or_repeats_survives(text: str, closing: bool, tmp_pa
             if text is REPEATING:
                 assert list(stored[name]) == list(lasting[name])
     stored.close()
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_facts_that_differ_in_their_times_alone_are_kept(tmp_path: Path, is_compacted: bool) -> None:
+    path = tmp_path / "store"
+    with tl.open(path, tl.parse("on()@[0, 1] . off() :- ~on() . on()@[5, 6] .")) as reasoner:
+        reasoner.apply("+ on()@[10, 11] . + on()@[20, 21] . - on()@[0, 1/2] .")
+        reasoner.apply("- on()@[10, 11] . - on()@(20, 21] .")
+        before = {name: sorted(map(str, reasoner[name])) for name in ("on", "off")}
+        if is_compacted:
+            reasoner.compact()
+    with tl.open(path) as reasoner:
+        assert {name: sorted(map(str, reasoner[name])) for name in ("on", "off")} == before

@@ -207,7 +207,7 @@ def _timed_to_json(rows: TimedRows, dictionary: Dictionary) -> list[Any]:
 
 def _timed_of(form: list[Any], dictionary: Dictionary) -> TimedRows:
     said, means, *ends = form
-    rows = _rows_of(said, dictionary)
+    rows = _rows_of(said, dictionary, is_timed=True)
     left, right = (np.array(each, np.int64) for each in ends)
     is_whole = len(left) == len(right) == rows.count and means[0] > 0 and bool((left <= right).all())
     in_range = all(((abs(each) <= LIMIT) | (abs(each) == INFINITY)).all() for each in (left, right))
@@ -223,14 +223,15 @@ def _texts(column: Ids, dictionary: Dictionary) -> list[str]:
     return texts
 
 
-def _rows_of(form: list[Any], dictionary: Dictionary) -> Rows:
+def _rows_of(form: list[Any], dictionary: Dictionary, is_timed: bool = False) -> Rows:
+    """Rows as they are written; those with times may differ in these alone."""
     count, *columns = form
     natural(count, "a number of rows")
     for place, column in enumerate(columns):
         many(text)(column, f"column {place + 1}")
         if len(column) != count:
             raise FormError(f"a column has {len(column)} rows instead of {count}")
-    if not columns and count > 1:
+    if not columns and count > 1 and not is_timed:
         raise FormError(f"{count} rows do not differ")
     return Rows(tuple(_ids(column, dictionary) for column in columns), count)
 
