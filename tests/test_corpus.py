@@ -71,7 +71,9 @@ def test_case_with_an_error(case: Case, engine: str) -> None:
 def test_case_through_the_command_line(case: Case, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The files are what is expected byte by byte, and the answers to queries are printed."""
     given = [part for name, value in case.parameters.items() for part in ("--param", f"{name}={value}")]
-    code = main(["run", str(case.path), "--output", str(tmp_path), "--format", "csv", *given])
+    code = main(
+        ["run", str(case.path), "--output", str(tmp_path), "--format", "csv", "--terms", "plain", *given]
+    )
     printed = capfd.readouterr()
     assert code == 0, printed.err
     written = {path.name: path.read_bytes().decode() for path in tmp_path.iterdir()}
@@ -100,7 +102,7 @@ def test_changes(
 def test_case_with_an_error_through_the_command_line(
     case: Case, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    code = main(["run", str(case.path), "--output", str(tmp_path / "out")])
+    code = main(["run", str(case.path), "--output", str(tmp_path / "out"), "--terms", "plain"])
     assert code == (3 if case.error in ("E601", "E605") else 1)
     assert f"error[{case.error}]" in capfd.readouterr().err
     assert not (tmp_path / "out").exists() or not list((tmp_path / "out").iterdir())

@@ -26,7 +26,12 @@ CHANGING = [case for case in GOOD if case.changes.exists()]
 
 def outputs(case: Case, folder: Path) -> dict[str, str]:
     """What a program puts out, file by file."""
-    assert main(["run", str(case.path), "--output", str(folder), "--format", "csv", "--quiet"]) == 0
+    assert (
+        main(
+            ["run", str(case.path), "--output", str(folder), "--format", "csv", "--terms", "plain", "--quiet"]
+        )
+        == 0
+    )
     return {path.name: path.read_text(encoding="utf-8") for path in sorted(folder.iterdir())}
 
 
