@@ -91,7 +91,8 @@ def test_changes(
     folder = tmp_path / "deltas"
     script = str(case.changes)
     code = main(
-        ["stream", str(case.path), script, "--deltas", str(folder), "--maintainer", maintainer, *more]
+        ["stream", str(case.path), script, "--deltas", str(folder), "--terms", "plain"]
+        + ["--maintainer", maintainer, *more]
     )
     assert code == 0, capfd.readouterr().err
     assert delta_texts(folder) == case.deltas
