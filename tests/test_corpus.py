@@ -89,10 +89,9 @@ def test_changes(
 ) -> None:
     """Every transaction changes what it should, and nothing else, whatever algorithm works it in."""
     folder = tmp_path / "deltas"
-    script = str(case.changes)
+    files = str(case.path), str(case.changes)
     code = main(
-        ["stream", str(case.path), script, "--deltas", str(folder), "--terms", "plain"]
-        + ["--maintainer", maintainer, *more]
+        ["stream", *files, "--deltas", str(folder), "--terms", "plain", "--maintainer", maintainer, *more]
     )
     assert code == 0, capfd.readouterr().err
     assert delta_texts(folder) == case.deltas
