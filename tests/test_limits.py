@@ -155,7 +155,7 @@ WORK = {
     ),
     "query": ("q(?x) :- e(?x) .", f"{ROWS}; reasoner.query('{PRODUCT}')"),
     "magic": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; reasoner.query('p(1, ?y)', 'magic')"),
-    "tabling": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; list(reasoner.answers('p(1, ?y)'))"),
+    "tabling": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; list(reasoner.answers('p(?x, ?y)'))"),
     "live query": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; reasoner.watch('p(1, ?y)')"),
     "time": (
         "p()@0 . p() :- diamondminus[1, 1] p(), ~q() . q() :- boxminus[0, 1000000] r() . r()@0 .",
