@@ -74,8 +74,14 @@ class Weight:
         return not self.read.isdisjoint(self.predicates)
 
     def total(self, engine: Maintainable) -> int:
-        """How many instances there are, or what stands for them."""
-        return self.counted or max(map(engine.size, self.measured), default=0)
+        """How many instances there are, or what stands for them.
+
+        After a recomputation auxiliary relations are not there, until a maintainer makes them again.
+        """
+        if self.counted:
+            return self.counted
+        there = engine.relations()
+        return max((engine.size(name) for name in self.measured if name in there), default=0)
 
 
 def weigh(schedule: Schedule, engine: Maintainable, instances_of: Instances) -> tuple[Weight, ...]:
