@@ -129,6 +129,20 @@ def test_auxiliary_relations_that_are_not_there_are_weighed_too() -> None:
     assert set(reasoner["copy"]) == set(reasoner["edge"]) and not reasoner["least"]
 
 
+def test_what_the_last_update_found_is_not_counted_with_the_next() -> None:
+    """Ranks of recursion that a recomputation did not touch are made anew, from its own facts alone."""
+    rules = "next(?n) :- next(?m), ?n = ?m + 1, ?n < 9 . reach(?x, ?y) :- edge(?x, ?y) ."
+    reasoner = tl.Reasoner(tl.parse(f"{rules} edge(1, 4) . edge(3, 4) . edge(0, 1) . next(7) ."))
+    reasoner.apply("- edge(1, 4) .")
+    with reasoner.change() as change:
+        change.delete("edge", [(3, 4), (0, 1)])
+        change.insert("edge", [(x, y) for x in range(5) for y in range(5)])
+    assert [choice.maintainer for choice in reasoner.statistics.choices] == ["recompute"]
+    reasoner.apply("- edge(2, 1) . - next(7) . + next(5) .")
+    assert set(reasoner["reach"]) == set(reasoner["edge"])
+    assert sorted(reasoner["next"]) == [(5,), (6,), (7,), (8,)]
+
+
 # ---- without counters, in streams
 
 JOIN = "two(?x, ?z) :- edge(?x, ?y), edge(?y, ?z) . three(?x, ?z) :- two(?x, ?y), edge(?y, ?z) ."

@@ -144,6 +144,11 @@ class Lists:
         """Enter nothing into the journal for now."""
         self.state[layout.Z_JOURNAL] = -1
 
+    def close(self) -> None:
+        """End the journal; what was found and not taken is forgotten."""
+        self.pause()
+        self.state[layout.Z_OUT_COUNT] = 0
+
     def _keep_journal(self, journal: dict[int, npt.NDArray[Any]]) -> None:
         self.journal = journal
         self._addresses[:] = [array.ctypes.data for array in journal.values()]

@@ -168,7 +168,10 @@ class MaintainedEngine(NotedEngine):
             return EMPTY
         self.counts += 1
         was_open = self.lists.is_open
-        self.lists.pause()
+        if was_open:
+            self.lists.pause()
+        else:
+            self.lists.close()
         unfounded = EMPTY
         for stratum in strata:
             unfounded |= self._recount_stratum(stratum)

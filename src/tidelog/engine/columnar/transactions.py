@@ -109,7 +109,7 @@ class TransactionEngine(FollowedEngine):
         touched = int(state[layout.Z_JOURNAL_COUNT])
         gone, come = np.empty(touched, np.int64), np.empty(touched, np.int64)
         went, came = kernels.close_journal(self.descriptors, state, gone, come)
-        self.lists.pause()
+        self.lists.close()
         self.epoch += 1
         removed, added = self.row_set(gone[:went]), self.row_set(come[:came])
         for relation in {**removed.rows, **added.rows} if self.is_followed else ():
@@ -135,7 +135,7 @@ class TransactionEngine(FollowedEngine):
     def roll_back(self) -> None:
         """Put flags and counters back as they were when the transaction began."""
         kernels.undo_journal(self.descriptors, self.workspaces[0].state, 0)
-        self.lists.pause()
+        self.lists.close()
 
     def settle(self, relations: Collection[str]) -> tuple[RowSet, RowSet]:
         """End a stratum: clear what algorithms note of facts; what went and what came in it."""
