@@ -316,6 +316,24 @@ def test_a_query_asked_once_leaves_the_search_for_inconsistency_alone() -> None:
     assert len(live.answers) == 2
 
 
+@pytest.mark.parametrize("rules", ["left-linear", "right-linear", "nonlinear", "symmetric"])
+@pytest.mark.parametrize("query", ["reach(?x, 3)", "reach(3, ?x)", "reach(?x, ?y)"])
+def test_tables_and_kept_queries_have_relations_of_their_own(rules: str, query: str) -> None:
+    reasoner = tl.Reasoner(tl.parse(CLOSURES[rules]))
+    reasoner.insert("edge", [(1, 2), (2, 3), (3, 4), (4, 2)])
+    live, other = reasoner.watch(query), reasoner.watch("edge(?x, 3), reach(?x, ?z)")
+    for script in ("", "+ edge(0, 1) . - edge(3, 4) .", "+ reach(?x, ?x) :- edge(?x, _) .", "- edge(2, 3) ."):
+        reasoner.apply(script)
+        fresh = tl.Reasoner(reasoner.program)
+        _copy_facts(reasoner, fresh)
+        tabled = rows(reasoner.query(query, "tabling"))
+        assert tabled == rows(live.answers) == rows(fresh.query(query, "full"))
+    live.cancel()
+    assert rows(reasoner.query(query, "tabling")) == tabled
+    other.cancel()
+    assert rows(reasoner.query(query, "tabling")) == tabled
+
+
 # ---- places that reach each other
 
 CLOSURES = {

@@ -100,11 +100,11 @@ def test_rules_of_the_closures_of_the_thesis(program: str, pattern: str) -> None
 def test_rules_ask_before_they_read() -> None:
     text = "p(?x, ?z) :- e(?x, ?y), q(?y, ?z), ~r(?z) . q(?x, ?y) :- f(?x, ?y) . r(?x) :- g(?x) ."
     assert rules_of(text, "p bf") == [
-        "ask_q_bf(?y) :- join_p_bf_0_1(?x, ?y) .",
-        "ask_r_b(?z) :- join_p_bf_0_2(?x, ?z) .",
-        "join_p_bf_0_1(?x, ?y) :- call_p_bf(?x), e(?x, ?y) .",
-        "join_p_bf_0_2(?x, ?z) :- join_p_bf_0_1(?x, ?y), answer_q(?y, ?z) .",
-        "answer_p(?x, ?z) :- join_p_bf_0_2(?x, ?z), ~answer_r(?z) .",
+        "ask_q_bf(?y) :- joined_p_bf_0_1(?x, ?y) .",
+        "ask_r_b(?z) :- joined_p_bf_0_2(?x, ?z) .",
+        "joined_p_bf_0_1(?x, ?y) :- call_p_bf(?x), e(?x, ?y) .",
+        "joined_p_bf_0_2(?x, ?z) :- joined_p_bf_0_1(?x, ?y), answer_q(?y, ?z) .",
+        "answer_p(?x, ?z) :- joined_p_bf_0_2(?x, ?z), ~answer_r(?z) .",
     ]
 
 

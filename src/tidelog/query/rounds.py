@@ -34,7 +34,7 @@ class Table:
     following: dict[tuple[Rule, int], Drive] = field(default_factory=dict)  # by facts that came, atom by atom
 
 
-OWNED = ("join ", "context ", "collect ")  # what the names of relations begin with that one component uses
+OWNED = ("joined ", "within ", "collect ")  # what names of relations begin with that one component uses
 FEW_DENSE_BYTES = 1 << 20
 
 

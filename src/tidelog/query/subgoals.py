@@ -61,7 +61,7 @@ class Pattern:
     @property
     def context(self) -> str:
         """The relation of what is asked on behalf of what."""
-        return f"context {_plain(self.predicate)} {self.adornment}"
+        return f"within {_plain(self.predicate)} {self.adornment}"
 
     @property
     def binding(self) -> Binding:
@@ -240,7 +240,9 @@ class _Writer:
             if isinstance(atom, Atom) and atom.predicate in self.definitions.rules_of:
                 is_own = atom.predicate in self.own
                 if joined >= (FEWEST_JOINED if is_own else 1):
-                    name = f"join {_plain(self.pattern.predicate)} {self.pattern.adornment} {number} {place}"
+                    name = (
+                        f"joined {_plain(self.pattern.predicate)} {self.pattern.adornment} {number} {place}"
+                    )
                     done, joined = [self._cut(name, done, ordered[place:], made)], 0
                 self._ask(atom, ages, done, is_own)
                 atom = Atom(answers_of(atom.predicate), atom.terms)
