@@ -93,7 +93,9 @@ def columnar(program: Program, conditions: Conditions = PLAIN) -> Facts:
 
 def add_unrelated(reasoner: tl.Reasoner, conditions: Conditions) -> None:
     if conditions.unrelated:
-        reasoner.insert("unrelated", [(f"unrelated {number}",) for number in range(conditions.unrelated)])
+        reasoner.insert(
+            "unrelated", [(f"unrelated {number}",) for number in range(conditions.unrelated)], define=True
+        )
 
 
 def facts_of(reasoner: tl.Reasoner, program: Program) -> Facts:

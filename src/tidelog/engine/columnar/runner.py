@@ -97,8 +97,11 @@ class Workspace:
         state[layout.Z_NO_VALUE] = 0
 
     def make_room(self, steps: int, width: int) -> None:
-        """Make room for batches of so many columns for so many steps; those of long bodies are smaller."""
-        self.batch = max(LEAST_BATCH, min(self.batch, MOST_ROOM // (steps * width)))
+        """Make room for batches of so many columns for so many steps; those of long bodies are smaller.
+
+        A batch never grows: other arrays have its length, and plans that are kept have room for it.
+        """
+        self.batch = min(self.batch, max(LEAST_BATCH, MOST_ROOM // (steps * width)))
         self.state[layout.Z_BATCH] = self.batch
         size = steps * width * self.batch
         if len(self.buffer) < size:
