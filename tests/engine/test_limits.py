@@ -328,7 +328,7 @@ def test_available_memory_is_known_here() -> None:
 def test_the_limit_of_facts_holds_while_data_is_read() -> None:
     reasoner = tl.Reasoner(max_facts=10)
     with pytest.raises(tl.Stopped, match=r"E611.*it had loaded 20 facts"):
-        reasoner.insert("e", [(number,) for number in range(20)])
+        reasoner.insert("e", [(number,) for number in range(20)], define=True)
 
 
 def test_an_interrupt_while_loading_keeps_what_was_loaded() -> None:
