@@ -182,9 +182,9 @@ class Partition:
             rules[number] = (counts.matches, counts.new, counts.no_value)
         return tally.rounds
 
-    def _check(self) -> None:
+    def _check(self, found: int = 0, are_answers: bool = False) -> None:
         if self.task.most is not None:
-            derived = sum(self.engine.size(name) for name in self.task.predicates) - self.rows
+            derived = sum(self.engine.size(name) for name in self.task.predicates) - self.rows + found
             if derived > self.task.most:
                 raise RuntimeError(TOO_MANY)
 
