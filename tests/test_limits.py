@@ -149,15 +149,15 @@ WORK = {
         "reasoner.insert('f', [(number,) for number in range(100_000)], define=True)",
     ),
     "query": ("q(?x) :- e(?x) .", f"{ROWS}; reasoner.query('{PRODUCT}')"),
-    "magic": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; reasoner.query('p(1, ?y)', 'magic')"),
+    "magic": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; reasoner.query('p(99999, ?y)', 'magic')"),
     "tabling": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; list(reasoner.answers('p(?x, ?y)'))"),
-    "live query": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; reasoner.watch('p(1, ?y)')"),
+    "live query": ("p(?x, ?y) :- " + PRODUCT + " .", f"{ROWS}; reasoner.watch('p(99999, ?y)')"),
     "time": (
         "p()@0 . p() :- diamondminus[1, 1] p(), ~q() . q() :- boxminus[0, 1000000] r() . r()@0 .",
         "reasoner.materialise()",
     ),
     "explanation": (
-        "p(?x, ?y) :- e(?x), e(?y), ?x < 60, ?y < 60 . r() :- "
+        "p(?x, ?y) :- e(?x), e(?y), ?x < 250, ?y < 250 . r() :- "
         + "p(?a, ?b), p(?b, ?c), p(?c, ?d), p(?d, ?a), "
         "?a > ?b, ?b > ?c, ?c > ?d, ?d > ?a .",
         f"{ROWS}; reasoner.runtime.timeout = None; reasoner._is_materialised = False; "

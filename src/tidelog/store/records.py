@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.exact import ids_of_terms, terms_of
+from tidelog.errors import counted
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.terms import exact, read_exact
 from tidelog.logic.time import Interval
@@ -176,7 +177,7 @@ def _check_arity(name: str, rows: Rows, program: Program) -> None:
     """Raise `FormError` if a program has no such predicate of as many columns."""
     known = program.predicates.get(name)
     if known is None or known.arity != len(rows.columns):
-        raise FormError(f"there is no predicate `{name}` of {len(rows.columns)} columns")
+        raise FormError(f"there is no predicate `{name}` of {counted(len(rows.columns), 'column')}")
 
 
 def _without(rules: tuple[Rule, ...], gone: list[Rule]) -> tuple[Rule, ...]:
@@ -230,7 +231,7 @@ def _rows_of(form: list[Any], dictionary: Dictionary, is_timed: bool = False) ->
     for place, column in enumerate(columns):
         many(text)(column, f"column {place + 1}")
         if len(column) != count:
-            raise FormError(f"a column has {len(column)} rows instead of {count}")
+            raise FormError(f"a column has {counted(len(column), 'row')} instead of {count}")
     if not columns and count > 1 and not is_timed:
         raise FormError(f"{count} rows do not differ")
     return Rows(tuple(_ids(column, dictionary) for column in columns), count)

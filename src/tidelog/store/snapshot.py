@@ -389,7 +389,7 @@ def _check_sizes(index: Mapping[str, Any]) -> None:
         places = [Section(*each) for each in sections]
         rows = max((each.count for each in places), default=0)
         if rows > 1 and max(each.size for each in places) < rows:
-            raise FormError(f"{name} has {rows:,} rows that do not differ")
+            raise FormError(f"{name} has rows that do not differ")
     for table in tables:
         rows = Section(*table["columns"][0]).count if table["columns"] else 1
         for name in ("flags", "count"):

@@ -17,6 +17,7 @@ import pyarrow as pa
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, TEXT_KINDS
 from tidelog.engine.columnar.state import DictionaryState, EngineState, TableState
+from tidelog.errors import counted
 from tidelog.logic.builtins import AGGREGATES, FUNCTIONS
 from tidelog.logic.lexical import DECIMAL
 from tidelog.logic.program import (
@@ -327,7 +328,10 @@ def check_table(table: TableState, values: int) -> None:
         _check_ids(column, rows, values, f"column {place} of `{name}`")
     for counter, numbers in table.counters.items():
         require(numbers.dtype == np.int32, f"{counter} of `{name}` has numbers of another width")
-        require(len(numbers) == rows, f"{counter} of `{name}` has {len(numbers):,} rows instead of {rows:,}")
+        require(
+            len(numbers) == rows,
+            f"{counter} of `{name}` has {counted(len(numbers), 'row')} instead of {rows:,}",
+        )
         require(not rows or int(numbers.min()) >= 0, f"{counter} of `{name}` is negative")
     unknown = table.flags & np.uint8(0xFF & ~LASTING)
     require(not unknown.any(), f"flags of `{name}` are not those of facts between two transactions")
@@ -337,14 +341,14 @@ def check_table(table: TableState, values: int) -> None:
         f"`{name}` does not have as many dead rows as it says",
     )
     for end in (*table.ends.values(), *table.rounds):
-        require(0 <= end <= rows, f"`{name}` has {rows:,} rows, and {end:,} are spoken of")
+        require(0 <= end <= rows, f"`{name}` has {counted(rows, 'row')}, and {end:,} are spoken of")
     require(sorted(table.rounds) == list(table.rounds), f"the rounds of `{name}` are not in order")
     require(len(table.columns) or rows <= 1, f"`{name}` holds more than once")
 
 
 def _check_ids(column: Array, rows: int, values: int, what: str) -> None:
     require(column.dtype == np.int32, f"{what} has numbers of another width")
-    require(len(column) == rows, f"{what} has {len(column):,} rows instead of {rows:,}")
+    require(len(column) == rows, f"{what} has {counted(len(column), 'row')} instead of {rows:,}")
     if rows:
         is_known = int(column.min()) >= 0 and int(column.max()) < values
         require(is_known, f"{what} has values that are not in the dictionary")
@@ -379,7 +383,8 @@ def check_times(state: TimeState, program: Program, values: int) -> None:
 def _check_timed(table: TimedTableState, arity: int, values: int) -> None:
     name, rows = table.name, len(table.count)
     require(
-        len(table.columns) == arity, f"`{name}` at times has {len(table.columns)} columns instead of {arity}"
+        len(table.columns) == arity,
+        f"`{name}` at times has {counted(len(table.columns), 'column')} instead of {arity}",
     )
     for place, column in enumerate(table.columns, 1):
         _check_ids(column, rows, values, f"column {place} of `{name}` at times")
