@@ -194,7 +194,12 @@ except ZeroDivisionError:
 """
 
 
-@pytest.mark.parametrize("name", WORK)
+SLOW = ("columns", "distances")  # they take as long as their limits
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in WORK]
+)
 def test_work_of_every_kind_ends_by_its_timeout(name: str, tmp_path: Path) -> None:
     """The work takes hours, but for patterns and columns, which are done in time: they took hours before."""
     text, work = WORK[name]

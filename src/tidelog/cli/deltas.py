@@ -20,6 +20,7 @@ from tidelog.cli.usage import UsageError
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io.formats import RDF, canonical_format, file_name
 from tidelog.io.write import WriteOptions, write
+from tidelog.logic.program import Program
 from tidelog.relation import Relation
 from tidelog.temporal.relation import TimedRelation
 
@@ -122,13 +123,14 @@ class DeltaFolder:
         self._path = path
         self._form = form
 
-    def write(self, delta: Delta) -> None:
-        """The changes of a commit are in files, all of them."""
+    def write(self, delta: Delta, program: Program) -> None:
+        """Write the changes of a commit to files; columns have the types that the program declares."""
         with _whole(self._path / str(delta.number)) as folder:
             for name, sign, relation in _parts(delta):
                 plain = Path(file_name(name, self._form.format, len(relation.columns)))
                 kind = "added" if sign == ADDED else "removed"
-                table = data(relation, self._form)
+                predicate = program.find(name)
+                table = data(relation, self._form, () if predicate is None else program.types_of(predicate))
                 options = WriteOptions(header=self._form.header, compressed=False)
                 file = folder / f"{plain.stem}.{kind}{plain.suffix}"
                 write(file, self._form.format, table.column_names, [table], options)

@@ -24,6 +24,7 @@ from tidelog.shown import visible_lines
 from tidelog.temporal.analysis import time_strata
 from tidelog.temporal.periods import sides
 
+_SHORT: Final = 0.1  # seconds of a rule that nobody waits for
 _WIDTH: Final = 130  # of the table where there is no terminal to ask
 _RULE_WIDTH: Final = 60  # of the text of a rule, at most
 _COUNTS_WIDTH: Final = 66  # of the columns beside the rules
@@ -167,7 +168,7 @@ def write_statistics(work: Work, path: Path, more: Mapping[str, object] | None =
 
 
 def print_statistics(work: Work) -> None:
-    """The statistics are on standard error, the rules that took longest first."""
+    """Print the statistics on standard error, rules that took longest first; short ones in their order."""
     from rich.console import Console
     from rich.table import Table
 
@@ -181,7 +182,9 @@ def print_statistics(work: Work) -> None:
         table.add_column(name, total, justify="right", no_wrap=True)
     seconds = sum(_number(row, "seconds") for row in rows)
     table.add_column("seconds", f"{seconds:.3f}", justify="right", no_wrap=True)
-    for row in sorted(rows, key=lambda row: -_number(row, "seconds")):
+    for row in sorted(
+        rows, key=lambda row: -_number(row, "seconds") if _number(row, "seconds") > _SHORT else 0
+    ):
         text = shortened(str(row["name"] or row["text"]), _rule_width(width))
         counts = (f"{row[name]:,}" for name in ("rounds", "matches", "new", "duplicates", "no_value"))
         table.add_row(f"{row['rule']:>3}  {_escaped(text)}", *counts, f"{_number(row, 'seconds'):.3f}")

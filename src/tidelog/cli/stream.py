@@ -130,7 +130,7 @@ class Commits:
         self.removed += delta.removed
         self.seconds.append(delta.seconds)
         if self._folder is not None:
-            self._folder.write(delta)
+            self._folder.write(delta, work.program)
         if self._prints:
             print_lines(delta, self._form)
         work.messages.say(f"commit {delta.number}: {delta}  {duration(delta.seconds)}")
