@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -71,7 +72,8 @@ class Store:
         self._directory = Directory()  # … and the driver's of Spark's
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._held: list[DataFrame] = []
-        weakref.finalize(self, _let_go, self._held).atexit = False
+        unpersist_left()
+        weakref.finalize(self, _LEFT.extend, self._held).atexit = False
 
     def hold(self, frame: DataFrame) -> None:
         """Let a frame, which is kept by executors, be let go when the store is."""
@@ -277,11 +279,16 @@ def moved(frame: DataFrame, session: SparkSession) -> DataFrame:
         session.catalog.dropGlobalTempView(name)
 
 
-def _let_go(held: list[DataFrame]) -> None:
-    """Nothing keeps frames any more."""
-    with suppress(Exception):  # the session may be gone
-        for frame in held:
-            frame.unpersist()
+# Frames of stores that are gone. Garbage collection may come in the midst of a call of Java, which cannot be
+# called again then: they are unpersisted when the next store is made.
+_LEFT: deque[DataFrame] = deque()
+
+
+def unpersist_left() -> None:
+    """Unpersist the frames of stores that are gone."""
+    while _LEFT:
+        with suppress(Exception):  # the session may be gone
+            _LEFT.popleft().unpersist()
 
 
 def difference(frame: DataFrame, other: DataFrame, columns: Sequence[str], is_small: bool) -> DataFrame:
