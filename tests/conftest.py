@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tidelog.engine.interrupts import INTERRUPTS
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -94,3 +96,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return "spark" if is_there else str(super()._split_scope(nodeid))
 
     return OneJava(config, log)
+
+
+@pytest.fixture(autouse=True)
+def ctrl_c_is_not_held_back() -> Iterator[None]:
+    """After a test Ctrl-C is not held back, even if a fault was injected between holding and releasing it."""
+    yield
+    INTERRUPTS.forget()
