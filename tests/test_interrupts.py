@@ -31,7 +31,7 @@ COMMAND = [sys.executable, "-m", "tidelog"]
 
 @pytest.fixture(autouse=True)
 def default_handler() -> Iterator[None]:
-    """Let Ctrl-C raise KeyboardInterrupt, also where tests run in the background; nothing is left of it."""
+    """Make Ctrl-C raise KeyboardInterrupt during a test, also where tests run in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     assert signal.signal(signal.SIGINT, before) is signal.default_int_handler

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _take_interrupts() -> None:
-    """Let Ctrl-C raise KeyboardInterrupt, once however often it is pressed in a row."""
+    """Make Ctrl-C raise KeyboardInterrupt, once however often it is pressed in a row."""
     import signal
     from time import monotonic
 
@@ -47,7 +47,7 @@ def _take_interrupts() -> None:
 
 
 def _ignore_interrupts() -> None:
-    """Let Ctrl-C do nothing any more: the process ends, with the exit code that it has."""
+    """Ignore Ctrl-C from now on: the process ends, with the exit code that it has."""
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)

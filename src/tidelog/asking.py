@@ -185,7 +185,7 @@ class Asking(ABC):
         return Prepared(keeping.keep(query, parameters), keeping, self._lock)
 
     def _check_kept(self, query: Query, program: Program) -> None:
-        """Nothing, if the answers to a query can be kept right by a program; else raises ProgramError."""
+        """Raise ProgramError if the answers to a query cannot be maintained by a program."""
         if is_timed(query, program):
             message = "the answers to queries about what holds at times cannot be kept yet"
             help = "ask anew after each change, or subscribe to the predicate"

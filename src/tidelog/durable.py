@@ -182,7 +182,7 @@ class Lock:
         return self._descriptor >= 0 and self._process == os.getpid()
 
     def release(self) -> None:
-        """Let others take the lock; does nothing in a process that does not hold it."""
+        """Release the lock; do nothing in a process that does not hold it."""
         if self.is_held:
             fcntl.flock(
                 self._descriptor, fcntl.LOCK_UN

@@ -243,7 +243,7 @@ class StoredReasoner(Reasoner):
             self._confirm()
 
     def _confirm(self) -> None:
-        """Let the store know what is acknowledged; a fault of that does not concern what was committed."""
+        """Confirm in the superblock what is acknowledged; if that fails, what was committed stays."""
         if self._store is not None:
             try:
                 self._store.confirm()

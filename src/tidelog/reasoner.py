@@ -134,7 +134,7 @@ class Reasoner(Loading):
         self._define_all()
 
     def _attach(self) -> None:
-        """Let there be a maintainer that knows nothing yet."""
+        """Make a new maintainer, which knows nothing yet."""
         self._maintainer = self._make_maintainer()
         keeping_equal = self._equality.attach(self.runtime, self._maintainer)
         self._committing = Committing(self.runtime, keeping_equal, self._demands)
@@ -328,7 +328,7 @@ class Reasoner(Loading):
             self._begun = None
 
     def _derive_anew(self, begun: Begun) -> None:
-        """Let everything follow from the explicit facts, as if nothing had been derived before."""
+        """Derive everything from the explicit facts, as if nothing had been derived before."""
         bindings = {asked.bindings for asked in self._demands.asked if asked.parameters}
         explicit = begun.collect(self._engine, bindings)
         self._begin_anew(begun)
@@ -347,7 +347,7 @@ class Reasoner(Loading):
         self._looking_up.look_up_anew()
 
     def _begin_anew(self, begun: Begun) -> None:
-        """Let nothing be derived, nor be there that was made to derive it; the relations are empty."""
+        """Empty all relations, and drop everything that was made to derive their facts."""
         self._engine.renew()
         self._equality.lose_late()
         self._equality = treatments.make(self._equality.name, self._equality.unique_names)

@@ -64,7 +64,7 @@ class Subscriptions:
         self._all = [other for other in self._all if other is not subscription]
 
     def announce(self, delta: Delta) -> None:
-        """Let the subscribers be told what a commit changed, when the lock of the reasoner is free."""
+        """Queue what a commit changed; subscribers are called when the lock of the reasoner is free."""
         if self._all and delta.is_noticed:
             self._waiting.append(delta)
 

@@ -66,7 +66,7 @@ class Injection:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """Let it raise in the block."""
+        """Raise inside the block."""
         sys.settrace(self._count if self.later else None)
         sys.setprofile(self._look)
         try:

@@ -30,7 +30,7 @@ def forge(store: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def _write_index(store: Path, index: dict[str, Any], place: int) -> None:
-    """Let another index stand at a place of the snapshot, up to its end; the superblock believes it."""
+    """Write another index at a place of the snapshot, up to its end; the superblock has its checksum."""
     folder = Folder(store)
     root = superblock.read(folder.superblock)
     path = folder.snapshot(root.snapshot)
@@ -57,7 +57,7 @@ def forge_section(store: Path, part: Part, change: Callable[[Any], Any]) -> None
 
 
 def forge_record(store: Path, content: bytes) -> None:
-    """Let the journal hold one record, with this content."""
+    """Write a journal of one record with this content."""
     folder = Folder(store)
     root = superblock.read(folder.superblock)
     path = folder.journal(root.journal)

@@ -71,7 +71,7 @@ def dying(at: int, half: bool) -> Iterator[None]:
 
 
 def deaths(work: Callable[[], object], how: How) -> Iterator[int]:
-    """Let a child do the work and die, at one operation after the other, until it has done it."""
+    """Do the work in a child that dies at one operation after the other, until it has done it."""
     stride, half = how
     for at in range(stride, 1000, stride):
         process = os.fork()
@@ -168,7 +168,7 @@ def test_changing_and_compacting(tmp_path: Path, how: How) -> None:
 
 
 def written_to(path: Path) -> None:
-    """Let the journal of a store have one more record."""
+    """Append a record to the journal of a store."""
     reasoner = tl.open(path, threads=1)
     reasoner.apply(CHANGES[2])
     crash(reasoner)

@@ -173,7 +173,7 @@ def test_what_is_newer_says_so_and_is_left_alone(store: Path, file: str) -> None
 
 
 def newer(store: Path, file: str) -> None:
-    """Let a file of a store be as a later version might write it."""
+    """Write a file of a store as a later version might."""
     folder = Folder(store)
     if file == "snapshot":
         begin = struct.pack("<8sI", snapshot.MAGIC, snapshot.VERSION + 1)

@@ -102,7 +102,7 @@ class Worker:
     since: float = field(default_factory=monotonic)
 
     def give(self, seed: int) -> None:
-        """Let the process play a seed."""
+        """Tell the process to play a seed."""
         assert self.process.stdin is not None
         self.seed, self.since = seed, monotonic()
         self.process.stdin.write(f"{seed}\n")

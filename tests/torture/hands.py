@@ -294,7 +294,7 @@ def by_kills(play: Play) -> None:
 
 
 def _write_until_killed(play: Play, path: Path, done: int) -> int:
-    """Let a process carry transactions out, and kill it; the last one that it said was done."""
+    """Kill a process that executes transactions; return the last one that it said was done."""
     hearing, telling = os.pipe()
     writer = fork()
     if not writer:

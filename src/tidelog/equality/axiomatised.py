@@ -79,7 +79,7 @@ class Axiomatised:
         """Let equality be as it is in an engine that holds all facts, and that derived none of them."""
 
     def lose_late(self) -> None:
-        """Let deltas that are not known yet never be known: what they are found from is gone."""
+        """Drop deltas that are not computed yet: what they are computed from is gone."""
 
     def rows(self, program: Program, predicate: str, shown: str) -> Rows:
         """All facts of a predicate: members are all that there is to be shown."""

@@ -342,7 +342,7 @@ class Rewriting(Axiomatised):
             late.find()
 
     def lose_late(self) -> None:
-        """Let the delta of the last transaction never be known, if it is not."""
+        """Drop the delta of the last transaction if it is not computed yet."""
         late = None if self._late is None else self._late()
         if late is not None:
             late.lose()

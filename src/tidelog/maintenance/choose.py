@@ -132,7 +132,7 @@ class Auto:
             self._paid += self._last
 
     def _check_rent(self) -> None:
-        """Nothing, if limits hold and an update without counters has not found too many instances."""
+        """Raise if a limit is reached, or an update without counters has found too many instances."""
         self._check()
         if self.engine.instances > self._most:
             raise TooDear

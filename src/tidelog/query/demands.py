@@ -211,7 +211,7 @@ class Demands:
         self.begin_again()
 
     def begin_again(self) -> None:
-        """Let nothing be kept, as there are no relations of kept queries; these can be asked anew."""
+        """Forget the relations of kept queries, which are gone; the queries can be asked anew."""
         self._made = set()
         self.kept = Kept()
         self._is_full = False

@@ -103,7 +103,7 @@ class LookingUp:
         return _present(came), _present(went)
 
     def look_up_anew(self) -> None:
-        """Let the answers of live queries be those that asking gives."""
+        """Ask live queries again, and replace their answers."""
         for name in self._known:
             self._known[name] = Rows(*self._find(self._asked[name].query, True))
 

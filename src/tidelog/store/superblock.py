@@ -123,7 +123,7 @@ class Superblock:
         self._write(confirmed=position)
 
     def switch(self, **changes: Any) -> None:
-        """Let the superblock say something else, on the disk when this returns."""
+        """Change fields of the superblock; the change is on the disk when this returns."""
         self._write(**changes)
         try:
             durable.sync(self._descriptor)

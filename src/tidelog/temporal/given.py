@@ -49,7 +49,7 @@ def _before(store: Store, name: str, parts: Sequence[TimedRows], update: TimedUp
 
 
 def restore_given(store: Store, before: Mapping[str, GivenBefore]) -> None:
-    """Let what is given be as it was before a transaction, in tables that are made anew."""
+    """Restore the given facts from before a transaction in new tables."""
     made: dict[str, TimedTable] = {}
     for name, table in store.given.items():
         columns, left, right = table.rows()

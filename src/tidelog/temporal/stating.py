@@ -38,7 +38,7 @@ class Stating:
     def settle(
         self, update: TimedUpdate, always: Mapping[str, Rows]
     ) -> tuple[dict[str, Rows], list[Diagnostic]]:
-        """Let an update delete only points that are given in the store, and give what is left of other facts.
+        """Reduce an update to points that are given in the store, and add what is left of other facts.
 
         `always` are facts to delete that are said without times, and given at some time. Returns the facts
         to delete where they lie with the engine, and what is said of points that are not given.
