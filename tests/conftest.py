@@ -37,7 +37,10 @@ NAME_OF_SESSION = "tests of tidelog"
 # Java that compiles little: what tests compute is soon done, and compiling it took most of their time.
 SESSION = {
     "spark.app.name": NAME_OF_SESSION,
-    "spark.driver.memory": "1g",
+    "spark.driver.memory": "2g",
+    "spark.sql.ui.retainedExecutions": "1",  # else plans of all tests fill the memory
+    "spark.ui.retainedJobs": "1",
+    "spark.ui.retainedStages": "1",
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
@@ -100,6 +103,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 @pytest.fixture(autouse=True)
 def ctrl_c_is_not_held_back() -> Iterator[None]:
-    """After a test Ctrl-C is not held back, even if a fault was injected between holding and releasing it."""
+    """Fail a test after which Ctrl-C is still held back: later ones would be interrupted at any point."""
     yield
+    is_held = INTERRUPTS.is_holding
     INTERRUPTS.forget()
+    assert not is_held, "this test leaves Ctrl-C held back"

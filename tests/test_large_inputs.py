@@ -6,6 +6,7 @@ import decimal
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import hypothesis.strategies as st
 import pytest
@@ -22,6 +23,7 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
+from tidelog.plan import changes
 from tidelog.plan.join_order import growth, negated_only_variables, order
 from tidelog.reasoner import Reasoner
 
@@ -65,6 +67,30 @@ def test_a_long_rule_is_maintained(name: str) -> None:
     assert len(reasoner["q"]) == 0
     reasoner.apply("+ p(1) .")
     assert len(reasoner["q"]) == 1
+
+
+@pytest.mark.parametrize("predicate", ["e", "p"])
+def test_a_body_is_ordered_once_for_each_of_its_atoms(
+    predicate: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of maintenance that are driven by the same atom match the others in the same order."""
+    ordered: list[int] = []
+
+    def counting(body: Sequence[Literal], pivot: int | None, *rest: Any) -> tuple[int, ...]:
+        if pivot is not None and len(body) == 30:
+            ordered.append(pivot)
+        return order(body, pivot, *rest)
+
+    atoms = joined([f"{predicate}(?x{n}, ?x{n + 1})" for n in range(30)])
+    text = f"e(1, 1) . p(?x, ?y) :- e(?x, ?y) . p(?x0, ?x30) :- {atoms} ."
+    reasoner = Reasoner(tl.parse(text), threads=1, maintainer="fp-update")
+    reasoner.materialise()
+    monkeypatch.setattr(changes, "order", counting)
+    reasoner.apply("+ e(2, 2) .")
+    reasoner.apply("+ e(3, 3) . - e(1, 1) .")
+    assert set(reasoner["p"]) == {(2, 2), (3, 3)}
+    assert set(range(30)) <= set(ordered)
+    assert len(ordered) <= 32
 
 
 def test_a_rule_that_is_too_long_is_an_error() -> None:

@@ -11,13 +11,17 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import tidelog as tl
+from tidelog.engine import limits
 from tidelog.logic import include
 from tidelog.maintenance.registry import MAINTAINERS
+from tidelog.plan import changes, compile
 
 MOST = 50_000
 MANY = 1_000  # constants: all pairs are a million
@@ -128,6 +132,36 @@ def test_closures_are_not_written_out_beyond_the_limit(text: str) -> None:
     assert len(reasoner.engine.table("t")) == 0
 
 
+@pytest.mark.parametrize("stated", ["link", "t"])
+@pytest.mark.parametrize("symmetric", ["", "t(?y, ?x) :- t(?x, ?y) ."])
+def test_facts_that_are_there_are_not_counted_again_by_a_closure(stated: str, symmetric: str) -> None:
+    text = f"t(?x, ?y) :- link(?x, ?y) . {symmetric} t(?x, ?z) :- t(?x, ?y), t(?y, ?z) ."
+    links = [(number, (number + 1) % 200) for number in range(200)]
+    most = 200 * 200 + (200 if stated == "link" else 0)
+    for max_facts in (most, most - 1):
+        reasoner = tl.Reasoner(tl.parse(text), max_facts=max_facts)
+        reasoner.insert(stated, links)
+        if max_facts == most:
+            assert len(reasoner["t"]) == 200 * 200
+        else:
+            with pytest.raises(tl.Stopped) as caught:
+                reasoner.materialise()
+            assert stopped_at(caught.value) == most
+
+
+def test_a_closure_that_is_made_again_in_a_transaction_counts_no_fact_twice() -> None:
+    text = "t(?x, ?y) :- link(?x, ?y) . t(?x, ?z) :- t(?x, ?y), t(?y, ?z) ."
+    reasoner = tl.Reasoner(tl.parse(text), max_facts=50_000)
+    reasoner.insert("link", [(number, (number + 1) % 200) for number in range(200)])
+    reasoner.materialise()
+    with pytest.raises(tl.Stopped, match="E611"):
+        reasoner.insert("link", [(number, number + 1) for number in range(199, 300)])
+    reasoner.engine._closed["t"].structure = None  # as after a store was opened
+    assert len(reasoner["t"]) == 200 * 200
+    reasoner.insert("link", [(0, 1000)])
+    assert len(reasoner["t"]) == 200 * 201
+
+
 def test_imports_stop_within_a_batch(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("".join(f"{number}\n" for number in range(200_000)))
     reasoner = tl.Reasoner(tl.parse("p(?x) :- e(?x) ."), max_facts=10_000)
@@ -173,6 +207,15 @@ WORK = {
         "reasoner.insert('w', [(f'{number} ' * 4000,) for number in range(300)]); reasoner.materialise()",
     ),
     "columns": ("", "WIDE"),
+    "pipe in a transaction": (
+        "p(?x) :- d(?x) . d(1) .",
+        "reasoner.materialise(); "
+        """reasoner.add('@import d :- csv{resource="pipe.csv"} .')""",
+    ),
+    "pipe that is read in a transaction": (
+        "p(?x) :- pipe(?x) . pipe(1) .",
+        "reasoner.materialise(); reasoner.read('pipe.csv')",
+    ),
     "pipe": ('@import d :- csv{resource="pipe.csv"} . p(?x) :- d(?x) .', "reasoner.materialise()"),
 }
 WIDE = """
@@ -218,6 +261,40 @@ def test_work_of_every_kind_ends_by_its_timeout(name: str, tmp_path: Path) -> No
     finally:
         os.close(writer)
     assert done.stdout.strip() in ("E610", "done"), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("maintainer", "own"),
+    # Who derives anew needs one plan of a rule that is not recursive.
+    [(name, own) for name in MAINTAINERS for own in (False, True) if own or name != "recompute"],
+)
+def test_limits_are_looked_at_while_plans_are_made(
+    maintainer: str, own: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that goes on by a second with each plan: of hundreds only as many are made as it allows."""
+    clock = [0.0]
+
+    def counting(made: Callable[..., Any]) -> Callable[..., Any]:
+        def make(*arguments: Any, **named: Any) -> Any:
+            clock[0] += 1
+            return made(*arguments, **named)
+
+        return make
+
+    monkeypatch.setattr(limits, "monotonic", lambda: clock[0])
+    for module in (changes, compile):
+        monkeypatch.setattr(module, "order", counting(module.order))
+    body = ", ".join(f"{'p' if own else 'e'}(?x{number}, ?x{number + 1})" for number in range(200))
+    text = f"e(1, 1) . p(?x, ?y) :- e(?x, ?y) . p(?x0, ?x200) :- {body} ."
+    reasoner = tl.Reasoner(tl.parse(text), maintainer=maintainer, threads=1)
+    reasoner.materialise()
+    reasoner.runtime.timeout = 10
+    before = clock[0]
+    with pytest.raises(tl.Stopped, match="E610"):
+        reasoner.apply("+ e(2, 2) . - e(1, 1) .")
+    assert clock[0] - before < 20
+    reasoner.runtime.timeout = None
+    assert set(reasoner["p"]) == {(1, 1)}
 
 
 # ---- files without end

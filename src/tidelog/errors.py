@@ -170,6 +170,7 @@ class Interrupted(Stopped):
     exit_code = 130  # as shells have it for whatever SIGINT ends
 
 
+WIDEST = 200  # characters of a line that an error shows
 _SHORT = 3  # letters of a word of which one in two may be wrong
 
 
@@ -222,9 +223,9 @@ def render_all(diagnostics: Sequence[Diagnostic]) -> str:
 def _excerpt(span: Span, location: str, mark: str, text: str) -> list[str]:
     """The location, the first source line of the span, and marks under the part it covers."""
     number, column = span.source.position(span.start)
-    line = span.source.line(number)
-    end = max(column, min(column - 1 + span.end - span.start, len(line)))
-    before, covered = visible_lines(line[: column - 1]), visible_lines(line[column - 1 : end])
+    line, place = _shortened(span.source.line(number), column - 1)
+    end = max(place + 1, min(place + span.end - span.start, len(line)))
+    before, covered = visible_lines(line[:place]), visible_lines(line[place:end])
     gutter = " " * len(str(number))
     # Tabs stay tabs, so that the marks stand under what they mean however wide a tab is shown.
     padding = "".join("\t" if character == "\t" else " " for character in before)
@@ -234,6 +235,24 @@ def _excerpt(span: Span, location: str, mark: str, text: str) -> list[str]:
         f"{number} | {visible_lines(line)}",
         f"{gutter} | {padding}{mark * max(1, len(covered))}{' ' + visible_lines(text) if text else ''}",
     ]
+
+
+def _shortened(line: str, place: int) -> tuple[str, int]:
+    """Return a line without what is far from a place in it, and where that place is then.
+
+    >>> text, place = _shortened("a" * 500 + "b" + "c" * 500, 500)
+    >>> text[place], len(text), text[0], text[-1]
+    ('b', 200, '…', '…')
+    """
+    if len(line) <= WIDEST:
+        return line, place
+    start = max(0, min(place - WIDEST // 4, len(line) - WIDEST))
+    shown = line[start : start + WIDEST]
+    if start:
+        shown = "…" + shown[1:]
+    if start + WIDEST < len(line):
+        shown = shown[:-1] + "…"
+    return shown, place - start
 
 
 def _span_to_json(span: Span) -> dict[str, object]:

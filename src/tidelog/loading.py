@@ -188,7 +188,7 @@ class Loading(Explaining):
 
     def _arriving(self, batches: Iterable[Batch], file: DataFile) -> Iterator[Batch]:
         """The batches of a file; limits hold while one is waited for that somebody else writes."""
-        return arriving(batches, self.runtime.check) if file.may_wait else iter(batches)
+        return arriving(batches, self.runtime.limits().check) if file.may_wait else iter(batches)
 
     @locked
     def add(self, text: str, *, name: str = "<text>", folder: Path | None = None) -> None:

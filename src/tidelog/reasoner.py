@@ -185,7 +185,14 @@ class Reasoner(Loading):
         self._recover()
         announce = self._subscriptions.announce
         return Change(
-            program or self._program, self._engine, self.faults, self._lock, self._commit, announce, missing
+            program or self._program,
+            self._engine,
+            self.faults,
+            self._lock,
+            self._commit,
+            announce,
+            self._arriving,
+            missing,
         )
 
     @locked
@@ -194,7 +201,14 @@ class Reasoner(Loading):
         self._settle()
         program = self._program
         return Change(
-            program, self._engine, self.faults, self._lock, self._rehearse, lambda delta: None, missing
+            program,
+            self._engine,
+            self.faults,
+            self._lock,
+            self._rehearse,
+            lambda delta: None,
+            self._arriving,
+            missing,
         )
 
     @locked

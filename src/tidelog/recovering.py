@@ -13,6 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.errors import Diagnostic, EvaluationError, TidelogError
 from tidelog.logic.program import Program
 from tidelog.maintenance.maintainer import Rows, Update
@@ -21,7 +22,6 @@ from tidelog.maintenance.row_sets import joined, without
 from tidelog.temporal.given import GivenBefore
 
 NOT_RECOVERED = "E647"
-SAFE_POINTS = ("tidelog.engine.limits", "tidelog.engine.interrupts")  # modules that raise KeyboardInterrupt
 NOTHING = Update({}, {})
 
 
@@ -64,24 +64,16 @@ class Begun:
 
 
 def is_orderly(error: BaseException | None) -> bool:
-    """Whether an exception, and those that led to it, came where a transaction can be taken back."""
+    """Whether an exception, and those that led to it, came where a transaction can be taken back.
+
+    Ctrl-C did, if it has waited for a point at which everything is whole.
+    """
     while error is not None:
-        if not (isinstance(error, TidelogError) or _is_at_safe_point(error)):
+        is_waited_for = isinstance(error, KeyboardInterrupt) and INTERRUPTS.has_acted
+        if not (isinstance(error, TidelogError) or is_waited_for):
             return False
         error = error.__context__
     return True
-
-
-def _is_at_safe_point(error: BaseException) -> bool:
-    """Whether an exception is Ctrl-C that has waited for a point at which everything is whole."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_next is not None:
-        trace = trace.tb_next
-    return (
-        isinstance(error, KeyboardInterrupt)
-        and trace is not None
-        and trace.tb_frame.f_globals.get("__name__") in SAFE_POINTS
-    )
 
 
 def not_recovered() -> EvaluationError:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from tidelog.logic.program import Predicate
 from tidelog.shown import visible
 
 Ids = npt.NDArray[np.int32]
+T = TypeVar("T")
 SHOWN = 20  # rows of a representation
 NO_SUCH_COLUMN = "E527"
 
@@ -139,13 +140,20 @@ class Relation:
 
     def to_arrow(self) -> pa.Table:
         """The rows as an Arrow table: a column is typed where all its values are of one kind, else text."""
+        return self.table_of(self.each(lambda _, *ids: decode.to_arrow(*ids)))
+
+    def each(self, write: Callable[[int, Dictionary, Ids], T]) -> list[T]:
+        """Return what becomes of each column of values, given by its place and its ids."""
+        return [write(place, self._dictionary, ids) for place, ids in enumerate(self._ids)]
+
+    def table_of(self, columns: Sequence[pa.Array]) -> pa.Table:
+        """The columns of values as a table, with what the rows have besides."""
         if not self._ids:
             return _nullary_table(pa.array([True] * self._rows, pa.bool_()))
-        arrays = [decode.to_arrow(self._dictionary, ids) for ids in self._ids]
-        return pa.Table.from_arrays(arrays, names=list(self.columns))
+        return pa.Table.from_arrays(list(columns), names=list(self.columns))
 
     def to_texts(self, form: str = "plain") -> TextTable:
-        """The rows as texts: `plain`, `field` (as in CSV), `exact` (terms that read back) or `ntriples`."""
+        """The rows as texts: `plain`, `field` (as in CSV), `exact` (terms of rules), `ntriples` or `json`."""
         if not self._ids:
             texts = pa.array(["true"] * self._rows, pa.large_string())
             return TextTable(_nullary_table(texts))

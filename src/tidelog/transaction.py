@@ -25,7 +25,8 @@ from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Source
 from tidelog.io.columns import Batch
 from tidelog.io.faults import Faults
 from tidelog.io.objects import from_python, values_of
-from tidelog.io.tables import read_import
+from tidelog.io.source import DataFile, import_file
+from tidelog.io.tables import read
 from tidelog.logic.changes import RuleChanges, RuleOutcome, resolve_changes
 from tidelog.logic.program import Fact, Predicate, Program, TimedFact
 from tidelog.logic.report import by_place
@@ -76,6 +77,7 @@ class Change:
         lock: Lock,
         commit: Callable[[Change], Delta],
         announce: Callable[[Delta], None],
+        arriving: Callable[[Iterable[Batch], DataFile], Iterator[Batch]],
         missing: str = "error",
     ) -> None:
         if missing not in ON_MISSING:
@@ -89,6 +91,7 @@ class Change:
         self._lock = lock
         self._commit = commit
         self._announce = announce
+        self._arriving = arriving  # limits hold while a file's batches are waited for
         self._missing = missing
         self._rules = RuleChanges(program.rules)
         self._outcome = RuleOutcome(program.rules)
@@ -249,7 +252,9 @@ class Change:
             self.times.advance = changes.advance
         for transfer in self.program.imports[imports:]:
             predicate = self.program.predicates[transfer.predicate]
-            self.load(predicate.name, read_import(transfer, predicate, self._faults, self._engine.threads))
+            file = import_file(transfer, predicate)
+            batches = read(file, self._faults, self._engine.threads)
+            self.load(predicate.name, self._arriving(batches, file))
 
     def _take_timed(
         self, name: str, facts: Sequence[Fact], where: list[tuple[str, TimedRows]]

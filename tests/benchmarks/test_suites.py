@@ -140,6 +140,7 @@ def test_a_record_has_the_one_shape(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "P_seq" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_was_measured_is_not_measured_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "maintain.jsonl"
     asked = ["maintain", "--workloads", "W1", "--variants", "auto", "--quick", "--json", str(target)]
@@ -265,6 +266,7 @@ def test_deletions_with_equality_are_held_against_what_was_to_be_reached() -> No
     assert "about 1,000" in tables(records)  # as many deletions as cost what deriving anew does
 
 
+@pytest.mark.slow
 def test_owl_reasoners_give_the_same_triples(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     written = tmp_path / "ontology.jsonl"
     assert (

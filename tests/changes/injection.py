@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from inspect import CO_GENERATOR
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -32,6 +33,8 @@ def _site(frame: FrameType, event: str) -> Site | None:
     code = frame.f_code
     if event not in STEPS or not code.co_filename.startswith(SOURCE) or code.co_filename.endswith(HOLDING):
         return None
+    if event != "c_call" and code.co_flags & CO_GENERATOR:
+        return None  # where it yields or is closed: what is raised there passes by its `finally`, or is lost
     line = code.co_firstlineno if event == "call" else frame.f_lineno
     return event, code.co_filename.removeprefix(SOURCE), line
 
@@ -113,10 +116,14 @@ class Stage:
         self.names = sorted({name for text in scene.states for name in tl.Reasoner(tl.parse(text))})
         if scene.is_derived:
             self.reasoner.materialise()
-        self._live = self.reasoner.watch(scene.watched) if scene.watched else None
-        self._prepared = self.reasoner.prepare(scene.prepared) if scene.prepared else None
+        self.keep_queries()
         self.expected = [self._from_scratch(text) for text in scene.states]
         self.place = 0  # of the state
+
+    def keep_queries(self) -> None:
+        """Keep the queries of the scene, of the reasoner as it is now."""
+        self._live = self.reasoner.watch(self.scene.watched) if self.scene.watched else None
+        self._prepared = self.reasoner.prepare(self.scene.prepared) if self.scene.prepared else None
 
     def _from_scratch(self, text: str) -> Facts:
         settings = {name: value for name, value in self.scene.settings.items() if name == "equality"}

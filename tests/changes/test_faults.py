@@ -214,6 +214,7 @@ class StoredStage(Stage):
         except tl.TidelogError:
             self.reasoner.close()
             self.reasoner = tl.open(self._path)
+            self.keep_queries()
             self.place = place
 
 
@@ -288,7 +289,7 @@ def test_faults_in_a_commit(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["auto", "equality", "time"])
 def test_faults_in_the_commit_of_a_store(name: str, tmp_path: Path) -> None:
-    play(StoredStage(SCENES[name], tmp_path / "store"), slice(0, None, EVERY), twice=True)
+    play(StoredStage(SCENES[name], tmp_path / "store"), slice(0, None, 4 * EVERY), twice=True)
 
 
 def test_where_time_has_advanced_a_reasoner_refuses_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:

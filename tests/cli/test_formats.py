@@ -90,7 +90,9 @@ def test_exact_terms_read_back(tidelog: Tidelog) -> None:
 
 
 def test_json_is_one_object_by_predicate(tidelog: Tidelog) -> None:
-    assert tidelog("run", "mixed.rls", "--format", "json").json == {"sold": ROWS}
+    assert tidelog("run", "mixed.rls", "--format", "json", "--terms", "plain").json == {"sold": ROWS}
+    rows = tidelog("run", "mixed.rls", "--format", "json").json["sold"]
+    assert rows[0]["name"] == {"@value": "apple pie, warm"} and rows[0]["price"] == 2.5
     two = tidelog("run", "two.rls", "--format", "json").json
     assert two == {"q": [{"x": 1}], "r": [{"x": 1, "c2": 1}]}
 
@@ -101,16 +103,16 @@ def test_json_of_nothing(tidelog: Tidelog, write: Write) -> None:
 
 
 def test_json_files_are_arrays(tidelog: Tidelog) -> None:
-    tidelog("run", "mixed.rls", "--output", "out", "--format", "json")
+    tidelog("run", "mixed.rls", "--output", "out", "--format", "json", "--terms", "plain")
     assert json.loads(Path("out/sold.json").read_text()) == ROWS
 
 
 def test_json_lines_say_what_they_belong_to(tidelog: Tidelog) -> None:
-    done = tidelog("run", "mixed.rls", "--format", "jsonl")
+    done = tidelog("run", "mixed.rls", "--format", "jsonl", "--terms", "plain")
     assert [json.loads(line) for line in done.output.splitlines()] == [
         {"predicate": "sold", **row} for row in ROWS
     ]
-    tidelog("run", "mixed.rls", "--output", "out", "--format", "jsonl")
+    tidelog("run", "mixed.rls", "--output", "out", "--format", "jsonl", "--terms", "plain")
     assert [json.loads(line) for line in Path("out/sold.jsonl").read_text().splitlines()] == ROWS
 
 

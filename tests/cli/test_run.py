@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import tidelog as tl
 from tests.cli.conftest import Tidelog, Write
 from tidelog.cli.progress import Progress, progress_line
 from tidelog.engine.columnar import warm
@@ -496,3 +497,15 @@ def test_a_confined_program_reads_and_writes_where_it_may(tidelog: Tidelog, writ
     assert (done.code, "E529" in done.error) == (1, True)
     assert tidelog("check", "p.rls", "--allow-read", "in").code == 0
     assert tidelog("plan", "p.rls", "--allow-write", "out").code == 1
+
+
+def test_the_program_of_a_job_is_confined(tidelog: Tidelog, write: Write) -> None:
+    write("in/e.csv", "1,2\n")
+    write("p.rls", '@import e :- csv{ resource = "in/e.csv" } . q(?x) :- e(?x, _) .')
+    write("job.toml", 'program = "p.rls"\npublish = "out"\n[engine]\nname = "columnar"\n')
+    done = tidelog("pipeline", "job.toml", "--allow-read", "elsewhere")
+    assert (done.code, "E529" in done.error, Path("out").exists()) == (1, True, False)
+    assert tidelog("pipeline", "job.toml", "--allow-read", "in").code == 0
+    job = tl.pipeline.Job(tl.load("p.rls"), publish="out", engine="columnar", allow_read="elsewhere")
+    with pytest.raises(tl.DataError, match="E529"):
+        job.run()

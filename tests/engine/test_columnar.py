@@ -328,9 +328,18 @@ def test_bodies_of_many_literals(literals: int) -> None:
 
 def test_a_body_of_too_many_literals_is_an_error() -> None:
     tests = ", ".join(f"?x < {number + 10}" for number in range(8_400))
-    reasoner = tl.Reasoner(tl.parse(f"e(1) . p(?x) :- e(?x), {tests} ."))
-    with pytest.raises(tl.EvaluationError, match="E604"):
-        reasoner.materialise()
+    rule = f"p(?x) :- e(?x), {tests} ."
+    anew = tl.Reasoner(tl.parse(f"e(1) .\n  {rule}"))
+    changed = tl.Reasoner(tl.parse("e(1) . q(?x) :- e(?x) ."))
+    changed.materialise()
+    for work in (anew.materialise, lambda: changed.apply(f"\n  + {rule}")):
+        with pytest.raises(tl.EvaluationError) as caught:
+            work()
+        (fault,) = caught.value.diagnostics
+        assert fault.code == "E604"
+        assert fault.span is not None
+        assert fault.span.text.removeprefix("+ ").startswith("p(?x) :- e(?x), ?x < 10")
+    assert set(changed["q"]) == {(1,)}
 
 
 def test_many_predicates_and_indexes() -> None:

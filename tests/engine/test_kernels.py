@@ -28,7 +28,7 @@ from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.builtins import AGGREGATES, Overflow, lookup
 from tidelog.logic.program import Aggregation, Variable
 from tidelog.logic.python import to_python
-from tidelog.logic.terms import exact, ntriples, plain, read_any, read_exact
+from tidelog.logic.terms import exact, plain, read_any, read_exact
 from tidelog.logic.values import Kind, Value, integer, order_key, string
 
 pytestmark = pytest.mark.usefixtures("kernels")
@@ -145,9 +145,8 @@ def test_texts_and_objects_are_those_of_each_value(many: int, drawn: list[Value]
 def assert_written(drawn: list[Value]) -> None:
     dictionary = Dictionary()
     ids = dictionary.encode_values(drawn)
-    assert to_texts(dictionary, ids, "plain").to_pylist() == list(map(plain, drawn))
-    assert to_texts(dictionary, ids, "exact").to_pylist() == list(map(exact, drawn))
-    assert to_texts(dictionary, ids, "ntriples").to_pylist() == list(map(ntriples, drawn))
+    for form, write in decode.TEXT_FORMS.items():
+        assert to_texts(dictionary, ids, form).to_pylist() == list(map(write, drawn)), form
     assert to_objects(dictionary, ids) == list(map(to_python, drawn))
 
 

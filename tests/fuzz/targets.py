@@ -219,7 +219,10 @@ RDF_XML = (
 TEXTS: dict[str, tuple[bytes, ...]] = {
     "csv": (b'a,1,1.5\n"b ""c""",2,"x\ny"\n<http://e/x>,-3,"""t""@en"\n', b"c0,c1,c2\na,b,c\n"),
     "tsv": (b"a\t1\t2020-01-01\nb\t2\t\n",),
-    "json": (b'[{"c0": "a", "c1": 1, "c2": 1.5}, ["b", 2, null], [true, "x", 1e5]]',),
+    "json": (
+        b'[{"c0": "a", "c1": 1, "c2": 1.5}, ["b", 2, null], [true, "x", 1e5]]',
+        b'[[{"@id": "http://e/x"}, {"@value": "a", "@language": "en"}, {"@value": "1", "@type": "http://e/t"}]]',
+    ),
     "jsonl": (b'{"c0": "a", "c1": 1, "c2": "x"}\n{"c0": "\\u00e9", "c1": 2, "c2": "y"}\n["b", 2, 3.5]\n',),
     "ntriples": (
         b'<http://e/a> <http://e/p> "x\\u00e9"@en .\n_:b <p> "1"^^<http://www.w3.org/2001/XMLSchema#int> .\n',

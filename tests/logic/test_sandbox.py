@@ -61,13 +61,15 @@ def paths() -> st.SearchStrategy[str]:
 
 
 def is_inside(path: Path, folder: Path) -> bool:
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
+    # Twice: what stands behind a link that leads to itself is not resolved at once.
+    return Path(os.path.realpath(os.path.realpath(path))).is_relative_to(os.path.realpath(folder))
 
 
 @given(written=paths())
 @example(written="../inside/data.csv")
 @example(written="link/back/data.csv")
 @example(written="alias.csv")
+@example(written="loop/../link/data.csv")
 @settings(deadline=None)
 def test_no_path_leads_a_reader_outside(tree: Path, written: str) -> None:
     resource = written.replace("ROOT", str(tree))
@@ -95,6 +97,7 @@ def test_no_path_leads_a_reader_outside(tree: Path, written: str) -> None:
 
 @given(written=paths(), is_output=st.booleans())
 @example(written="../escape.csv", is_output=True)
+@example(written="loop/../link", is_output=False)
 @settings(deadline=None)
 def test_no_path_leads_a_writer_outside(tree: Path, written: str, is_output: bool) -> None:
     resource = written.replace("ROOT", str(tree))

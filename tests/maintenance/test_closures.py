@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidelog.engine.columnar import closure_kernels, closures, memory
+from tidelog.engine.columnar import closure_kernels, closures, external_pairs, memory
 from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
 from tidelog.engine.columnar.external_pairs import Ids, Pairs
 
@@ -199,6 +200,94 @@ class Failing:
         if self.left < 0:
             raise MemoryError
         return np.zeros(size, dtype)
+
+
+@both_kinds
+@given(first=scripts(), second=scripts(), calls=st.integers(0, 60), at_once=st.integers(1, 3))
+def test_a_limit_may_stop_a_change_anywhere(
+    kind: type[Closure],
+    naive: Callable[[set[Pair]], set[Pair]],
+    first: list[Step],
+    second: list[Step],
+    calls: int,
+    at_once: int,
+) -> None:
+    """Work in small parts does the same, claims no more pairs than become true, and can be rolled back."""
+    with (
+        patch.object(closures, "PART", at_once),
+        patch.object(external_pairs, "ENTERED", at_once),
+        patch.object(TransitiveClosure, "_most_single", lambda _: at_once),
+    ):
+        closure = kind()
+        external: set[Pair] = set()
+        for step in first:
+            before, external = naive(external), after(external, step)
+            assert apply(closure, step) == before ^ naive(external)
+        closure.checkpoint()
+        closure.check = stopping = Stopping(calls)
+        changed = external
+        for step in second:
+            before, changed = naive(changed), after(changed, step)
+            try:
+                assert apply(closure, step) == before ^ naive(changed)
+            except Stopping.ReachedError:
+                break
+            finally:
+                assert stopping.found <= len(naive(changed) - before)
+                stopping.found = 0
+        closure.roll_back()
+        assert stopping.left >= -1, "a roll-back was stopped"
+        check_whole(filled(kind, external), external, naive(external))
+    closure.check = external_pairs.proceed
+    check_whole(closure, external, naive(external))
+
+
+def filled(kind: type[Closure], external: set[Pair]) -> Closure:
+    closure = kind()
+    closure.fill(*columns(external))
+    return closure
+
+
+class Stopping:
+    """A check that passes as often as is said."""
+
+    class ReachedError(Exception):
+        """The limit."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.found = 0  # at most, since it was last set
+
+    def __call__(self, found: int) -> None:
+        self.left -= 1
+        self.found = max(self.found, found)
+        if self.left < 0:
+            raise self.ReachedError
+
+
+@pytest.mark.parametrize(("kind", "shape"), [
+    (TransitiveClosure, "cycle"), (TransitiveClosure, "chain"), (TransitiveClosure, "layers"),
+    (EquivalenceClosure, "chain"),
+])  # fmt: skip
+def test_limits_are_looked_at_after_every_part(kind: type[Closure], shape: str) -> None:
+    """Between two checks no more is written than a part, and what one node has, or one component."""
+    count, part = 300, 1000
+    edges = {
+        "chain": [(node, node + 1) for node in range(count - 1)],
+        "cycle": [(node, (node + 1) % count) for node in range(count)],
+        "layers": [
+            (node, 10 * (node // 10 + 1) + other) for node in range(count - 10) for other in range(10)
+        ],
+    }[shape]
+    seen: list[int] = []
+    closure = kind()
+    closure.check = seen.append
+    with patch.object(closures, "PART", part), patch.object(external_pairs, "ENTERED", 50):
+        gained = closure.add(*columns(edges))
+    assert seen.count(0) >= len(edges) // 50
+    written = seen[seen.index(len(gained[0])) + 1 :]
+    assert written[-1] == len(gained[0])
+    assert all(later - earlier < part + count for earlier, later in itertools.pairwise([0, *written]))
 
 
 # ---- growing

@@ -82,6 +82,7 @@ def found(reasoner: tl.Reasoner) -> set[tuple[str, ...]]:
     return set(reasoner["triple"].to_texts("exact").rows())
 
 
+@pytest.mark.slow
 @given(st.data())
 @settings(max_examples=max(1, settings().max_examples // 4))
 def test_rewriting_gives_the_triples_of_the_rows_that_replace(data: st.DataObject) -> None:

@@ -98,6 +98,7 @@ def rejects(job: Job, version: Manifest) -> list[list[str]]:
     return sorted(found)
 
 
+@pytest.mark.slow
 def test_facts_stay_on_spark(pair: Pair, write: Write) -> None:
     here, there = pair()
     one, other = here.run().version, there.run().version
@@ -171,7 +172,7 @@ def test_tables_stay_on_spark(pair: Pair, spark: Any) -> None:
 @pytest.mark.slow
 def test_sinks_of_facts_on_spark(pair: Pair, spark: Any, folder: Path, write: Write) -> None:
     spark.sql("drop table if exists reached")
-    sinks = [Sink("reach", format="table", table="reached"), Sink("end", path="end.csv", format="csv")]
+    sinks = [Sink("reach", format="table", table="reached"), Sink("end", "end.csv", "csv", terms="plain")]
     _, there = pair(sinks=sinks)
     there.run()
     assert {tuple(row) for row in spark.table("reached").collect()} == set(read("there")["reach"])
@@ -183,6 +184,7 @@ def test_sinks_of_facts_on_spark(pair: Pair, spark: Any, folder: Path, write: Wr
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_on_frames(pair: Pair, write: Write) -> None:
     _, there = pair(max_rejects=0)
     with pytest.raises(DataError, match="E808"):
@@ -247,6 +249,7 @@ reset(a)@4 .
 """
 
 
+@pytest.mark.slow
 def test_times_over_frames(spark: Any, write: Write) -> None:
     write("hot.csv", "a,0,10\nb,2,3\nc,5,6\n")
     write("kind.csv", "a,boiler\nb,boiler\n")

@@ -30,12 +30,14 @@ SINKS = """
 [[sink]]
 predicate = "reach"
 path = "out/reach.csv"
+terms = "plain"
 
 [[sink]]
 predicate = "reach"
 what = "changes"
 format = "csv"
 path = "out/changes"
+terms = "plain"
 """
 
 

@@ -326,9 +326,45 @@ SINKS = [
 @pytest.mark.parametrize(("path", "text"), SINKS, ids=[path for path, _ in SINKS])
 def test_sinks_of_text(job: Job, write: Write, path: str, text: str) -> None:
     write("edge.csv", "from,to\na,b\n")
-    write("job.toml", Path("job.toml").read_text() + f'[[sink]]\npredicate = "reach"\npath = "out/{path}"\n')
+    write(
+        "job.toml",
+        Path("job.toml").read_text()
+        + f'[[sink]]\npredicate = "reach"\npath = "out/{path}"\nterms = "plain"\n',
+    )
     Job.load("job.toml").run()
     assert Path("out", path).read_text() == text
+
+
+@pytest.mark.parametrize("name", ["csv", "tsv", "json", "jsonl", "parquet", "arrow"])
+def test_sinks_are_read_again(write: Write, name: str) -> None:
+    """Facts as they were, and changes whose columns have other types when facts come and when they go."""
+    values = [
+        "a",
+        '"a"',
+        '"a"@en',
+        "1",
+        "1.0",
+        "1.0E0",
+        '"2020-01-01"^^<http://www.w3.org/2001/XMLSchema#date>',
+    ]
+    rules = "@declare p(x: any) . q(?x) :- p(?x) . @output q ."
+    sinks = [Sink("q", f"q.{name}", name), Sink("q", "changes", name, what="changes")]
+    write("p.csv", "")
+    job = Job(tl.parse(rules), publish="out", sources=[Source("p", "p.csv")], sinks=sinks, engine="columnar")
+    job.run()
+    job.apply("+ p(5) .")
+    job.apply("- p(5) . " + " ".join(f"+ p({value}) ." for value in values))
+    header = ", header = true" if name in ("csv", "tsv") else ""
+    again = tl.Reasoner(
+        tl.parse(
+            f'@declare q(x: any) . @import q :- {name}{{ resource = "q.{name}"{header} }} . '
+            "@declare c(version: any, change: any, x: any) . "
+            f'@import c :- {name}{{ resource = "changes/3.{name}"{header} }} . '
+            'came(?x) :- c(_, ?sign, ?x), STR(?sign) = "+" .'
+        )
+    )
+    for predicate in ("q", "came"):
+        assert {row[0] for row in again[predicate].to_texts("exact").rows()} == set(values)
 
 
 def test_sinks_of_parquet_statements_and_changes(write: Write) -> None:

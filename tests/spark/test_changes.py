@@ -74,7 +74,8 @@ def test_changes_of_the_corpus(
     """Every transaction changes what it should, and nothing else, where facts are fetched."""
     monkeypatch.setattr("tidelog.engine.spark.fetching.ROWS_OF_A_JOB", 0)
     folder = tmp_path / "deltas"
-    given = ["stream", str(case.path), str(case.changes), "--deltas", str(folder), "--maintainer", maintainer]
+    given = ["stream", str(case.path), str(case.changes), "--deltas", str(folder), "--terms", "plain"]
+    given += ["--maintainer", maintainer]
     far = ("tidelog.strategy=iterated-joins", "tidelog.residentFacts=0")
     code = main([*given, "--engine", "spark", *(word for one in far for word in ("--conf", one))])
     assert code == 0, capfd.readouterr().err

@@ -30,7 +30,7 @@ def test_bounds_without_end_are_null(tmp_path: Path, form: str) -> None:
         {"x": "a", "start": "0", "end": "3", "start_open": False, "end_open": True},
         {"x": "c", "start": "0.5", "end": None, "start_open": False, "end_open": True},
         {"x": "d", "start": None, "end": None, "start_open": True, "end_open": True},
-        {"x": 'say "b"', "start": None, "end": "1/3", "start_open": True, "end_open": False},
+        {"x": {"@value": 'say "b"'}, "start": None, "end": "1/3", "start_open": True, "end_open": False},
     ]
 
 

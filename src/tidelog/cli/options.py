@@ -131,8 +131,8 @@ def add_form(group: argparse._ArgumentGroup, format_help: str) -> None:
     group.add_argument(
         "--terms",
         choices=("plain", "exact"),
-        help="text alone, or terms of the rule language; by default CSV and TSV have strings in quotes and "
-        "datatypes, so that they read back as the same values, and all else is text alone",
+        help="text alone, or terms of the rule language; by default files are written so that they read back "
+        "as the same values, and tables are text alone",
     )
     group.add_argument("--no-header", action="store_true", help="CSV and TSV without the names of columns")
     group.add_argument(

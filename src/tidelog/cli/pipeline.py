@@ -10,6 +10,7 @@ from dataclasses import replace
 from tidelog.changes import counts
 from tidelog.cli.deltas import duration
 from tidelog.cli.messages import Messages
+from tidelog.cli.programs import sandbox_of
 from tidelog.cli.progress import Progress
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Notice
@@ -86,7 +87,7 @@ def _with_options(settings: Settings, options: Namespace) -> Settings:
         master=options.master or engine.master,
         conf={**engine.conf, **dict(options.conf)},
     )
-    return replace(settings, engine=engine)
+    return replace(settings, engine=engine, sandbox=sandbox_of(options))
 
 
 def _stream(job: Job, messages: Messages, steps: list[Step], options: Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidelog.cli.options import ENGINES, add_session
+from tidelog.cli.options import ENGINES, add_sandbox, add_session
 from tidelog.cli.usage import command
 
 if TYPE_CHECKING:
@@ -51,6 +51,7 @@ def _add_pipeline(commands: Commands) -> None:
     add_session(running)
     running.add_argument("--stats", action="store_true", help="report what each step took, on standard error")
     running.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+    add_sandbox(pipeline)
 
 
 def _add_versions(commands: Commands) -> None:

@@ -18,12 +18,13 @@ from tidelog.cli.tables import table_lines
 from tidelog.cli.terminal import data_output
 from tidelog.cli.usage import UsageError
 from tidelog.errors import Source
-from tidelog.io.formats import DELIMITED, RDF, canonical_format
+from tidelog.io.formats import RDF, canonical_format
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.values import ColumnType
 from tidelog.relation import Relation
 from tidelog.syntax.parser import parse_literals
 from tidelog.syntax.printer import print_node
+from tidelog.written import file_table
 
 ROWS_ON_TERMINAL: Final = 100
 _ONE_TABLE: Final = frozenset({"csv", "tsv", "parquet", "arrow"})  # formats that hold one table
@@ -136,23 +137,9 @@ def print_result(result: Result, form: Form) -> None:
 
 def data(relation: Relation, form: Form, types: Sequence[ColumnType] = ()) -> pa.Table:
     """The rows as the format wants them: typed, as texts, or as terms of RDF."""
-    if canonical_format(form.format) in RDF:
-        table = relation.to_texts("ntriples").table
-        return _statements(table) if relation.name == TRIPLE else table
-    if form.terms == "exact" or (form.terms == "plain" and form.format in DELIMITED):
-        return relation.to_texts(form.terms).table
-    return _fields(relation, types) if form.format in DELIMITED else relation.to_arrow()
-
-
-def _fields(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
-    """The rows as texts that a column of its type, by default of any, reads as the same values."""
-    table = relation.to_texts("field").table
-    for place, column_type in enumerate(types):
-        if column_type is not ColumnType.ANY:
-            form = "exact" if column_type is ColumnType.TERM else "plain"
-            column = relation.to_texts(form).table.column(place)
-            table = table.set_column(place, table.column_names[place], column)
-    return table
+    table = file_table(relation, form.format, form.terms, types)
+    is_filtered = relation.name == TRIPLE and canonical_format(form.format) in RDF
+    return _statements(table) if is_filtered else table
 
 
 def _statements(table: pa.Table) -> pa.Table:
@@ -191,7 +178,7 @@ def _print_json(stream: IO[bytes], results: Iterable[Result], form: Form) -> Non
     for result in results:
         stream.write(opening + json.dumps(result.name, ensure_ascii=False).encode() + b": ")
         array = io.BytesIO()
-        _write(array, data(result.relation, form), form)
+        _write(array, data(result.relation, form, result.types), form)
         stream.write(array.getvalue().rstrip(b"\n"))
         opening = b",\n"
     stream.write(b"{}\n" if opening == b"{\n" else b"\n}\n")
@@ -199,7 +186,7 @@ def _print_json(stream: IO[bytes], results: Iterable[Result], form: Form) -> Non
 
 def _labelled(result: Result, form: Form) -> pa.Table:
     """The rows with a first column that says what they belong to."""
-    table: Any = data(result.relation, form)
+    table: Any = data(result.relation, form, result.types)
     label = result.label
     while label in table.column_names:
         label += "_"

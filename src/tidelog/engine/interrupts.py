@@ -34,12 +34,20 @@ class Interrupts:
     """What is held back, and since when. Mutable."""
 
     def __init__(self) -> None:
+        self._handler: Handler | None = None  # that was there before, if it is held back
+        self._begin()
+
+    def _begin(self) -> None:
         self._main = threading.main_thread().ident
         self.is_pending = False  # Ctrl-C was pressed, and nobody has acted on it
         self._depth = 0  # how many blocks of work the main thread is in
         self._open_at = -1  # the depth at which nothing is held back
-        self._has_acted = False  # since the outermost block began
-        self._handler: Handler | None = None  # that was there before, if it is held back
+        self.has_acted = False  # the handler has ended the work, since the outermost block began
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether the main thread is in a block that holds Ctrl-C back."""
+        return self._depth > 0
 
     def hold(self) -> None:
         """Hold Ctrl-C back until `release`; blocks may be nested."""
@@ -59,8 +67,8 @@ class Interrupts:
         if self._depth > 1:
             self._depth -= 1
             return
-        handler, is_due = self._handler, self.is_pending and not self._has_acted
-        self.is_pending = self._has_acted = False
+        handler, is_due = self._handler, self.is_pending and not self.has_acted
+        self.is_pending = self.has_acted = False
         self._depth, self._handler = 0, None
         if handler is not None:
             if _signal.getsignal(INTERRUPT) == self._note:  # else somebody has put another one in its place
@@ -93,15 +101,16 @@ class Interrupts:
     def _call(self) -> None:
         self.is_pending = False
         if self._handler is not None:
-            self._has_acted = True  # if it raises, the work ends; more of the same changes nothing
+            self.has_acted = True  # if it raises, the work ends; more of the same changes nothing
             self._handler(INTERRUPT, None)
-            self._has_acted = False
+            self.has_acted = False
 
     def forget(self) -> None:
         """Hold nothing back in a process that has just been forked: its work is not that of the other."""
         if self._handler is not None:
             _signal.signal(INTERRUPT, self._handler)
-        self.__init__()  # type: ignore[misc]
+        self._handler = None
+        self._begin()
 
 
 INTERRUPTS = Interrupts()

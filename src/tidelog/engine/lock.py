@@ -52,9 +52,11 @@ class Lock:
         self._depth -= 1
         if self._depth:
             return
-        is_due = self._is_due()
-        self.reading.release()
         try:
+            try:
+                is_due = self._is_due()
+            finally:
+                self.reading.release()
             if is_due:
                 self._deliver()
         finally:

@@ -22,8 +22,10 @@ from tidelog.io import codes
 from tidelog.io.arrays import ZERO, Array, mask
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
 from tidelog.io.faults import BadRow, Faults
+from tidelog.io.marks import type_of
 from tidelog.io.times import with_bounds
-from tidelog.logic.values import ColumnType
+from tidelog.logic import terms
+from tidelog.logic.values import ColumnType, Value, conform
 
 _INT32_OFFSETS = 2**31 - 1
 _ACCEPTED = {
@@ -40,6 +42,7 @@ class Wanted:
     types: tuple[ColumnType, ...]
     names: tuple[str, ...]
     shown: str
+    marks: tuple[ColumnType | None, ...]  # how texts are meant, where the data says so
     times: int = 0  # columns at the end that say when
 
 
@@ -52,15 +55,21 @@ def wanted_columns(
     except UnicodeDecodeError:
         raise _malformed("the name of a column is not UTF-8", shown) from None
     if types is None:
-        return Wanted(tuple(range(len(found))), (ColumnType.ANY,) * len(found), found, shown)
+        types, names = (ColumnType.ANY,) * len(found), ()
     if names and len(names) == len(types) and all(name in found for name in names):
-        return Wanted(tuple(found.index(name) for name in names), types, tuple(map(str, names)), shown)
+        places = tuple(found.index(name) for name in names)
+        return Wanted(places, types, tuple(map(str, names)), shown, _marks(schema, places))
     if len(found) != len(types):
         message = f"the data has {counted(len(found), 'column')} instead of {len(types)}"
         help_line = "its columns are " + ", ".join(f"`{name}`" for name in found)
         raise DataError(Diagnostic(codes.WRONG_WIDTH, message, place=shown, help=help_line))
     places = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)
-    return Wanted(places, tuple(types[i] for i in places), tuple(found[i] for i in places), shown)
+    wanted_types, wanted_names = tuple(types[i] for i in places), tuple(found[i] for i in places)
+    return Wanted(places, wanted_types, wanted_names, shown, _marks(schema, places))
+
+
+def _marks(schema: Any, places: Sequence[int]) -> tuple[ColumnType | None, ...]:
+    return tuple(type_of(schema.field(place)) for place in places)
 
 
 def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> Iterator[Batch]:
@@ -169,12 +178,16 @@ def _column(
     if natural is None:
         message = f"column `{wanted.names[place]}` is of Arrow's type {array.type}, which has no values here"
         raise DataError(Diagnostic(codes.NO_SUCH_VALUES, message, place=wanted.shown))
+    mark = wanted.marks[place] if natural.type is ColumnType.ANY else None
+    if mark is not None and column_type in (ColumnType.ANY, ColumnType.TERM):
+        return column_with_faults(array, mark)
     # Integers beyond 63 bits are a column of terms.
     type_of_data = ColumnType.INTEGER if pa.types.is_integer(array.type) else natural.type
     if column_type in (ColumnType.ANY, type_of_data):
         return natural, {}
     if natural.type is ColumnType.ANY:
-        return column_with_faults(array, column_type)
+        read = _column_of_terms if mark is ColumnType.TERM else column_with_faults
+        return read(array, column_type)
     if column_type is ColumnType.TERM:
         return natural, {}
     if type_of_data not in _ACCEPTED.get(column_type, ()):
@@ -191,6 +204,23 @@ def column_with_faults(texts: Array, column_type: ColumnType) -> tuple[Column, d
     if column is not None:
         return column, {}
     values, reasons = read_values(texts.to_pylist(), column_type)
+    return column_of_values(values), reasons
+
+
+def _column_of_terms(texts: Array, column_type: ColumnType) -> tuple[Column, dict[int, str]]:
+    """The exact terms as a column of the type, and by their places the reasons why some are not of it."""
+    values: list[Value] = []
+    reasons: dict[int, str] = {}
+    for index, text in enumerate(texts.to_pylist()):
+        try:
+            value = conform(terms.read_exact(text), column_type)
+        except ValueError as fault:
+            reasons[index] = str(fault)
+            continue
+        if value is None:
+            reasons[index] = f"{text} is not of type {column_type.value}"
+        else:
+            values.append(value)
     return column_of_values(values), reasons
 
 

@@ -160,7 +160,7 @@ def column_of_values(values: Sequence[Value]) -> Column:
 
 def _uniform_column(kind: Kind, values: Sequence[Value]) -> Column | None:
     """The values, all of one kind, as a column of a type for that kind."""
-    column_type = _TYPE_OF_KIND.get(kind)
+    column_type = TYPE_OF_KIND.get(kind)
     zones = {value.extra for value in values} if kind is Kind.DATETIME else {None}
     if column_type is None or not zones <= {None, 0} or len(zones) > 1:
         return None
@@ -178,7 +178,7 @@ def _uniform_column(kind: Kind, values: Sequence[Value]) -> Column | None:
         return None
 
 
-_TYPE_OF_KIND = {
+TYPE_OF_KIND = {
     Kind.INTEGER: ColumnType.INTEGER,
     Kind.DOUBLE: ColumnType.DOUBLE,
     Kind.BOOLEAN: ColumnType.BOOLEAN,

@@ -27,6 +27,7 @@ EXTENSIONS: dict[str, tuple[str, ...]] = {
     "jsonld": (".jsonld",),
 }
 DELIMITED = frozenset({"csv", "tsv", "dsv"})
+JSON = frozenset({"json", "jsonl"})
 RDF = frozenset({"ntriples", "turtle", "nquads", "trig", "rdfxml", "jsonld"})
 ALIASES = {"nt": "ntriples", "ttl": "turtle", "nq": "nquads"}
 

@@ -1,8 +1,9 @@
-"""JSON: an array of rows, or one row a line; a row is an object or an array of plain values.
+"""JSON: an array of rows, or one row a line; a row is an object or an array of values.
 
 Objects are matched by the names of the predicate's columns if they are known, else by the keys of the first
 object, in its order. Text in a column of any type is a name if it has the form of one, else a string; numbers
 are read as the rule language reads them: with an exponent a double, with a point a decimal, else an integer.
+Objects of JSON-LD with `@id` or `@value` are IRIs and literals, as `logic.json_terms` writes them.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from tidelog.io.objects import Rows, read_rows
 from tidelog.io.records import count_lines
 from tidelog.io.source import DataFile
 from tidelog.io.times import bound_texts
+from tidelog.logic.json_terms import read_object
 from tidelog.logic.values import ColumnType, Value, number_of_text
 
 _ROWS = 1 << 14
@@ -214,7 +216,6 @@ class _Shape:
 def _rows(chunk: list[_Item], shape: _Shape, file: DataFile, faults: Faults) -> Rows:
     """The items as rows of the wanted values; those of another shape are given to `faults`."""
     wanted = shape.wanted
-    all_wanted = len(wanted) == len(shape.types)
     values: list[Sequence[object]] = []
     kept: list[_Item] = []
     for item in chunk:
@@ -223,10 +224,24 @@ def _rows(chunk: list[_Item], shape: _Shape, file: DataFile, faults: Faults) -> 
             faults.add(BadRow(Diagnostic(codes.WRONG_WIDTH, row, place=file.place(item.line)), item.text))
         else:
             row = bound_texts(row, file.times) if file.times else row
-            values.append(row if all_wanted else [row[index] for index in wanted])
-            kept.append(item)
+            try:
+                values.append([_term(row[index]) for index in wanted])
+            except ValueError as fault:
+                faults.add(
+                    BadRow(Diagnostic(codes.NOT_OF_TYPE, str(fault), place=file.place(item.line)), item.text)
+                )
+            else:
+                kept.append(item)
     names = tuple(shape.keys[index] for index in wanted) if len(shape.keys) == len(shape.types) else ()
     return Rows(values, [item.line for item in kept], file.shown, names, [item.text for item in kept])
+
+
+def _term(item: object) -> object:
+    """The value that an object of JSON-LD stands for; anything else as it is."""
+    if not isinstance(item, dict):
+        return item
+    value = read_object(item)
+    return item if value is None else value
 
 
 def _fields(value: Any, shape: _Shape) -> list[object] | str:

@@ -1,4 +1,6 @@
-"""Text read in blocks of whole lines, into memory that is used again. Mutates its buffers and what it keeps.
+"""Text read in blocks of whole lines, into memory that is used again, and lines changed as they are written.
+
+Mutates its buffers and what it keeps.
 
 Touching new memory costs more than reading a file into it. A buffer is filled again once nobody looks at the
 block that it held: Python lets no `bytearray` change its size while others look at it, which tells.
@@ -8,7 +10,8 @@ from __future__ import annotations
 
 import io
 import os
-from typing import IO
+from collections.abc import Callable
+from typing import IO, Any
 
 MOST_KEPT = 3  # the block being read, and those that consumers still look at
 MANY_BYTES = 1 << 29
@@ -87,3 +90,28 @@ def _is_free(buffer: bytearray) -> bool:
 def _keep(buffer: bytearray) -> None:
     _kept.append(buffer)
     del _kept[:-MOST_KEPT]
+
+
+class ChangedLines(io.RawIOBase):
+    """A stream that writes whole lines to another one, changed by a function; it may be given several."""
+
+    def __init__(self, stream: IO[bytes], change: Callable[[bytes], bytes]) -> None:
+        self._stream = stream
+        self._change = change
+        self._left = b""
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Write whole lines; what is left of one waits for its end."""
+        whole, end, self._left = (self._left + bytes(data)).rpartition(b"\n")
+        self._stream.write(self._change(whole + end))
+        return len(data)
+
+    def flush(self) -> None:
+        """Write what is left."""
+        left, self._left = self._left, b""
+        self._stream.write(self._change(left))
+        self._stream.flush()

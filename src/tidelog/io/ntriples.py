@@ -29,9 +29,9 @@ from tidelog.logic import terms
 DEFAULT_GRAPH = "<tag:tidelog:default-graph>"
 _BLOCK = 1 << 22
 _END = " .\n"
-_ANY_IRI = re.compile(r"<[^<>\"{}|^`\s]*>")
-_ANY_BLANK = re.compile(r"_:[^\s<>\"{}|^`\\.]+(?:\.+[^\s<>\"{}|^`\\.]+)*")
-_ANY_LITERAL = re.compile(r'"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>\s]*>)?')
+_ANY_IRI = re.compile(r"<[^<>\"{}|^`\x00-\x20]*>")
+_ANY_BLANK = re.compile(r"_:[^\x00-\x20<>\"{}|^`\\.]+(?:\.+[^\x00-\x20<>\"{}|^`\\.]+)*")
+_ANY_LITERAL = re.compile(r'"(?:[^"\\\n\r]|\\.)*"(?:@[A-Za-z0-9-]+|\^\^<[^<>\x00-\x20]*>)?')
 _SPACE = re.compile(r"[ \t]*")
 _REST = re.compile(r"[ \t]*\.[ \t]*(?:#.*)?")
 _EMPTY = re.compile(r"[ \t]*(?:#.*)?")

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import islice
 from typing import IO, Any
 
@@ -37,6 +38,8 @@ _GRAPH_FIRST = (3, 0, 1, 2)  # the roles of the four columns
 # Relative IRIs are names here. The parser wants them resolved, so they are, and back.
 _BASE = "tidelog-relative:///"
 _ANONYMOUS = re.compile(r"_:[a-f][0-9a-f]{20,31}")
+_NOT_IN_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_LABEL = re.compile(rb"[a-f][0-9a-f]{20,31}(?![0-9a-f])")
 PYOXIGRAPH_FORMATS = {
     "turtle": "TURTLE",
     "trig": "TRIG",
@@ -72,10 +75,52 @@ def _parsed(file: DataFile, faults: Faults) -> Iterator[Statements]:
             base_iri=file.base or _BASE,
         )
         for text in _n_quads(pyoxigraph, parser, file, faults):
-            columns = split_statements(text.replace(f"<{_BASE}".encode(), b"<"), graphs=True)
+            columns = split_statements(text, graphs=True)
             if columns is None:
                 raise _not_supported(text, file)
+            if _BASE.encode() in text:
+                columns = tuple(map(_relative, columns))
             yield Statements(tuple(rename(column) for column in columns), ())
+
+
+def _relative(column: Array) -> Array:
+    """The terms with names and datatypes that were relative IRIs as such again."""
+    return pc.replace_substring_regex(column, rf'^((?s:".*"\^\^)?<){_BASE}', r"\1")
+
+
+def unreadable(terms_of_role: Array, role: int, name: str) -> str | None:
+    """The first of some distinct terms that would not be read again from a file of this format, if any."""
+    texts: list[str] = terms_of_role.to_pylist()
+    if _read_back(texts, role, name) == set(map(_exact, texts)):
+        return None
+    return next((text for text in texts if _read_back([text], role, name) != {_exact(text)}), texts[0])
+
+
+def _read_back(texts: Sequence[str], role: int, name: str) -> set[str] | None:
+    """The terms that are read from statements with these in a role; None if that fails."""
+    if name == "rdfxml" and any(_NOT_IN_XML.search(str(terms.read_exact(text).content)) for text in texts):
+        return None
+    pyoxigraph = load_pyoxigraph(f"writing {texts[0]} as {name}")
+    form = getattr(pyoxigraph.RdfFormat, PYOXIGRAPH_FORMATS[name])
+    others = [f"<http://e.org/{letter}>" for letter in ("spog" if role == 3 else "spo")]
+    lines = [" ".join([*others[:role], text, *others[role + 1 :]]) + " .\n" for text in texts]
+    try:
+        if name in ("turtle", "trig"):
+            named = [f"{text} {{ {' '.join(others[:3])} . }}\n" for text in texts]
+            written = "".join(named if role == 3 else lines).encode()
+        else:
+            quads = pyoxigraph.parse("".join(lines).encode(), pyoxigraph.RdfFormat.N_QUADS)
+            written = pyoxigraph.serialize(quads, format=form)
+        parsed = pyoxigraph.parse(written, form, base_iri=_BASE)
+        read = pyoxigraph.serialize(parsed, format=pyoxigraph.RdfFormat.N_QUADS)
+    except (SyntaxError, ValueError):
+        return None
+    columns = split_statements(read, graphs=True)
+    return None if columns is None else set(map(_exact, _relative(columns[role]).to_pylist()))
+
+
+def _exact(term: str) -> str:
+    return terms.ntriples(terms.read_exact(term))
 
 
 def _check(stream: IO[bytes], file: DataFile) -> None:
@@ -155,6 +200,7 @@ class _Renaming:
     def __init__(self, file: DataFile) -> None:
         self._scope = re.sub(r"\W+", "_", file.shown, flags=re.ASCII).strip("_")
         self._names: dict[str, str] = {}
+        self._file = file
 
     def __call__(self, column: Array) -> Array:
         if not pc.any(pc.starts_with(column, "_:"), min_count=0).as_py():
@@ -164,9 +210,17 @@ class _Renaming:
         return renamed.take(encoded.indices)
 
     def _name(self, term: str) -> str:
-        if not _ANONYMOUS.fullmatch(term):
+        if not _ANONYMOUS.fullmatch(term) or term[2:].encode() in self._labels:
             return term
         return self._names.setdefault(term, f"_:{self._scope}-{len(self._names) + 1}")
+
+    @cached_property
+    def _labels(self) -> set[bytes]:
+        """What stands in the file that looks like the name of a node without a label."""
+        if self._file.path is None:
+            return set()
+        with self._file.open() as stream:
+            return {label for line in stream for label in _LABEL.findall(line)}
 
 
 def _batch(statements: Statements, types: tuple[ColumnType, ...], file: DataFile, faults: Faults) -> Batch:

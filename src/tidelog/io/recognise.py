@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import zlib
 from collections.abc import Set
 from typing import Final
 
@@ -61,7 +62,7 @@ def check_kind(file: DataFile) -> None:
             beginning = stream.read(_BEGINNING)
     except gzip.BadGzipFile:
         raise _wrong(file, None, "gzip") from None
-    except (OSError, EOFError):  # it is told of when it is read
+    except (OSError, EOFError, zlib.error):  # it is told of when it is read
         return
     kind, formats = recognised(beginning)
     if kind is not None and file.format not in formats:

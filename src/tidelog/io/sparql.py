@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from tidelog.errors import ProgramError
 from tidelog.io.arrays import Array, joined
+from tidelog.io.lines import ChangedLines
 from tidelog.io.rdf import load_pyoxigraph
-from tidelog.io.sparql_size import check_size
-from tidelog.io.sparql_text import syntax_error, with_named_columns
+from tidelog.io.sparql_text import check_size, syntax_error, with_named_columns
 from tidelog.io.write_rdf import write_statements
 
 # Names are relative IRIs here. The store wants them resolved, so they are, and back.
@@ -84,31 +84,8 @@ class Answer:
         """Write the answer as it is found: rows as `csv`, `tsv` or `json`, triples as `nt` or `ttl`."""
         kind = self._pyoxigraph.RdfFormat if self.is_graph else self._pyoxigraph.QueryResultsFormat
         name = {"nt": "N_TRIPLES", "ttl": "TURTLE"}.get(format_name, format_name.upper())
-        self._found.serialize(_Names(stream), format=getattr(kind, name))
-
-
-class _Names(io.RawIOBase):
-    """A stream in which names are written as they are, not resolved."""
-
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
-        self._left = b""
-
-    def writable(self) -> bool:
-        """Yes."""
-        return True
-
-    def write(self, data: Any) -> int:
-        """Write whole lines; what is left of one waits for its end."""
-        whole, end, rest = (self._left + bytes(data)).rpartition(b"\n")
-        self._stream.write((whole + end).replace(BASE.encode(), b""))
-        self._left = rest
-        return len(data)
-
-    def flush(self) -> None:
-        """Write what is left."""
-        self._stream.write(self._left.replace(BASE.encode(), b""))
-        self._left = b""
+        lines = ChangedLines(stream, lambda text: text.replace(BASE.encode(), b""))
+        self._found.serialize(lines, format=getattr(kind, name))
 
 
 def _absolute(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -1,4 +1,4 @@
-"""The text of SPARQL queries: what is wrong with one, and the columns of `SELECT *`.
+"""The text of SPARQL queries: how large one may be, what is wrong with one, and the columns of `SELECT *`.
 
 The parser behind `io.sparql` says where it stopped, and lists words that it would have taken there. What a
 person got wrong is mostly found in the tokens alone.
@@ -8,26 +8,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import Final
 
-from tidelog.errors import Diagnostic, Source, Span, suggest
+from tidelog.errors import Diagnostic, ProgramError, Source, Span, suggest
 from tidelog.io import codes
 
 FORMS: Final = ("SELECT", "ASK", "CONSTRUCT", "DESCRIBE")
 UPDATES: Final = ("INSERT", "DELETE", "LOAD", "CLEAR", "CREATE", "DROP", "COPY", "MOVE", "ADD", "WITH")
 _CLOSING: Final = {"(": ")", "{": "}", "[": "]"}
 _OPERATORS: Final = frozenset({"=", "!=", "<", ">", "<=", ">=", "&&", "||"})
+# The parser recurses over brackets, and over the parts of a group or an expression: too many end the process.
+DEEPEST: Final = 100
+MOST_PARTS: Final = 500
+_PARTS: Final = frozenset(
+    {"FILTER", "BIND", "OPTIONAL", "UNION", "MINUS", "GRAPH", "||", "&&", *"{.;,+*/!-"},
+)
 _TOKEN: Final = re.compile(
     r"""
       (?P<space> \s+ | \#[^\n]* )
     | (?P<iri> <[^<>"{}|^`\\\s]*> )
-    | (?P<string> \"{3}.*?\"{3} | '{3}.*?'{3} | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' )
+    | (?P<string> \"{3}(?:[^"\\]|\\.|"(?!""))*+\"{3} | '{3}(?:[^'\\]|\\.|'(?!''))*+'{3}
+        | "(?:[^"\\\n]|\\.)*+" | '(?:[^'\\\n]|\\.)*+' )
     | (?P<variable> [?$]\w+ )
     | (?P<blank> _:[\w.-]*\w )
-    | (?P<prefixed> (?:[^\W\d_][\w.-]*)?:(?:[\w:%-](?:[\w.:%-]*[\w:%-])?)? )
+    | (?P<prefixed> (?:[^\W\d_][\w.-]*+)?:(?:[\w:%-](?:[\w.:%-]*[\w:%-])?)? )
     | (?P<word> @?[^\W\d][\w-]* )
-    | (?P<number> \d[\d.eE]* )
+    | (?P<number> \d+(?:\.\d+)?(?:[eE][+-]?\d+)? )
     | (?P<symbol> && | \|\| | [!<>]= | \^\^ | . )
     """,
     re.VERBOSE | re.DOTALL,
@@ -43,6 +50,41 @@ def tokens(text: str) -> Iterator[Token]:
     for found in _TOKEN.finditer(text):
         if found.lastgroup != "space":
             yield str(found.lastgroup), found[0], found.start()
+
+
+def check_size(text: str) -> None:
+    """Raise `ProgramError` if the query is no text, is nested too deeply, or has too many parts."""
+    source = Source("<query>", text)
+    surrogate = re.search("[\ud800-\udfff]", text)
+    if surrogate is not None:
+        span = Span(source, surrogate.start(), surrogate.end())
+        raise ProgramError(Diagnostic(codes.NOT_SPARQL, "the query is not SPARQL: it is not UTF-8", span))
+    message = f"the query is nested more than {DEEPEST} deep"
+    place = _first_too_deep(text)
+    if place is None:
+        message = f"the query has more than {MOST_PARTS} patterns and operators"
+        place = next(islice(_parts(text), MOST_PARTS, None), None)
+    if place is not None:
+        help_line = "give terms by VALUES or IN, or ask several queries"
+        raise ProgramError(Diagnostic(codes.TOO_DEEP, message, Span(source, place, place + 1), help_line))
+
+
+def _first_too_deep(text: str) -> int | None:
+    depth = 0
+    for _, token, place in tokens(text):
+        depth += (token in _CLOSING) - (token in _CLOSING.values())
+        if depth > DEEPEST:
+            return place
+    return None
+
+
+def _parts(text: str) -> Iterator[int]:
+    """Yield where the patterns and operators of a query stand; a comma in parentheses is one of a list."""
+    depth = 0
+    for _, token, place in tokens(text):
+        depth += (token == "(") - (token == ")")
+        if token.upper() in _PARTS and not (token == "," and depth):
+            yield place
 
 
 def with_named_columns(text: str, names: Sequence[str]) -> str:

@@ -121,7 +121,7 @@ def _schema(names: tuple[str, ...], batches: Iterator[Any]) -> tuple[Any, Iterat
     first = next(batches, None)
     if first is None:
         return pa.schema([(name, pa.string()) for name in names]), iter(())
-    schema = pa.schema(list(zip(names, first.schema.types, strict=True)))
+    schema = pa.schema([field.with_name(name) for name, field in zip(names, first.schema, strict=True)])
 
     def named() -> Iterator[Any]:
         yield pa.RecordBatch.from_arrays(first.columns, schema=schema)

@@ -13,7 +13,8 @@ from tidelog.errors import DataError, Diagnostic
 from tidelog.io import codes
 from tidelog.io.arrays import Array, flags_of, joined, mask, text_scalar
 from tidelog.io.ntriples import DEFAULT_GRAPH
-from tidelog.io.rdf import PYOXIGRAPH_FORMATS, load_pyoxigraph
+from tidelog.io.patterns import BLANK, NAME, USUAL, USUAL_PREDICATE
+from tidelog.io.rdf import PYOXIGRAPH_FORMATS, load_pyoxigraph, unreadable
 from tidelog.io.write_text import as_text, write_texts
 
 _ROLES = ("subject", "predicate", "object", "graph")
@@ -26,7 +27,9 @@ def write_statements(stream: IO[bytes], name: str, arity: int, batches: Iterator
         raise DataError(
             Diagnostic(codes.NOT_A_STATEMENT, message, help="choose csv, json or another format for tables")
         )
-    checked = (_checked(_graph_last([as_text(column) for column in batch.columns])) for batch in batches)
+    checked = (
+        _checked(_graph_last([as_text(column) for column in batch.columns]), name) for batch in batches
+    )
     if name in ("turtle", "trig"):
         _write_turtle(stream, checked)
     elif name in ("ntriples", "nquads"):
@@ -40,8 +43,12 @@ def _graph_last(columns: list[Array]) -> list[Array]:
     return [*columns[-3:], *columns[:-3]]
 
 
-def _checked(columns: list[Array]) -> list[Array]:
-    """The columns, if they can stand in statements: only objects may be literals, predicates are IRIs."""
+def _checked(columns: list[Array], name: str) -> list[Array]:
+    """The columns, if they can stand in statements: only objects may be literals, predicates are IRIs.
+
+    What would not be read again as what it is, is refused: labels that are not in the grammar, and for the
+    parser of Turtle and other formats IRIs, languages and characters that it does not read, or changes.
+    """
     for place, column in enumerate(columns):
         if place == 2:
             continue
@@ -55,7 +62,31 @@ def _checked(columns: list[Array]) -> list[Array]:
                     codes.NOT_A_STATEMENT, message, help="choose csv, json or another format for tables"
                 )
             )
+    for place, column in enumerate(columns):
+        _check_form(column, place, "trig" if name == "turtle" and len(columns) == 4 else name)
     return columns
+
+
+def _check_form(column: Array, place: int, name: str) -> None:
+    """Raise `DataError` for a term that would not be read again as what it is."""
+    nodes = pc.unique(column.filter(pc.starts_with(column, "_:")))
+    refused = nodes.filter(pc.invert(pc.match_substring_regex(nodes, f"^{BLANK}$")))
+    term: str | None = refused[0].as_py() if len(refused) else None
+    if term is None and name in PYOXIGRAPH_FORMATS:
+        distinct = pc.unique(column)
+        odd = distinct.filter(pc.invert(pc.match_substring_regex(distinct, _usual(place, name))))
+        term = unreadable(odd, place, name) if len(odd) else None
+    if term is not None:
+        message = f"{term} would not be read again from {name}"
+        help_line = "choose ntriples or nquads, or csv, json or another format for tables"
+        raise DataError(Diagnostic(codes.NOT_A_STATEMENT, message, help=help_line))
+
+
+def _usual(place: int, name: str) -> str:
+    """What terms are known to be read again from a format."""
+    if name in ("turtle", "trig"):
+        return f"{USUAL}|^<{NAME}>$"
+    return USUAL_PREDICATE if place == 1 else USUAL
 
 
 def _lines(columns: list[Array]) -> Array:

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io import codes
 from tidelog.io.arrays import Array, joined, text_array, text_scalar
+from tidelog.io.marks import is_json
 
 _FORMULA = r"^[=+\-@\t\r]"
 _NUMBER = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -70,7 +71,7 @@ def write_json(stream: IO[bytes], names: Sequence[str], batches: Iterator[Any], 
     """The rows as JSON objects, one on each line, in an array unless they are JSON lines."""
     first = True
     for batch in batches:
-        rows = _json_rows(names, batch.columns)
+        rows = _json_rows(names, batch)
         if lines:
             write_texts(stream, joined(rows, "\n"))
         else:
@@ -81,10 +82,11 @@ def write_json(stream: IO[bytes], names: Sequence[str], batches: Iterator[Any], 
         stream.write(b"[]\n" if first else b"\n]\n")
 
 
-def _json_rows(names: Sequence[str], columns: Sequence[Array]) -> Array:
+def _json_rows(names: Sequence[str], batch: Any) -> Array:
     parts: list[Any] = []
-    for index, (name, column) in enumerate(zip(names, columns, strict=True)):
-        values = pc.fill_null(_json_values(column), text_scalar("null"))
+    for index, (name, field, column) in enumerate(zip(names, batch.schema, batch.columns, strict=True)):
+        texts = as_text(column) if is_json(field) else _json_values(column)
+        values = pc.fill_null(texts, text_scalar("null"))
         parts += [f"{', ' if index else '{'}{json.dumps(name, ensure_ascii=False)}: ", values]
     return joined(*parts, "}")
 

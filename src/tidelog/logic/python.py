@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import numbers
-import re
 from decimal import Decimal
 
 from tidelog.errors import DataError, Diagnostic
@@ -28,7 +27,6 @@ from tidelog.logic.values import (
 
 PythonValue = bool | int | float | Decimal | str | datetime.date | datetime.datetime
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 _EPOCH = datetime.date(1970, 1, 1)
 _MIDNIGHT = datetime.datetime(1970, 1, 1)
 _SECOND = datetime.timedelta(seconds=1)
@@ -59,7 +57,7 @@ def _of_text(text: str, column: ColumnType) -> Value:
         except UnicodeEncodeError:
             raise ValueError("half of a surrogate pair") from None
     if column is ColumnType.ANY:
-        return iri(text) if _NAME.fullmatch(text) else string(text)
+        return iri(text) if terms.NAME.fullmatch(text) else string(text)
     return terms.read_typed(text, column)
 
 

@@ -58,6 +58,8 @@ def _inside(path: Path, folders: tuple[Path, ...] | None, verb: str, span: Span 
         real = Path(os.path.realpath(path))
     except (OSError, ValueError):  # no path at all, such as one with a null character
         real = None
+    if real is not None and os.path.realpath(real) != str(real):
+        real = None  # behind a link that leads to itself, Python leaves links as they are
     if real is not None and any(real.is_relative_to(folder) for folder in folders):
         # No link is followed again when the file is opened; where there is none, it is called as it was.
         plain = Path(os.path.normpath(path))

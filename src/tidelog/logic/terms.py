@@ -36,7 +36,7 @@ from tidelog.logic import lexical, values
 from tidelog.logic.values import XSD, ColumnType, Kind, Value
 from tidelog.syntax.quoting import quote, unescape
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*", re.ASCII)
 # Names that begin like another token of the language: `_`, `true`, `false`, `inf`.
 _NOT_BARE = re.compile(r"(?:_|true|false|inf)(?![A-Za-z0-9_])", re.ASCII)
 _NOT_IN_NAMES = re.compile(r'[\s\x00-\x20<>"{}|^`\\]|^_:$')
@@ -86,6 +86,9 @@ def read_typed(text: str, column: ColumnType) -> Value:
     """The value of a field in a column of this type; raises ValueError with the reason."""
     if column is ColumnType.STRING:
         return values.string(text)
+    if column is ColumnType.IRI:  # which may hold white space that is not ASCII
+        field = text.strip(" \t\n\r\f\v")
+        return values.iri(field[1:-1] if field[:1] == "<" and field[-1:] == ">" else field)
     field = text.strip()
     if column is ColumnType.ANY:
         return read_any(field)
@@ -93,8 +96,6 @@ def read_typed(text: str, column: ColumnType) -> Value:
         return read_exact(field)
     if column is ColumnType.SKIP:
         raise ValueError("the column is passed over")
-    if column is ColumnType.IRI:
-        return values.iri(field[1:-1] if field[:1] == "<" and field[-1:] == ">" else field)
     datatype, called = _TYPES[column]
     value = values.literal(field.lower() if column is ColumnType.BOOLEAN else field, XSD + datatype)
     if value.kind is Kind.LITERAL:
@@ -137,7 +138,7 @@ def read_exact(text: str) -> Value:
 
 
 def _read_double_or_name(term: str) -> Value:
-    if _NAME.fullmatch(term):
+    if NAME.fullmatch(term):
         return values.iri(term)
     number = lexical.read_double(term) if lexical.DOUBLE.fullmatch(term) else None
     value = None if number is None else values.double(number)
@@ -247,7 +248,7 @@ def _lexical(value: Value) -> str:
 
 
 def _is_bare(text: str) -> bool:
-    return _NAME.fullmatch(text) is not None and _NOT_BARE.match(text) is None
+    return NAME.fullmatch(text) is not None and _NOT_BARE.match(text) is None
 
 
 def _write_boolean(value: Value) -> str:

@@ -219,6 +219,8 @@ def _fault(name: str, value: OptionValue | None) -> str | None:
     """What is wrong with the value of an option, apart from its kind."""
     if name == "limit" and isinstance(value, int) and value < 0:
         return "cannot be negative"
+    if name == "resource" and "\0" in str(value):
+        return "names no file: it has a null character"
     if name == "delimiter" and isinstance(value, str) and len(value) != 1:
         return "expects a single character"
     if name == "compression" and value not in ("gzip", "none"):

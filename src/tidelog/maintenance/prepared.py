@@ -6,7 +6,7 @@ order of joins was chosen. Plans made for empty relations would join everything 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
@@ -45,7 +45,7 @@ def _ground(changes: Changes) -> tuple[ChangePlan, ...]:
     return () if changes.is_recursive else (changes.rederive(Part.KEPT),)
 
 
-MAKERS: Mapping[Step, Callable[[Changes], tuple[ChangePlan, ...]]] = {
+MAKERS: Mapping[Step, Callable[[Changes], Iterable[ChangePlan]]] = {
     Step.LOST: Changes.lost,
     Step.LOST_UNDER_NEGATION: lambda changes: changes.lost(negated=True),
     Step.GAINED: Changes.gained,
@@ -81,22 +81,29 @@ class Library:
     def __init__(self, engine: Maintainable) -> None:
         self.engine = engine
         self._plans: dict[tuple[Source, Step], tuple[dict[str, int], list[tuple[str | None, Any]]]] = {}
+        self._changes: dict[Source, tuple[dict[str, int], Changes]] = {}
 
     def plans(self, source: Source, step: Step) -> list[tuple[str | None, Any]]:
         """The plans of a rule for a step, each with the relation that drives it."""
         known = self._plans.get((source, step))
         if known is None or is_outdated(known[0], self.engine):
-            known = sizes((source.rule,), self.engine), self._prepare(source, step)
-            self._plans[source, step] = known
+            made = MAKERS[step](self._changes_of(source))
+            plans = [(plan.given, self.engine.prepare_change(plan)) for plan in made]
+            known = self._plans[source, step] = sizes((source.rule,), self.engine), plans
         return known[1]
 
-    def _prepare(self, source: Source, step: Step) -> list[tuple[str | None, Any]]:
-        changes = Changes(source.rule, source.number, source.own, self.engine)
-        return [(plan.given, self.engine.prepare_change(plan)) for plan in MAKERS[step](changes)]
+    def _changes_of(self, source: Source) -> Changes:
+        """Return the maker of a rule's plans, one for all steps: it orders the body once per pivot."""
+        known = self._changes.get(source)
+        if known is None or is_outdated(known[0], self.engine):
+            changes = Changes(source.rule, source.number, source.own, self.engine)
+            known = self._changes[source] = sizes((source.rule,), self.engine), changes
+        return known[1]
 
     def keep(self, sources: Collection[Source]) -> None:
         """Forget the plans of other rules."""
         self._plans = {key: known for key, known in self._plans.items() if key[0] in sources}
+        self._changes = {source: known for source, known in self._changes.items() if source in sources}
 
 
 class Shelf:

@@ -106,6 +106,11 @@ class Table:
         if is_flag or not isinstance(value, kinds):
             self.wrong(key, f"is not {called}")
             return None
+        if any(
+            "\0" in text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)
+        ):
+            self.wrong(key, "has a null character")
+            return None
         return value
 
     def text(self, key: str, otherwise: str | None = None) -> str | None:

@@ -21,8 +21,9 @@ from tidelog.engine.registry import EngineSettings
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.errors import ProgramError, counted
 from tidelog.logic.program import Program
-from tidelog.logic.resolve import EMPTY
 from tidelog.logic.resolve import load as load_program
+from tidelog.logic.resolve import program_of as as_program
+from tidelog.logic.sandbox import Folders, Sandbox
 from tidelog.maintenance.maintainer import Update
 from tidelog.pipeline.continuing import (
     check_columns,
@@ -100,6 +101,8 @@ class Job:
         parameters: Mapping[str, str] | None = None,
         max_rejects: int | None = None,
         folder: Path | str = ".",
+        allow_read: Folders = None,
+        allow_write: Folders = None,
         session: Any = None,
         listeners: Iterable[Callable[[Step], None]] = (),
     ) -> None:
@@ -115,6 +118,7 @@ class Job:
                 stream,
                 max_rejects,
                 Path(folder),
+                Sandbox.of(allow_read, allow_write),
             ),
             session,
             listeners,
@@ -236,10 +240,11 @@ class Job:
 
     def program(self) -> Program:
         """The program, as its file is now."""
-        program = self.settings.program
+        program, sandbox = self.settings.program, self.settings.sandbox
         if isinstance(program, str):
-            program = load_program(self.settings.resolve(program), dict(self.settings.parameters))
-        return with_times(EMPTY if program is None else program, self.settings)
+            path, parameters = self.settings.resolve(program), dict(self.settings.parameters)
+            program = load_program(path, parameters, sandbox=sandbox)
+        return with_times(as_program(program, sandbox), self.settings)
 
     def refresh_sinks(self) -> None:
         """Let the sinks hold the current version, if they do not."""

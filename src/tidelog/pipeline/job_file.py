@@ -83,7 +83,7 @@ def _settings(document: Document, folder: Path) -> Settings:
         _stream(root.table("stream")),
         root.count("max-rejects"),
         folder,
-        {key: document.span((key,)) for key in ("program", "publish") if key in root},
+        spans={key: document.span((key,)) for key in ("program", "publish") if key in root},
     )
     root.close()
     document.check()
@@ -184,7 +184,7 @@ def _sink(table: Table) -> Sink:
         path,
         given,
         what,
-        table.choice("terms", ("plain", "exact"), "plain"),
+        table.text("terms") and table.choice("terms", ("plain", "exact"), "plain"),
         table.flag("header") is not False,
         table.text("table"),
         table.text("url"),

@@ -12,6 +12,7 @@ from tidelog.equality.answers import EXPAND
 from tidelog.errors import Span
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
+from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.logic.time import read_interval
 from tidelog.logic.values import ColumnType
 from tidelog.temporal.materialise import PROCEDURES
@@ -82,7 +83,7 @@ class Sink:
     path: str | None = None
     format: str | None = None
     what: str = FACTS
-    terms: str = "plain"
+    terms: str | None = None  # `plain`, `exact`, or as values are read again
     header: bool = True
     table: str | None = None
     url: str | None = None
@@ -180,6 +181,7 @@ class Settings:
     stream: Stream | None = None
     max_rejects: int | None = None
     folder: Path = Path()
+    sandbox: Sandbox = OPEN  # what the program may read and write
     spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
 
     def resolve(self, path: str) -> Path:

@@ -7,7 +7,7 @@ their own for each version, so that nothing is written twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,9 +17,10 @@ from tidelog.changes import ADDED as PLUS
 from tidelog.changes import REMOVED as MINUS
 from tidelog.durable import write_text
 from tidelog.errors import DataError, Diagnostic
-from tidelog.io.formats import DELIMITED, EXTENSIONS, RDF
+from tidelog.io.formats import EXTENSIONS, RDF
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Program
+from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
 from tidelog.pipeline.holding import Holding
 from tidelog.pipeline.manifest import Manifest
@@ -29,7 +30,7 @@ from tidelog.pipeline.store import Store
 from tidelog.pipeline.tables import FACTS
 from tidelog.pipeline.version import Version
 from tidelog.relation import Relation
-from tidelog.temporal.relation import TimedRelation
+from tidelog.written import file_table
 
 if TYPE_CHECKING:
     from tidelog.pipeline.elsewhere import Elsewhere
@@ -94,17 +95,18 @@ class Sinks:
 
     def _write_facts(self, sink: Sink, version: Version, holding: Holding | None) -> None:
         """Let a sink hold the facts of a version; those that lie on Spark go from there to tables."""
-        name = find_named(sink.predicate, version.program, sink.span).name
+        predicate = find_named(sink.predicate, version.program, sink.span)
+        name, types = predicate.name, version.program.types_of(predicate)
         if holding is None or not holding.has(name):
-            self._write(sink, version[name])
+            self._write(sink, version[name], types)
         elif sink.kind == "file" or not self._write_elsewhere(sink, version, holding.elsewhere, name):
-            self._write(sink, holding.relation(name))
+            self._write(sink, holding.relation(name), types)
 
     def _write_elsewhere(self, sink: Sink, version: Version, elsewhere: Elsewhere | None, name: str) -> bool:
         """Whether executors have written the facts of a predicate, which lie there."""
         if elsewhere is None or not elsewhere.has(FACTS, name):
             return False
-        frame = elsewhere.frame(name, version.manifest.tables[name], sink.terms)
+        frame = elsewhere.frame(name, version.manifest.tables[name], sink.terms or "plain")
         if frame is None:
             return False
         from tidelog.engine.spark.store import moved
@@ -114,8 +116,8 @@ class Sinks:
         write_frame(moved(frame, self._session()), sink, "overwrite")
         return True
 
-    def _write(self, sink: Sink, relation: Relation) -> None:
-        table = _table(sink, relation.sorted())
+    def _write(self, sink: Sink, relation: Relation, types: Sequence[ColumnType]) -> None:
+        table = _table(sink, relation.sorted(), types)
         if sink.kind != "file":
             self._write_on_spark(sink, table, "overwrite")
             return
@@ -126,14 +128,17 @@ class Sinks:
         """Write what a version changed: columns `version` and `change`, then those of the predicate."""
         change = version.changes(sink.predicate)
         signed = [(sign, rows) for sign, rows in ((MINUS, change.removed), (PLUS, change.added)) if rows]
-        tables = [_table(sink, rows.sorted()) for _, rows in signed]
-        if len(tables) == 2 and tables[0].schema != tables[1].schema:
+        types = version.program.types_of(find_named(sink.predicate, version.program, sink.span))
+        tables = [_table(sink, rows.sorted(), types) for _, rows in signed]
+        if len(tables) == 2 and not tables[0].schema.equals(tables[1].schema, check_metadata=True):
             # A column is typed by its values: where the two disagree, both are texts.
-            tables = [rows.sorted().to_texts("plain").table for _, rows in signed]
+            tables = [_texts(sink, rows.sorted(), len(types)) for _, rows in signed]
         labelled = [
             _labelled(part, version.number, sign) for part, (sign, _) in zip(tables, signed, strict=True)
         ]
-        table = pa.concat_tables(labelled) if labelled else _labelled(_table(sink, change.added), 0, PLUS)
+        table = (
+            pa.concat_tables(labelled) if labelled else _labelled(_table(sink, change.added, types), 0, PLUS)
+        )
         if sink.kind != "file":
             self._write_on_spark(sink, table, "append")
             return
@@ -152,14 +157,19 @@ class Sinks:
         write_table(self._session(), sink, table, mode)
 
 
-def _table(sink: Sink, relation: Relation) -> pa.Table:
-    """The rows of a relation as a sink wants them."""
-    if sink.format in RDF:
-        return relation.to_texts("ntriples").table
-    if sink.terms != "plain":
-        return relation.to_texts("exact").table
-    is_one_column = isinstance(relation, TimedRelation) and sink.format in DELIMITED
-    return relation.to_texts("plain").table if is_one_column else relation.to_arrow()
+def _table(sink: Sink, relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
+    """The rows of a relation as a sink wants them; tables and databases hold text alone by default."""
+    if sink.kind == "file":
+        assert sink.format is not None
+        return file_table(relation, sink.format, sink.terms, types)
+    return relation.to_texts("exact").table if sink.terms == "exact" else relation.to_arrow()
+
+
+def _texts(sink: Sink, relation: Relation, count: int) -> pa.Table:
+    """The rows as texts, whatever their values are: exact terms that are read again, or as the sink says."""
+    if sink.kind == "file" and sink.terms is None:
+        return file_table(relation, "parquet", None, (ColumnType.TERM,) * count)
+    return relation.to_texts(sink.terms or "plain").table
 
 
 def _labelled(table: pa.Table, version: int, sign: str) -> pa.Table:

@@ -8,7 +8,7 @@ it must have been untouched, those after it need only be true.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 from tidelog.logic.program import (
     Assignment,
@@ -41,15 +41,19 @@ ABSENT = {Part.KEPT: Part.EITHER}  # a negation is kept where nothing matches be
 
 
 class Changes:
-    """The plans of one rule of a stratum whose predicates are `own`."""
+    """The plans of one rule of a stratum whose predicates are `own`.
+
+    They are made as they are asked for: a rule of a thousand atoms has as many of each kind.
+    """
 
     def __init__(self, rule: Rule, number: int, own: Collection[str], statistics: Statistics) -> None:
         self.rule = rule
         self.number = number
         self.statistics = statistics
         self.atoms = [place for place, literal in enumerate(rule.body) if isinstance(literal, Atom)]
-        self.own = [place for place in self.atoms if predicate_of(rule.body[place]) in own]
-        self._own_predicates = frozenset(own)
+        # An ordered set, since a body may have thousands of literals.
+        self.own = dict.fromkeys(place for place in self.atoms if predicate_of(rule.body[place]) in own)
+        self._orders: dict[int, tuple[int, ...]] = {}  # by pivot: steps differ in parts, not in orders
 
     @property
     def is_recursive(self) -> bool:
@@ -58,59 +62,55 @@ class Changes:
 
     # ---- changes that come from lower strata
 
-    def lost(self, negated: bool = False) -> tuple[ChangePlan, ...]:
+    def lost(self, negated: bool = False) -> Iterator[ChangePlan]:
         """The instances that broke: given the lower facts that went, or those that came under negation."""
         return self._from_lower(Part.BEFORE, negated)
 
-    def gained(self, negated: bool = False) -> tuple[ChangePlan, ...]:
+    def gained(self, negated: bool = False) -> Iterator[ChangePlan]:
         """The instances that are new: given the lower facts that came, or those that went under negation."""
         return self._from_lower(Part.NOW, negated)
 
-    def _from_lower(self, state: Part, negated: bool) -> tuple[ChangePlan, ...]:
+    def _from_lower(self, state: Part, negated: bool) -> Iterator[ChangePlan]:
         body = self.rule.body
         lower = [
             place
             for place, literal in enumerate(body)
             if isinstance(literal, Negation) or (isinstance(literal, Atom) and place not in self.own)
         ]
-        plans = []
         for pivot in lower:
             if isinstance(body[pivot], Negation) != negated:
                 continue
             parts = {place: Part.KEPT if place < pivot else state for place in lower}
             parts.update(dict.fromkeys(self.own, state))
-            plans.append(self._driven(pivot, parts, state))
-        return tuple(plans)
+            yield self._driven(pivot, parts, state)
 
     # ---- changes inside the stratum
 
-    def overdelete(self) -> tuple[ChangePlan, ...]:
+    def overdelete(self) -> Iterator[ChangePlan]:
         """The instances among facts true now that the given own facts take part in; lower facts are kept."""
         return self._from_own(Part.SETTLED, Part.NOW, Part.KEPT)
 
-    def insert(self) -> tuple[ChangePlan, ...]:
+    def insert(self) -> Iterator[ChangePlan]:
         """The instances among facts true now that the given own facts take part in; lower ones too."""
         return self._from_own(Part.SETTLED, Part.NOW, Part.NOW)
 
-    def dependents(self) -> tuple[ChangePlan, ...]:
+    def dependents(self) -> Iterator[ChangePlan]:
         """The instances among facts true before that the given own facts take part in."""
         return self._from_own(Part.BEFORE, Part.BEFORE, Part.BEFORE)
 
-    def prove(self) -> tuple[ChangePlan, ...]:
+    def prove(self) -> Iterator[ChangePlan]:
         """The instances among proved own facts and kept lower ones that the given own facts take part in."""
         return self._from_own(Part.PROVED_SETTLED, Part.PROVED, Part.KEPT)
 
-    def rank(self) -> tuple[ChangePlan, ...]:
+    def rank(self) -> Iterator[ChangePlan]:
         """The instances among proved own facts and lower ones true now that the given own facts drive."""
         return self._from_own(Part.PROVED_SETTLED, Part.PROVED, Part.NOW)
 
-    def _from_own(self, earlier: Part, later: Part, lower: Part) -> tuple[ChangePlan, ...]:
-        plans = []
+    def _from_own(self, earlier: Part, later: Part, lower: Part) -> Iterator[ChangePlan]:
         for pivot in self.own:
             parts = self._all(lower)
             parts.update({place: earlier if place < pivot else later for place in self.own})
-            plans.append(self._driven(pivot, parts, Part.NOW))
-        return tuple(plans)
+            yield self._driven(pivot, parts, Part.NOW)
 
     # ---- from heads to bodies
 
@@ -118,16 +118,14 @@ class Changes:
         """The instances whose head is given, over own facts true now and lower facts of this part."""
         return self._backward({**self._all(lower), **dict.fromkeys(self.own, Part.NOW)})
 
-    def support(self) -> tuple[ChangePlan, ...]:
+    def support(self) -> Iterator[ChangePlan]:
         """One instance for each given head, over own facts that are not all checked and kept lower ones."""
-        plans = []
         for fresh in self.own:
             parts = self._all(Part.KEPT)
             for place in self.own:
                 parts[place] = Part.CHECKED if place < fresh else Part.NOW
             parts[fresh] = Part.UNCHECKED
-            plans.append(self._backward(parts, supporting=True))
-        return tuple(plans)
+            yield self._backward(parts, supporting=True)
 
     def instances(self, relation: str, terms: tuple[Variable, ...]) -> ChangePlan:
         """All instances whose head is given, over facts true now: values of the terms, into `relation`."""
@@ -169,7 +167,9 @@ class Changes:
         else:
             atom = atom_of(literal)
             node = Scan(atom.predicate, Part.GIVEN, atom.terms, pivot in self.own)
-            places = order(body, pivot, self.statistics)[1:]
+            if pivot not in self._orders:
+                self._orders[pivot] = order(body, pivot, self.statistics)[1:]
+            places = self._orders[pivot]
         for place in places:
             node = self._extended(node, body[place], place, parts)
         return self._plan(Project(node, self.rule.head.terms), predicate_of(literal))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -74,10 +74,10 @@ class PeriodicRelation(TimedRelation):
         by = np.where(every == 0, 0, by // np.where(every == 0, 1, np.abs(every)) * every)
         return super()._cover(lefts + by, rights + by, left, right, timeline)
 
-    def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table, the period last: in integers if all are whole, else exact texts."""
-        name = free_name(EVERY, super().to_arrow().column_names)
-        return super().to_arrow().append_column(name, self._periods())
+    def table_of(self, columns: Sequence[pa.Array]) -> pa.Table:
+        """The columns of the arguments and bounds, the period last: whole numbers, else exact texts."""
+        table = super().table_of(columns)
+        return table.append_column(free_name(EVERY, table.column_names), self._periods())
 
     def _periods(self) -> pa.Array:
         every = self.every[self._order]

@@ -139,7 +139,10 @@ class TimedRelation(Relation):
         Bounds are integers if all are whole, timestamps if they are dateTimes, else exact texts; null where
         there is no end.
         """
-        arrays = [decode.to_arrow(self._dictionary, ids) for ids in self._ids]
+        return super().to_arrow()
+
+    def table_of(self, columns: Sequence[pa.Array]) -> pa.Table:
+        """The columns of the arguments with those of the bounds."""
         left, right = self.left[self._order], self.right[self._order]
         bounds = [self._bounds(left, -1), self._bounds(right, 1)]
         dense = 0 if self.timeline.is_integer else 1
@@ -147,7 +150,7 @@ class TimedRelation(Relation):
         names = list(self.arguments)
         for name in BOUNDS:
             names.append(free_name(name, names))
-        return pa.Table.from_arrays([*arrays, *bounds, *map(pa.array, opened)], names=names)
+        return pa.Table.from_arrays([*columns, *bounds, *map(pa.array, opened)], names=names)
 
     def _bounds(self, ends: Integers, sign: int) -> pa.Array:
         """The points at which intervals begin (sign -1) or end."""

@@ -20,7 +20,7 @@ from tidelog.engine.columnar.steps import (
     scan_of,
     step_of,
 )
-from tidelog.errors import Diagnostic, EvaluationError
+from tidelog.errors import Diagnostic, EvaluationError, Span
 from tidelog.logic.program import Term, Variable, literal_variables, variables_of
 from tidelog.plan.algebra import (
     AntiJoin,
@@ -68,13 +68,21 @@ class Assembled:
 
 
 def assemble(
-    relation: str, root: Project | Support, store: Store, ranked: bool = False, noted: Noted | None = None
+    relation: str,
+    root: Project | Support,
+    store: Store,
+    ranked: bool = False,
+    noted: Noted | None = None,
+    span: Span | None = None,
 ) -> Assembled:
-    """The words of a plan whose heads are facts of a relation; `ranked` if ranks are compared."""
+    """The words of a plan whose heads are facts of a relation; `ranked` if ranks are compared.
+
+    `span` is where the rule is written.
+    """
     chain = nodes_of(root.input)
     if len(chain) > layout.MOST_STEPS:
         message = f"a body of more than {layout.MOST_STEPS} literals for `{relation}`"
-        raise EvaluationError(Diagnostic("E604", message, help="let another rule derive a part of it"))
+        raise EvaluationError(Diagnostic("E604", message, span, help="let another rule derive a part of it"))
     is_recursive = any(_is_own(node) for node in chain)
     terms = _results(root, ranked and is_recursive, noted)
     numbered = _numbered(chain, root, noted)

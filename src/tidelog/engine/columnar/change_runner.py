@@ -211,9 +211,10 @@ class ChangeRunner:
         wanted = (store.generation, store.counters, store.noting)
         if wanted == self._assembled_for:
             return
+        store.check()
         plan = self.plan
         ranked, noted = store.counters is Counters.RANK, noted_by(plan, store.noting)
-        self.assembled = assemble(plan.relation, plan.root, store, ranked, noted)
+        self.assembled = assemble(plan.relation, plan.root, store, ranked, noted, plan.rule.span)
         self.words = np.array(self.assembled.words, np.int64)
         for number in self.assembled.tables:
             store.tables[number].is_planned = True

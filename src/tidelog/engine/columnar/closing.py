@@ -6,7 +6,7 @@ it is made when it is first needed, and takes part in the engine's transactions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tidelog.engine.columnar import closure_kernels, layout
 from tidelog.engine.columnar.change_runner import RowSet
 from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
-from tidelog.engine.columnar.external_pairs import NO_PAIRS, Pairs
+from tidelog.engine.columnar.external_pairs import NO_PAIRS, PART, Pairs
 from tidelog.engine.columnar.looking_up import GIVEN, LookUps
 from tidelog.engine.columnar.maintain import MaintainedEngine
 from tidelog.engine.columnar.runner import ANSWERS
@@ -174,12 +174,13 @@ class ClosingEngine(MaintainedEngine):
         if not self._fits(module.kind, (left, right)):
             return None
         self.prepare_closures()
-        structure = self._make_structure(module.kind)
-        pairs = structure.add(left, right)
-        self.check(len(pairs[0]))
         table = self.table(module.predicate)
+        structure = STRUCTURES[module.kind]()
+        self._watch(structure, len(table))
+        pairs = structure.add(left, right)
+        self._watch(structure, 0)
         if len(table):
-            is_new = table.find(pairs, len(pairs[0])) < 0
+            is_new = np.concatenate([table.find(part, len(part[0])) < 0 for part in self._parts(pairs)])
             pairs = pairs[0][is_new], pairs[1][is_new]
         table.append(pairs, len(pairs[0]), len(self.dictionary))
         table.rounds_of = -1, frozenset()  # its rows are not in the order of rounds
@@ -288,8 +289,14 @@ class ClosingEngine(MaintainedEngine):
         return pairs[0][lost], pairs[1][lost]
 
     def _mark_pairs(self, relation: str, pairs: Pairs, set: Flag, clear: Flag) -> None:
-        if len(pairs[0]):
-            self.mark(self.facts(relation, pairs, len(pairs[0]), create=True), set, clear)
+        for part in self._parts(pairs):
+            self.mark(self.facts(relation, part, len(part[0]), create=True), set, clear)
+
+    def _parts(self, pairs: Pairs) -> Iterator[Pairs]:
+        """The pairs, so many at a time that limits hold."""
+        for start in range(0, len(pairs[0]), PART):
+            self.check()
+            yield pairs[0][start : start + PART], pairs[1][start : start + PART]
 
     def _check_size(self, module: ClosureModule, structure: Structure, gained: Pairs) -> None:
         count = len(gained[0])
@@ -303,19 +310,18 @@ class ClosingEngine(MaintainedEngine):
 
     # ---- transactions
 
-    def _make_structure(self, kind: ClosureKind) -> Structure:
-        """A structure without pairs, which asks for limits before it writes many."""
-        structure = STRUCTURES[kind]()
-        structure.check = lambda count: self.check(count)
-        return structure
+    def _watch(self, structure: Structure, known: int) -> None:
+        """Let the limits hold within a structure; of the pairs that come so many are facts that are there."""
+        structure.check = lambda count: self.check(max(0, count - known))
 
     def _structure(self, relation: str) -> Structure:
         """The structure of a relation, as it was before the transaction unless the transaction changed it."""
         closed = self._closed[relation]
         transaction = self._transaction
         if closed.structure is None:
-            structure = self._make_structure(closed.module.kind)
-            structure.add(*self._externals(closed.module, layout.BEFORE))
+            structure = STRUCTURES[closed.module.kind]()
+            self._watch(structure, 0)
+            structure.fill(*self._externals(closed.module, layout.BEFORE))
             closed.structure = structure
             transaction.made.append(closed)
         elif closed.structure.journal is None and closed not in transaction.made:

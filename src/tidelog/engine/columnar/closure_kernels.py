@@ -201,12 +201,12 @@ def take_away(C: Any, side: Any, node: Any, neighbour: Any) -> None:
 
 
 @kernel
-def add_pairs(C: Any, left: Any, right: Any, done: Any, sources: Any, targets: Any) -> Any:
-    """Enter the pairs of ids from place `done` on; returns the place reached, where C must grow first.
+def add_pairs(C: Any, left: Any, right: Any, done: Any, end: Any, sources: Any, targets: Any) -> Any:
+    """Enter the pairs of ids from place `done` to `end`; returns the place reached, where C must grow first.
 
     The pairs that are new are written, as numbers, to the first KEPT places of `sources` and `targets`.
     """
-    for index in range(done, len(left)):
+    for index in range(done, end):
         if C[NODES] + 2 > C[CAPACITY]:
             return index
         source = number_node(C, np.int64(left[index]))
@@ -221,7 +221,7 @@ def add_pairs(C: Any, left: Any, right: Any, done: Any, sources: Any, targets: A
         sources[C[KEPT]] = source
         targets[C[KEPT]] = target
         C[KEPT] += 1
-    return np.int64(len(left))
+    return np.int64(end)
 
 
 @kernel

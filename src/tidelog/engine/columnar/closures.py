@@ -15,6 +15,9 @@ set: adding one that is there, or deleting one that is not, changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
@@ -23,11 +26,14 @@ from tidelog.engine.columnar import component_kernels, memory, reach_kernels, ro
 from tidelog.engine.columnar.external_pairs import (
     NO_PAIRS,
     NOTHING,
+    PART,
     Change,
+    Check,
     ExternalPairs,
     Ids,
     Pairs,
     columns,
+    proceed,
 )
 
 MOST_MATRIX_BYTES = 256 << 20
@@ -36,7 +42,8 @@ FEW_PAIRS = 1 << 12  # so few are never too few
 SEARCHES = 4  # how often searches after a deletion may look at each pair, before they are given up
 FEW_COLUMNS = 64  # nodes that a deletion may lose before rows are written anew
 
-NO_WORDS = np.empty(0, np.int64)
+Words = npt.NDArray[np.int64]
+NO_WORDS: Words = np.empty(0, np.int64)
 
 
 class TransitiveClosure(ExternalPairs):
@@ -69,7 +76,7 @@ class TransitiveClosure(ExternalPairs):
 
     def add(self, left: Ids, right: Ids) -> Pairs:
         """The pairs that became true by adding external pairs."""
-        sources, targets = self._enter(left, right)
+        sources, targets = self._enter(left, right, self.check)
         self._fit_matrix()
         missing = len(sources)
         if self.count:
@@ -77,8 +84,7 @@ class TransitiveClosure(ExternalPairs):
         if missing == 0:
             gained = NO_PAIRS
         elif missing <= self._most_single():
-            steps = [self._extend(sources[place], targets[place]) for place in range(missing)]
-            gained = steps[0] if missing == 1 else _joined(steps)
+            gained = self._extend_each(sources[:missing], targets[:missing])
         else:
             gained = self._rewrite(sources[:missing])
         self.count += len(gained[0])
@@ -98,9 +104,7 @@ class TransitiveClosure(ExternalPairs):
     def pairs(self) -> Pairs:
         """All pairs of the closure."""
         listed = row_kernels.list_all(self.words)
-        left, right = columns(self.count)
-        row_kernels.write_gained(self.words, listed, NO_WORDS, left, right)
-        return left, right
+        return self._written(row_kernels.write_gained, listed, NO_WORDS, self.count, are_new=False)
 
     def contains(self, left: Ids, right: Ids) -> npt.NDArray[np.bool_]:
         """For each pair whether it is in the closure."""
@@ -114,23 +118,62 @@ class TransitiveClosure(ExternalPairs):
         """How many pairs are added one by one, each at most a pass over the nodes, and not in one search."""
         return 4 + 4 * self.edges // self.nodes + self.matrix.shape[1]
 
-    def _extend(self, source: np.int32, target: np.int32) -> Pairs:
+    def _extend_each(self, sources: Ids, targets: Ids) -> Pairs:
+        """Add pairs one by one to the rows; what becomes true."""
+        steps: list[Pairs] = []
+        known = 0  # pairs of the steps before
+        for source, target in zip(sources.tolist(), targets.tolist(), strict=True):
+            steps.append(self._extend(source, target, known))
+            known += len(steps[-1][0])
+        return steps[0] if len(steps) == 1 else _joined(steps)
+
+    def _extend(self, source: int, target: int, known: int) -> Pairs:
         """Add one pair to the rows; what becomes true."""
-        listed, gained, low, high = reach_kernels.extend(self.words, int(source), int(target))
+        listed, gained, low, high = reach_kernels.extend(self.words, source, target)
+        self.check(known + gained)
         if gained == 0:
             return NO_PAIRS
         left, right = columns(gained)
-        reach_kernels.write_extended(self.words, listed, low, high, left, right)
+        place = count = 0
+        while place < listed:
+            place, count = reach_kernels.write_extended(
+                self.words, listed, low, high, left, right, place, count, count + PART
+            )
+            self.check(known + count)
         return left, right
 
     def _rewrite(self, sources: Ids) -> Pairs:
         """Add many pairs by writing the rows of all that reach their sources anew; what becomes true."""
         listed, old_words, _ = row_kernels.list_reaching(self.words, sources, len(sources))
         old = memory.empty(old_words, np.int64)
-        gained, _ = row_kernels.recompute(self.words, listed, old)
+        gained, _ = self._recompute(listed, old, self.check)
         self.check(gained)
-        left, right = columns(gained)
-        row_kernels.write_gained(self.words, listed, old, left, right)
+        return self._written(row_kernels.write_gained, listed, old, gained, are_new=True)
+
+    def _recompute(self, listed: int, old: Words, check: Check) -> tuple[int, int]:
+        """Write the listed rows anew and the old ones into `old`; how many pairs are gained and lost."""
+        row_kernels.keep_rows(self.words, listed, old)
+        row_kernels.begin_closing(self.words, listed)
+        index = visited = depth = top = 0
+        while index < listed:
+            index, visited, depth, top = row_kernels.close_listed(
+                self.words, listed, index, visited, depth, top, PART
+            )
+            check(0)
+        gained, lost = row_kernels.count_differences(self.words, listed, old)
+        return gained, lost
+
+    def _written(
+        self, write: Callable[..., Any], listed: int, old: Words, pairs: int, are_new: bool
+    ) -> Pairs:
+        """The pairs, so many, in which the listed rows differ from the old ones, as a kernel writes them."""
+        left, right = columns(pairs)
+        index = offset = count = 0
+        while index < listed:
+            index, offset, count = write(
+                self.words, listed, old, left, right, index, offset, count, count + PART
+            )
+            self.check(count if are_new else 0)
         return left, right
 
     def _break(self, sources: Ids, targets: Ids) -> Pairs:
@@ -156,26 +199,25 @@ class TransitiveClosure(ExternalPairs):
         if done:
             return cleared
         old = memory.empty(old_words, np.int64)
-        _, fewer = row_kernels.recompute(words, listed, old)
-        left, right = columns(fewer)
-        row_kernels.write_lost(words, listed, old, left, right)
-        return _joined([cleared, (left, right)]) if len(cleared[0]) else (left, right)
+        _, fewer = self._recompute(listed, old, self.check)
+        rest = self._written(row_kernels.write_lost, listed, old, fewer, are_new=False)
+        return _joined([cleared, rest]) if len(cleared[0]) else rest
 
     def _undo(self, changes: list[Change]) -> None:
         if any(change.effect is None for change in changes):  # the last call did not end
             self._forget_nodes(len(self.matrix))
-            self._refresh()
+            self._refresh(proceed)
             return
         for change in reversed(changes):
             reach_kernels.set_pairs(self.words, *change.effect, not change.added)
             self.count += -len(change.effect[0]) if change.added else len(change.effect[0])
 
-    def _refresh(self) -> None:
+    def _refresh(self, check: Check) -> None:
         self._fit_matrix()
         self.matrix[:] = 0
         self.vectors[[reach_kernels.FIRST, reach_kernels.END, reach_kernels.ORDER]] = 0
         listed = row_kernels.list_all(self.words)
-        self.count, _ = row_kernels.recompute(self.words, listed, NO_WORDS)
+        self.count, _ = self._recompute(listed, NO_WORDS, check)
 
     # ---- growing
 
@@ -218,11 +260,11 @@ class EquivalenceClosure(ExternalPairs):
 
     def add(self, left: Ids, right: Ids) -> Pairs:
         """The pairs that became true by adding external pairs."""
-        sources, targets = self._enter(left, right)
+        sources, targets = self._enter(left, right, self.check)
         gained = component_kernels.merge(self.words, sources, targets, len(sources))
         self.check(gained)
         self.count += gained
-        return self._write_changed(gained)
+        return self._write_changed(gained, are_new=True)
 
     def delete(self, left: Ids, right: Ids) -> Pairs:
         """The pairs that ceased to be true by deleting external pairs."""
@@ -230,7 +272,7 @@ class EquivalenceClosure(ExternalPairs):
         budget = SEARCHES * (self.edges + self.nodes)
         lost = component_kernels.split(self.words, sources, targets, len(sources), budget)
         self.count -= lost
-        return self._write_changed(lost)
+        return self._write_changed(lost, are_new=False)
 
     def pairs(self) -> Pairs:
         """All pairs of the closure."""
@@ -244,7 +286,7 @@ class EquivalenceClosure(ExternalPairs):
         component_kernels.contains_pairs(self.words, left, right, found)
         return found
 
-    def _write_changed(self, count: int) -> Pairs:
+    def _write_changed(self, count: int, are_new: bool) -> Pairs:
         """The pairs that change, written out; the journal learns which nodes have changed."""
         if count == 0:
             self._note_effect(NOTHING)
@@ -253,18 +295,23 @@ class EquivalenceClosure(ExternalPairs):
             members = self.vectors[kernels.LISTED, : self.words[kernels.MEMBERS]]
             self._note_effect(self.vectors[kernels.IDS][members])
         left, right = columns(count)
-        component_kernels.write_changed(self.words, left, right)
+        place = piece = group = written = 0
+        while written < count:
+            place, piece, group, written = component_kernels.write_changed(
+                self.words, left, right, place, piece, group, written, written + PART
+            )
+            self.check(written if are_new else 0)
         return left, right
 
     def _undo(self, changes: list[Change]) -> None:
         for change in changes:
             if change.effect is None:  # the last call did not end
-                self._refresh()
+                self._refresh(proceed)
                 return
         component_kernels.restore(self.words, np.concatenate([NOTHING, *(each.effect for each in changes)]))
         self.count = component_kernels.count_pairs(self.words)
 
-    def _refresh(self) -> None:
+    def _refresh(self, check: Check) -> None:
         component_kernels.restore(self.words, self.vectors[kernels.IDS, : self.nodes])
         self.count = component_kernels.count_pairs(self.words)
 

@@ -122,32 +122,40 @@ def count_changed(C: Any) -> Any:
 
 
 @kernel
-def write_changed(C: Any, left: Any, right: Any) -> None:
-    """Write out the pairs that change; PAIRED is right afterwards."""
+def write_changed(
+    C: Any, left: Any, right: Any, place: Any, piece: Any, group: Any, count: Any, most: Any
+) -> Any:
+    """Write out the pairs that change; PAIRED is right afterwards.
+
+    From a member, its piece and its group, and as the `count`th pair, on, until there are `most`; returns
+    where to go on.
+    """
     listed, paired, ids = vector(C, LISTED), vector(C, PAIRED), vector(C, IDS)
     piece_end, group_end = vector(C, PIECE_END), vector(C, GROUP_END)
-    count, piece, start = np.int64(0), 0, 0
-    for group in range(C[GROUPS]):
-        group_start, end = start, piece_end[group_end[group] - 1]
-        while piece < group_end[group]:
-            stop = piece_end[piece]
-            for place in range(start, stop):
-                node = listed[place]
-                if (paired[node] == 1) != has_pairs(C, node):
-                    paired[node] = 1 - paired[node]
-                    left[count] = ids[node]
-                    right[count] = ids[node]
-                    count += 1
-                for other in range(group_start, start):
-                    left[count] = ids[node]
-                    right[count] = ids[listed[other]]
-                    count += 1
-                for other in range(stop, end):
-                    left[count] = ids[node]
-                    right[count] = ids[listed[other]]
-                    count += 1
-            start = stop
+    while place < C[MEMBERS] and count < most:
+        while place == piece_end[piece]:
             piece += 1
+        while piece == group_end[group]:
+            group += 1
+        first_piece = group_end[group - 1] if group > 0 else 0
+        group_start = piece_end[first_piece - 1] if first_piece > 0 else 0
+        start, stop = piece_end[piece - 1] if piece > 0 else 0, piece_end[piece]
+        node = listed[place]
+        if (paired[node] == 1) != has_pairs(C, node):
+            paired[node] = 1 - paired[node]
+            left[count] = ids[node]
+            right[count] = ids[node]
+            count += 1
+        for other in range(group_start, start):
+            left[count] = ids[node]
+            right[count] = ids[listed[other]]
+            count += 1
+        for other in range(stop, piece_end[group_end[group] - 1]):
+            left[count] = ids[node]
+            right[count] = ids[listed[other]]
+            count += 1
+        place += 1
+    return place, piece, group, count
 
 
 # ---- merging

@@ -14,9 +14,10 @@ from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of, taken
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, TEXT_KINDS, Dictionary
 from tidelog.engine.columnar.many_texts import many_texts
 from tidelog.io.arrays import text_array
-from tidelog.logic import terms
+from tidelog.io.columns import TYPE_OF_KIND
+from tidelog.logic import json_terms, terms
 from tidelog.logic.python import to_python
-from tidelog.logic.values import Kind, Value, order_key
+from tidelog.logic.values import ColumnType, Kind, Value, order_key
 
 Ids = npt.NDArray[np.int32]
 
@@ -27,6 +28,7 @@ TEXT_FORMS: dict[str, Callable[[Value], str]] = {
     "field": terms.field,
     "exact": terms.exact,
     "ntriples": terms.ntriples,
+    "json": json_terms.write_json,
 }
 NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.BIG)
 
@@ -48,8 +50,38 @@ def to_arrow(dictionary: Dictionary, ids: Ids) -> pa.Array:
     return taken(_typed(dictionary, distinct), places)
 
 
+_LOSSLESS = {**TYPE_OF_KIND, Kind.DECIMAL: ColumnType.DECIMAL}
+
+
+def to_column(dictionary: Dictionary, ids: Ids) -> tuple[pa.Array, ColumnType]:
+    """The values as an Arrow column from which each can be read again, and the type to read it by.
+
+    It is typed if all values are of one kind and Arrow's type holds them, else it has exact texts.
+    """
+    distinct, places = _distinct(ids)
+    kinds = _kinds(dictionary, distinct)
+    column_type = _LOSSLESS.get(next(iter(kinds))) if len(kinds) == 1 else None
+    if column_type is not None and _has_plain_zone(dictionary, distinct, column_type):
+        array = _typed(dictionary, distinct)
+        if column_type in (ColumnType.STRING, ColumnType.IRI) or not pa.types.is_large_string(array.type):
+            return taken(array, places), column_type
+    return to_texts(dictionary, ids, "exact"), ColumnType.TERM
+
+
+def _has_plain_zone(dictionary: Dictionary, ids: Ids, column_type: ColumnType) -> bool:
+    """Whether a timestamp holds the timezones, which are all UTC or all unknown."""
+    if column_type is not ColumnType.DATETIME:
+        return True
+    zones = dictionary.extra[ids]
+    return bool(((zones == zones[0]) & ((zones == 0) | (zones == NO_TIME_ZONE))).all())
+
+
+def _kinds(dictionary: Dictionary, ids: Ids) -> set[Kind]:
+    return {Kind(kind) for kind in np.flatnonzero(np.bincount(dictionary.kind[ids], minlength=16)).tolist()}
+
+
 def _typed(dictionary: Dictionary, ids: Ids) -> pa.Array:
-    kinds = {Kind(kind) for kind in np.flatnonzero(np.bincount(dictionary.kind[ids], minlength=16)).tolist()}
+    kinds = _kinds(dictionary, ids)
     payload = dictionary.payload[ids]
     if kinds == {Kind.INTEGER}:
         return array_of(payload)
@@ -68,7 +100,9 @@ def _typed(dictionary: Dictionary, ids: Ids) -> pa.Array:
 
 def _dates(days: npt.NDArray[np.int64]) -> pa.Array:
     if np.abs(days).max() >= 1 << 31:
-        return pa.array([terms.plain(Value(Kind.DATE, day)) for day in days.tolist()])
+        return text_array([terms.plain(Value(Kind.DATE, day)) for day in days.tolist()]).cast(
+            pa.large_string()
+        )
     return array_of(days.astype(np.int32)).cast(pa.date32())
 
 
@@ -88,7 +122,7 @@ def _decimals(dictionary: Dictionary, ids: Ids) -> pa.Array:
 
 
 def to_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
-    """The values as texts: `plain`, `field`, `exact` or `ntriples`."""
+    """The values as texts: `plain`, `field`, `exact`, `ntriples` or `json`."""
     distinct, places = _distinct(ids)
     return taken(_distinct_texts(dictionary, distinct, form), places)
 

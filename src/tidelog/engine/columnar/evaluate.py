@@ -375,8 +375,9 @@ class ColumnarEngine:
         """The plan ready to run, as it is assembled for a store."""
         if not isinstance(plan.root, Project):
             raise TypeError(plan.root)
+        self.check()
         head = self.table(plan.relation)
-        assembled = assemble(plan.relation, plan.root, store)
+        assembled = assemble(plan.relation, plan.root, store, span=plan.rule.span)
         for number in (*assembled.looked_up, head.number):
             self.tables[number].complete()
         return Runner(assembled, self, head)

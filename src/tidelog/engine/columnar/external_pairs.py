@@ -18,9 +18,12 @@ from tidelog.engine.columnar import memory
 
 Ids = npt.NDArray[np.int32]
 Pairs = tuple[Ids, Ids]
+Check = Callable[[int], None]
 
 FIRST_NODES = 64
 FIRST_POOL = 256
+PART = 1 << 24  # pairs, or words of rows, that are written between two checks: a tenth of a second
+ENTERED = 1 << 16  # pairs that are entered between two checks: each may be looked for in a long list
 
 NOTHING: Ids = np.empty(0, np.int32)
 NO_PAIRS: Pairs = (NOTHING, NOTHING)
@@ -49,7 +52,7 @@ class ExternalPairs(ABC):
         self.pools = [NOTHING, NOTHING]
         self.journal: list[Change] | None = None
         self.count = 0
-        self.check: Callable[[int], None] = _proceed  # told how many pairs come, before they are written
+        self.check: Check = proceed  # told how many pairs come, and called while they are written
         self.tidied = FIRST_NODES
         self._make_vectors(FIRST_NODES)
         self._grow_pools()
@@ -80,6 +83,11 @@ class ExternalPairs(ABC):
         kernels.write_externals(self.words, left, right)
         return left, right
 
+    def fill(self, left: Ids, right: Ids) -> None:
+        """Let a closure without pairs have these external ones; nobody is told what became true."""
+        self._enter(left, right, self.check)
+        self._refresh(self.check)
+
     # ---- transactions
 
     def checkpoint(self) -> None:
@@ -98,7 +106,7 @@ class ExternalPairs(ABC):
             if change.added:
                 self._remove(*change.external)
             else:
-                self._enter(*change.external)
+                self._enter(*change.external, proceed)  # nothing stops it
         self._undo(changes)
 
     @abstractmethod
@@ -118,14 +126,17 @@ class ExternalPairs(ABC):
 
     # ---- external pairs
 
-    def _enter(self, left: Ids, right: Ids) -> Pairs:
+    def _enter(self, left: Ids, right: Ids, check: Check) -> Pairs:
         """Enter pairs of ids; the numbers of those that are new."""
         sources, targets = columns(len(left))
         words = self.words
         words[kernels.KEPT] = done = 0
         try:
-            while (done := kernels.add_pairs(words, left, right, done, sources, targets)) < len(left):
-                self._grow()
+            while done < len(left):
+                end = min(done + ENTERED, len(left))
+                while (done := kernels.add_pairs(words, left, right, done, end, sources, targets)) < end:
+                    self._grow()
+                check(0)
         finally:  # also for a lack of memory: the journal knows what was entered until then
             kept = words[kernels.KEPT]
             self._note(True, sources[:kept], targets[:kept])
@@ -171,12 +182,12 @@ class ExternalPairs(ABC):
         self.tidied = self.nodes
         if 2 * kernels.count_idle(self.words) > self.nodes:
             fresh = type(self)()
-            fresh._enter(*self.externals())
-            fresh._refresh()
+            fresh.check = self.check
+            fresh.fill(*self.externals())
             self.__dict__ = fresh.__dict__
 
     @abstractmethod
-    def _refresh(self) -> None:
+    def _refresh(self, check: Check) -> None:
         """Write the whole closure anew, from the external pairs."""
 
     def _forget_nodes(self, kept: int) -> None:
@@ -200,5 +211,5 @@ class ExternalPairs(ABC):
             self.words[kernels.POOL_CAPACITY + base] = len(larger)
 
 
-def _proceed(count: int) -> None:
+def proceed(count: int) -> None:
     """The check that never stops anything."""

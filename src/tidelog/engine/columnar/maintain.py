@@ -255,7 +255,7 @@ class MaintainedEngine(NotedEngine):
         rules = [rule for rule in stratum.rules if not any(atom.predicate in own for atom in rule.positive)]
         round_facts |= self._run_all(rules, stratum, effect)
         plans = [
-            ChangeRunner(plan, self) for rule in stratum.rules for plan in Changes(rule, 0, own, self).rank()
+            self.prepare_change(plan) for rule in stratum.rules for plan in Changes(rule, 0, own, self).rank()
         ]
         ranked = EMPTY
         while len(round_facts):
@@ -271,6 +271,7 @@ class MaintainedEngine(NotedEngine):
 
     def prepare_change(self, plan: ChangePlan) -> ChangeRunner:
         """The plan ready to run, any number of times."""
+        self.check()
         return ChangeRunner(plan, self)
 
     def run(self, plans: Iterable[ChangeRunner], given: Any, effect: Effect) -> RowSet:

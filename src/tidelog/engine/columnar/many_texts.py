@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from tidelog.engine.columnar.arrow import array_of, mask_of, pool_for_results, taken
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.io.arrays import flags_of, text_array, text_scalar
+from tidelog.io.patterns import NAME
 from tidelog.logic.values import XSD, Kind
 
 Ids = npt.NDArray[np.int32]
@@ -118,6 +119,18 @@ def _field_with_datatype(dictionary: Dictionary, ids: Ids) -> Written:
     return _field(dictionary, ids, "^^<", dictionary.texts(dictionary.extra[ids]), ">")
 
 
+def _json_iri(dictionary: Dictionary, ids: Ids) -> Written:
+    """Names in the quotes of JSON, other IRIs as objects; no IRI holds what JSON escapes."""
+    texts = dictionary.texts(ids)
+    is_name = pc.match_substring_regex(texts, f"^{NAME}$")
+    return _all_right(pc.if_else(is_name, _joined('"', texts, '"'), _joined('{"@id": "', texts, '"}')))
+
+
+def _json_string(dictionary: Dictionary, ids: Ids) -> Written:
+    texts, right = _quoted(dictionary, ids)
+    return _joined('{"@value": ', texts, "}"), right
+
+
 BY_ARROW: Mapping[str, Mapping[Kind, Writer]] = {
     "plain": {
         Kind.IRI: _plain,
@@ -134,6 +147,7 @@ BY_ARROW: Mapping[str, Mapping[Kind, Writer]] = {
         Kind.LITERAL: _field_with_datatype,
         Kind.INTEGER: _digits,
     },
+    "json": {Kind.IRI: _json_iri, Kind.STRING: _json_string, Kind.INTEGER: _digits},
     "exact": {Kind.STRING: _quoted, Kind.INTEGER: _digits},
     "ntriples": {
         Kind.IRI: _bracketed,

@@ -217,12 +217,16 @@ def extend(C: Any, source: Any, target: Any) -> Any:
 
 
 @kernel
-def write_extended(C: Any, listed_count: Any, low: Any, high: Any, left: Any, right: Any) -> None:
-    """Give the scratch row to the listed nodes, and write out the pairs they gain."""
+def write_extended(
+    C: Any, listed_count: Any, low: Any, high: Any, left: Any, right: Any, place: Any, count: Any, most: Any
+) -> Any:
+    """Give the scratch row to the listed nodes, and write out the pairs they gain.
+
+    From a place in the list, and as the `count`th pair, on, until there are `most`; returns where to go on.
+    """
     rows, total, listed = rows_of(C), total_of(C), vector(C, LISTED)
     first, end = vector(C, FIRST), vector(C, END)
-    count = np.int64(0)
-    for place in range(listed_count):
+    while place < listed_count and count < most:
         node = np.int64(listed[place])
         row = node * C[STRIDE]
         for word in range(low, high):
@@ -232,6 +236,8 @@ def write_extended(C: Any, listed_count: Any, low: Any, high: Any, left: Any, ri
                 rows[row + word] |= new
         first[node] = min(np.int64(first[node]), low) if end[node] > 0 else low
         end[node] = max(np.int64(end[node]), high)
+        place += 1
+    return place, count
 
 
 # ---- what a deletion breaks

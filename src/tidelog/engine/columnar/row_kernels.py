@@ -137,11 +137,11 @@ def list_all(C: Any) -> Any:
 
 
 @kernel
-def close_component(C: Any, bottom: Any, top: Any) -> None:
+def close_component(C: Any, bottom: Any, top: Any) -> Any:
     """Write the row of the component on this part of the stack; the rows behind it are right.
 
     All members have the same row: what their neighbours outside reach, and, if there is a way back, the
-    members themselves.
+    members themselves. Returns how many words were read and written: at most two rows per node.
     """
     rows, total, stride = rows_of(C), total_of(C), C[STRIDE]
     stack, order = vector(C, STACK), vector(C, ORDER)
@@ -149,6 +149,7 @@ def close_component(C: Any, bottom: Any, top: Any) -> None:
     targets, start, length = pool_of(C, TARGETS), vector(C, START), vector(C, LENGTH)
     low, high = stride, np.int64(0)
     cyclic = False
+    words = np.int64(0)
     for index in range(bottom, top):
         node = np.int64(stack[index])
         for place in range(start[node], start[node] + length[node]):
@@ -162,6 +163,7 @@ def close_component(C: Any, bottom: Any, top: Any) -> None:
                     for word in range(first[target], end[target]):
                         total[word] |= rows[target * stride + word]
                     low, high = min(low, np.int64(first[target])), max(high, np.int64(end[target]))
+                    words += end[target] - first[target]
     if cyclic:
         for index in range(bottom, top):
             node = np.int64(stack[index])
@@ -180,25 +182,37 @@ def close_component(C: Any, bottom: Any, top: Any) -> None:
         order[node] = 0
     for word in range(low, high):
         total[word] = 0
+    return words + (top - bottom) * (high - low)
 
 
 @kernel
-def close_listed(C: Any, listed_count: Any) -> None:
+def begin_closing(C: Any, listed_count: Any) -> None:
+    """Let the listed nodes wait for their rows."""
+    listed, order = vector(C, LISTED), vector(C, ORDER)
+    clear_total(C)
+    for index in range(listed_count):
+        order[listed[index]] = WAITING
+
+
+@kernel
+def close_listed(C: Any, listed_count: Any, index: Any, visited: Any, depth: Any, top: Any, most: Any) -> Any:
     """Write the rows of the listed nodes anew; all other rows are right.
 
-    Tarjan's search finds components after those they lead to, so that each row is written once.
+    Tarjan's search finds components after those they lead to, so that each row is written once. After `most`
+    pairs and words it stops at the end of a component; it returns where it goes on, as it was given it. All
+    is done when no listed node is left.
     """
     listed, order, lowest = vector(C, LISTED), vector(C, ORDER), vector(C, LOWEST)
     stack, path, progress = vector(C, STACK), vector(C, PATH), vector(C, PROGRESS)
     targets, start, length = pool_of(C, TARGETS), vector(C, START), vector(C, LENGTH)
-    clear_total(C)
-    for index in range(listed_count):
-        order[listed[index]] = WAITING
-    visited, depth, top = 0, 0, 0
-    for index in range(listed_count):
-        entering = np.int64(listed[index])
-        if order[entering] != WAITING:
-            continue
+    while most > 0:
+        entering = np.int64(-1)
+        if depth == 0:
+            while index < listed_count and order[listed[index]] != WAITING:
+                index += 1
+            if index == listed_count:
+                break
+            entering = np.int64(listed[index])
         while True:
             if entering >= 0:
                 visited += 1
@@ -209,6 +223,7 @@ def close_listed(C: Any, listed_count: Any) -> None:
                 path[depth] = entering
                 progress[depth] = 0
                 depth += 1
+                most -= length[entering]
             node = np.int64(path[depth - 1])
             entering = np.int64(-1)
             place = np.int64(progress[depth - 1])
@@ -221,35 +236,41 @@ def close_listed(C: Any, listed_count: Any) -> None:
                 if order[target] != 0:
                     lowest[node] = min(lowest[node], order[target])
             progress[depth - 1] = place
-            if entering >= 0:
-                continue
-            depth -= 1
-            if lowest[node] == order[node]:
-                bottom = top - 1
-                while stack[bottom] != node:
-                    bottom -= 1
-                close_component(C, bottom, top)
-                top = bottom
-            if depth == 0:
+            if entering < 0:
                 break
+        depth -= 1
+        if lowest[node] == order[node]:
+            bottom = top - 1
+            while stack[bottom] != node:
+                bottom -= 1
+            most -= close_component(C, bottom, top)
+            top = bottom
+        if depth > 0:
             parent = path[depth - 1]
             lowest[parent] = min(lowest[parent], lowest[node])
+    return index, visited, depth, top
 
 
 @kernel
-def recompute(C: Any, listed_count: Any, old: Any) -> Any:
-    """Write the listed rows anew and the old ones into `old`; returns the pairs gained and lost."""
+def keep_rows(C: Any, listed_count: Any, old: Any) -> None:
+    """Write the words of the listed rows into `old`."""
     rows, listed = rows_of(C), vector(C, LISTED)
-    first, end = vector(C, FIRST), vector(C, END)
     old_first, old_end = vector(C, OLD_FIRST), vector(C, OLD_END)
-    gained, lost, offset = np.int64(0), np.int64(0), np.int64(0)
+    offset = np.int64(0)
     for index in range(listed_count):
         row = np.int64(listed[index]) * C[STRIDE]
         for word in range(old_first[index], old_end[index]):
             old[offset] = rows[row + word]
             offset += 1
-    close_listed(C, listed_count)
-    offset = np.int64(0)
+
+
+@kernel
+def count_differences(C: Any, listed_count: Any, old: Any) -> Any:
+    """How many pairs the listed rows have gained and lost."""
+    rows, listed = rows_of(C), vector(C, LISTED)
+    first, end = vector(C, FIRST), vector(C, END)
+    old_first, old_end = vector(C, OLD_FIRST), vector(C, OLD_END)
+    gained, lost, offset = np.int64(0), np.int64(0), np.int64(0)
     for index in range(listed_count):
         node = np.int64(listed[index])
         row = node * C[STRIDE]
@@ -263,14 +284,19 @@ def recompute(C: Any, listed_count: Any, old: Any) -> Any:
     return gained, lost
 
 
+# ---- pairs of the listed rows, some of them at a time: from a place in the list, one in `old`, and as the
+# `count`th pair on, until there are `most`; what is returned is where to go on
+
+
 @kernel
-def write_gained(C: Any, listed_count: Any, old: Any, left: Any, right: Any) -> None:
+def write_gained(
+    C: Any, listed_count: Any, old: Any, left: Any, right: Any, index: Any, offset: Any, count: Any, most: Any
+) -> Any:
     """Write out the pairs of the listed rows that are not in the old ones."""
     rows, listed = rows_of(C), vector(C, LISTED)
     first, end = vector(C, FIRST), vector(C, END)
     old_first, old_end = vector(C, OLD_FIRST), vector(C, OLD_END)
-    count, offset = np.int64(0), np.int64(0)
-    for index in range(listed_count):
+    while index < listed_count and count < most:
         node = np.int64(listed[index])
         row = node * C[STRIDE]
         shift = offset - old_first[index]
@@ -281,15 +307,18 @@ def write_gained(C: Any, listed_count: Any, old: Any, left: Any, right: Any) -> 
             if bits != 0:
                 count = write_bits(np.uint64(bits), word, node, C, count, left, right)
         offset += old_end[index] - old_first[index]
+        index += 1
+    return index, offset, count
 
 
 @kernel
-def write_lost(C: Any, listed_count: Any, old: Any, left: Any, right: Any) -> None:
+def write_lost(
+    C: Any, listed_count: Any, old: Any, left: Any, right: Any, index: Any, offset: Any, count: Any, most: Any
+) -> Any:
     """Write out the pairs of the old rows that are not in the listed ones."""
     rows, listed = rows_of(C), vector(C, LISTED)
     old_first, old_end = vector(C, OLD_FIRST), vector(C, OLD_END)
-    count, offset = np.int64(0), np.int64(0)
-    for index in range(listed_count):
+    while index < listed_count and count < most:
         node = np.int64(listed[index])
         row = node * C[STRIDE]
         for word in range(old_first[index], old_end[index]):
@@ -297,3 +326,5 @@ def write_lost(C: Any, listed_count: Any, old: Any, left: Any, right: Any) -> No
             if bits != 0:
                 count = write_bits(np.uint64(bits), word, node, C, count, left, right)
             offset += 1
+        index += 1
+    return index, offset, count

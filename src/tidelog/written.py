@@ -1,0 +1,85 @@
+"""Relations as the formats of files hold them, so that every value can be read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from tidelog.engine.columnar import decode
+from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.io.formats import DELIMITED, JSON, RDF, canonical_format
+from tidelog.io.marks import JSON as JSON_TEXT
+from tidelog.io.marks import marked
+from tidelog.logic.values import ColumnType
+from tidelog.relation import Ids, Relation
+
+# Types of columns whose values are JSON; those of all others are text.
+_IN_JSON: Final = frozenset(
+    {ColumnType.ANY, ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.DOUBLE, ColumnType.BOOLEAN}
+)
+_TEXTS: Final = frozenset({ColumnType.STRING, ColumnType.IRI, ColumnType.TERM})
+
+
+def file_table(
+    relation: Relation, format_name: str, terms: str | None = None, types: Sequence[ColumnType] = ()
+) -> pa.Table:
+    """The rows of a relation as `io.write` takes them for a format.
+
+    `terms` is `plain` for text alone, `exact` for terms of the rule language, or None: each value is read
+    again as what it was, in a column of its type; `types` are those of the columns, by default any.
+    """
+    name = canonical_format(format_name)
+    if name in RDF:
+        return relation.to_texts("ntriples").table
+    if terms == "exact" or (terms == "plain" and name in DELIMITED):
+        return relation.to_texts(terms).table
+    if terms == "plain":
+        return relation.to_arrow()
+    if name in DELIMITED:
+        return _fields(relation, types)
+    return _json(relation, types) if name in JSON else _typed(relation, types)
+
+
+def _fields(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
+    """The rows as texts: fields as Nemo has them, or plain where a type says the rest."""
+    table = relation.to_texts("field").table
+    for place, column_type in enumerate(types):
+        if column_type is not ColumnType.ANY:
+            column = relation.to_texts(_form(column_type)).table.column(place)
+            table = table.set_column(place, table.column_names[place], column)
+    return table
+
+
+def _form(column_type: ColumnType) -> str:
+    return "exact" if column_type is ColumnType.TERM else "plain"
+
+
+def _json(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
+    """The rows with their values as JSON, or as text where a type says the rest."""
+    columns = relation.each(lambda place, *ids: _json_column(_type(types, place), *ids))
+    return marked(relation.table_of([column for column, _ in columns]), [mark for _, mark in columns])
+
+
+def _json_column(column_type: ColumnType, dictionary: Dictionary, ids: Ids) -> tuple[pa.Array, str]:
+    if column_type in _IN_JSON:
+        return decode.to_texts(dictionary, ids, "json"), JSON_TEXT
+    return decode.to_texts(dictionary, ids, _form(column_type)), ""
+
+
+def _typed(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
+    """The rows in columns of Arrow's types, those of text with marks that say how it is meant."""
+    columns = relation.each(lambda place, *ids: _typed_column(_type(types, place), *ids))
+    return marked(relation.table_of([column for column, _ in columns]), [mark for _, mark in columns])
+
+
+def _typed_column(column_type: ColumnType, dictionary: Dictionary, ids: Ids) -> tuple[pa.Array, str]:
+    if column_type is ColumnType.TERM:
+        return decode.to_texts(dictionary, ids, "exact"), ColumnType.TERM.value
+    column, found = decode.to_column(dictionary, ids)
+    return column, found.value if found in _TEXTS else ""
+
+
+def _type(types: Sequence[ColumnType], place: int) -> ColumnType:
+    return types[place] if place < len(types) else ColumnType.ANY
