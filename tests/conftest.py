@@ -23,14 +23,6 @@ settings.register_profile("slow", max_examples=250, deadline=None, suppress_heal
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default-of-tests"))
 
 
-@pytest.fixture(scope="session")
-def kernels() -> None:
-    """Kernels that are compiled before a test looks at the clock."""
-    from tidelog.reasoner import prepare
-
-    prepare()
-
-
 # ---- Spark
 
 NAME_OF_SESSION = "tests of tidelog"

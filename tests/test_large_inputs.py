@@ -27,8 +27,6 @@ from tidelog.plan import changes
 from tidelog.plan.join_order import growth, negated_only_variables, order
 from tidelog.reasoner import Reasoner
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 DIGITS = "7" * 5_000
 TOO_DEEP = 100_000
 

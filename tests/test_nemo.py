@@ -16,7 +16,6 @@ from tidelog.logic.terms import exact
 from tidelog.logic.values import Value, boolean, double, integer, iri, language_string, string
 
 nemo = pytest.importorskip("nmo_python")
-pytestmark = pytest.mark.usefixtures("kernels")
 
 Facts = dict[str, set[tuple[str, ...]]]
 

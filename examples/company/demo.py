@@ -15,7 +15,6 @@ from time import perf_counter
 
 import tidelog as tl
 from tidelog.changes import PredicateDelta
-from tidelog.engine.events import Event, Notice
 
 FOLDER = Path(__file__).parent
 PROGRAM = FOLDER / "company.rls"
@@ -25,7 +24,6 @@ CHANGES = FOLDER / "year.changes"
 def main() -> None:
     """Print what is done, and how long it takes."""
     print("A company: who may open which folder?\n")
-    warm_up()
     program = tl.load(PROGRAM)
     reasoner = begin(program, "auto")
     people = reasoner.query("member(?person, _)")
@@ -37,15 +35,9 @@ def main() -> None:
     ask(reasoner)
 
 
-def warm_up() -> None:
-    """Let kernels be compiled, if this machine has not done so yet: no figure here is about that."""
-    reasoner = tl.Reasoner(tl.parse("q(?x) :- p(?x) . p(1) ."), listeners=[notice])
-    reasoner.apply("+ p(2) .")
-
-
 def begin(program: tl.Program, maintainer: str, quiet: bool = False) -> tl.Reasoner:
     """A reasoner that has derived everything."""
-    reasoner = tl.Reasoner(program, maintainer=maintainer, listeners=[notice])
+    reasoner = tl.Reasoner(program, maintainer=maintainer)
     start = perf_counter()
     reasoner.materialise()
     seconds = perf_counter() - start
@@ -100,12 +92,6 @@ def ask(reasoner: tl.Reasoner) -> None:
 def duration(seconds: float) -> str:
     """Seconds as people read them."""
     return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
-
-
-def notice(event: Event) -> None:
-    """Pass on what the user should know, such as kernels being compiled."""
-    if isinstance(event, Notice):
-        print(event.text, file=sys.stderr, flush=True)
 
 
 def progress(text: str) -> None:

@@ -72,7 +72,6 @@ __all__ = [
     "open",
     "parse",
     "pipeline",
-    "prepare",
     "read_interval",
     "spark",
     "timeline",
@@ -145,13 +144,6 @@ def open(
     from tidelog.opening import open_store
 
     return open_store(path, program, durability=durability, read_only=read_only, **settings)
-
-
-def prepare() -> None:
-    """Load the compiled kernels now, or compile them, rather than when they are first used."""
-    from tidelog.reasoner import prepare as prepare_kernels
-
-    prepare_kernels()
 
 
 def timeline(

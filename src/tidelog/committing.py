@@ -79,7 +79,6 @@ class Committing:
         try:
             with limits.guarding():
                 if update:
-                    self._runtime.compile_once("changes")
                     self._demands.define(step.kept)
                     net = self.maintainer.apply(update, step.before, step.after)
                     is_done = True

@@ -227,7 +227,6 @@ class Loading(Explaining):
         new = 0
         limits = self.runtime.limits()
         with limits.guarding():
-            self.runtime.compile_once()
             start = perf_counter()
             for batch in waited_for(batches):
                 if name not in self._program.predicates:
@@ -244,7 +243,6 @@ class Loading(Explaining):
     def load_arrivals(self, arrive: Callable[[Any], Mapping[str, int]]) -> None:
         """Add explicit facts that come to the Spark engine by itself; `arrive` tells how many of each."""
         with self.runtime.limits().guarding():
-            self.runtime.compile_once()
             start = perf_counter()
             for name, rows in arrive(self._engine).items():
                 self._origins.note(name, None)
@@ -273,7 +271,6 @@ class Loading(Explaining):
         ids of the reasoner's own dictionary. `times` has what holds at times; where all repeats, that is
         derived again from what is given. Facts and imports of the program are not looked at.
         """
-        self.runtime.compile_once()
         static = self._program.static
         held, derived = self._equality.restored(static, explicit, facts)
         for name, rows in held.items():

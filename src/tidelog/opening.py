@@ -301,7 +301,6 @@ class StoredReasoner(Reasoner):
 
     def _reinstate(self, state: State) -> None:
         """Let the state be this one, in a reasoner without facts: none is derived again."""
-        self.runtime.compile_once()
         check_arities(state.engine, arities_of(self._meaning, state.asked))
         reinstate(self._engine, state.engine, lambda: self._resumed(state))
         if state.time is not None:

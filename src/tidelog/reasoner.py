@@ -12,13 +12,11 @@ from typing import TypeVar
 from tidelog.changes import Delta, find_predicate
 from tidelog.committing import Committing
 from tidelog.engine import registry as engines
-from tidelog.engine.columnar import warm
 from tidelog.engine.events import FactsRemoved, Listener, Notice
 from tidelog.engine.lock import Lock, locked
 from tidelog.engine.registry import EngineSettings
 from tidelog.equality import registry as treatments
 from tidelog.equality.answers import EXPAND
-from tidelog.equality.representatives import compile_kernels as compile_classes
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, counted
 from tidelog.io.faults import Faults, OnError
 from tidelog.loading import Loading
@@ -450,7 +448,6 @@ class Reasoner(Loading):
         self.statistics.clear()
         limits = self.runtime.limits()
         with limits.guarding():
-            self.runtime.compile_once()
             if self._demands.are_there:
                 self._demands.withdraw()
             self._engine.forget_counters()
@@ -593,7 +590,6 @@ class Reasoner(Loading):
         else:
             self.statistics.clear()
             with self.runtime.limits().guarding():
-                self.runtime.compile_once()
                 self._load_program()
         return Place(
             self._meaning,
@@ -651,12 +647,6 @@ class Reasoner(Loading):
         program = self._program
         sizes = f"{counted(len(program.rules), 'rule')}, {counted(len(program.predicates), 'predicate')}"
         return f"<Reasoner: {sizes}, {state}>"
-
-
-def prepare() -> None:
-    """Load the compiled kernels now, or compile them, rather than when they are first used."""
-    warm.compile_all()
-    compile_classes()
 
 
 def _described(asked: Asked) -> Predicate:

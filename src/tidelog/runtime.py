@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from tidelog.engine.columnar import warm
-from tidelog.engine.events import Audience, Listener, Notice, Tally
-from tidelog.engine.interrupts import INTERRUPTS
+from tidelog.engine.events import Audience, Listener, Tally
 from tidelog.engine.limits import Limits
 
 
@@ -26,9 +24,7 @@ class Runtime:
         self.timeout = timeout
         self.max_facts = max_facts
         self.started: float | None = None
-        self._warm: set[str] = set()
         self._check: Callable[[], None] = _proceed
-        engine.prepare_closures = lambda: self.compile_once("closures")
 
     def limits(self) -> Limits:
         """The limits of what begins now, which the engine checks from now on."""
@@ -48,14 +44,6 @@ class Runtime:
     def check(self) -> None:
         """Raise what the limits of the moment say."""
         self._check()
-
-    def compile_once(self, group: str = "run") -> None:
-        """Let a group of kernels be compiled, in this run or an earlier one."""
-        if group not in self._warm:
-            INTERRUPTS.act()
-            with INTERRUPTS.let_through():  # nothing of the engine is touched
-                warm.ensure(group, lambda notice: self.tell(Notice(notice)))
-            self._warm.add(group)
 
 
 def _proceed(found: int = 0, are_answers: bool = False) -> None:

@@ -11,8 +11,6 @@ import pytest
 
 import tidelog as tl
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 FAMILY = """
     parent(ada, bruno) .
     parent(bruno, dora) .

@@ -17,8 +17,6 @@ from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.maintenance.registry import MAINTAINERS
 from tidelog.opening import StoredReasoner
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 FEW = 8  # sites of a scene that the quick tests try
 # The slow ones try one site of so many, other ones in each scene; FAULTS_EVERY=1 tries all, for hours.
 EVERY = int(os.environ.get("FAULTS_EVERY", "6"))

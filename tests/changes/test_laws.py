@@ -17,8 +17,6 @@ from tidelog.engine.events import MaintainerChosen
 from tidelog.maintenance.choose import RANKS, RENTED
 from tidelog.maintenance.registry import MAINTAINERS, MARKED, MARKINGS
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 Transaction = tuple[tuple[str, str, Row | None], ...]  # sign, predicate or rule, row if fact
 Apply = Callable[[Transaction], tl.Delta]
 

@@ -12,8 +12,6 @@ from tidelog.changes import PredicateDelta
 from tidelog.maintenance.maintainer import NetChange, Peek, Update
 from tidelog.maintenance.recompute import Recompute
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 PATHS = "path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- path(?x, ?y), edge(?y, ?z) ."
 
 

@@ -11,8 +11,6 @@ from tests.changes.oracle import State, held
 from tidelog.logic.values import XSD
 from tidelog.maintenance.registry import MAINTAINERS
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 RULES = {"total(?g, #sum(?n, ?k)) :- item(?g, ?k, ?n) .", "mean(#avg(?n, ?k)) :- item(_, ?k, ?n) ."}
 DOUBLE = f"^^<{XSD}double>"
 NUMBERS = (

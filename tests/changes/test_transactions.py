@@ -14,8 +14,6 @@ from tests.changes.oracle import held
 from tidelog.engine.events import Event, Notice
 from tidelog.maintenance.maintainer import NetChange, Update
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 FAMILY = """
     parent(ada, bruno) .
     parent(bruno, dora) .

@@ -14,7 +14,6 @@ import pytest
 import tidelog as tl
 from tests.cli.conftest import Tidelog, Write
 from tidelog.cli.progress import Progress, progress_line
-from tidelog.engine.columnar import warm
 from tidelog.engine.events import Tally
 
 
@@ -333,7 +332,7 @@ def test_exit_codes(text: str, code: int, message: str, tidelog: Tidelog, write:
 
 @pytest.mark.parametrize("options", [["--max-facts", "1000"], ["--timeout", "0.3"]])
 def test_limits_stop_with_4_and_say_how_far_it_got(
-    options: list[str], tidelog: Tidelog, write: Write, kernels: None
+    options: list[str], tidelog: Tidelog, write: Write
 ) -> None:
     write("p.rls", ENDLESS)
     done = tidelog("run", "p.rls", "--output", "out", *options)
@@ -356,20 +355,6 @@ def test_quiet_says_errors_only(tidelog: Tidelog, write: Write) -> None:
     assert tidelog("run", "p.rls", "--quiet", "--output", "out").error == ""
     write("p.rls", "p(1")
     assert "error[E121]" in tidelog("run", "p.rls", "--quiet").error
-
-
-def test_the_first_run_says_once_that_kernels_are_compiled(
-    tidelog: Tidelog, write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compiled: list[str] = []
-    monkeypatch.setattr("tidelog.compiled.is_warm", compiled.__contains__)
-    monkeypatch.setattr("tidelog.compiled.mark_warm", compiled.append)
-    monkeypatch.setitem(warm.GROUPS, "run", (warm.GROUPS["run"][0], lambda: None))
-    write("parent.csv", "carol,dave\n")
-    done = tidelog("run", "family.rls", "--data", "parent.csv")
-    assert done.error == "compiling kernels for this machine: about 25 s, this once\n"
-    compiled.clear()
-    assert tidelog("run", "family.rls", "--quiet").error == ""
 
 
 def test_progress_is_for_terminals_that_want_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,8 +18,6 @@ from tidelog.cli.updates import Arriving, Folder, Updates
 from tidelog.errors import Source
 from tidelog.io.scripts import split_scripts
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 CHANGES = """\
 + parent(carol, dave) .
 @commit .

@@ -12,8 +12,6 @@ import pytest
 
 from tests.cli.conftest import Done, Tidelog, Write
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 Edit = Callable[[], object]
 RULES = """\
 ancestor(?x, ?y) :- parent(?x, ?y) .

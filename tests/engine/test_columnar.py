@@ -16,8 +16,6 @@ from tidelog.engine.columnar import evaluate, runner
 from tidelog.engine.protocol import Runnable
 from tidelog.plan.algebra import RulePlan
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 Pairs = set[tuple[int, int]]
 Matrix = npt.NDArray[np.bool_]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from unittest.mock import patch
 
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
@@ -20,8 +19,6 @@ from tidelog.engine import reference
 from tidelog.engine.columnar import closing, dictionary, evaluate, runner, table
 from tidelog.logic.program import Program
 from tidelog.logic.terms import exact, read_exact
-
-pytestmark = pytest.mark.usefixtures("kernels")
 
 Facts = dict[str, frozenset[Row]]
 

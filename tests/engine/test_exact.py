@@ -13,8 +13,6 @@ from tidelog.io.columns import Column
 from tidelog.logic import terms
 from tidelog.logic.values import ColumnType, string
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 XSD = "http://www.w3.org/2001/XMLSchema#"
 ODD = ["", " ", "_", "true", "true-x", "inf", "_x", "a-b", "-5", "007", "+1", "1.50", "1e3", "a b", 'q"q']
 ODD += ["\\", "\n", "<a>", "<http://e/ü>", "_:b", "ü", "\xa0", '"x"', '"x"@en', f'"1"^^<{XSD}integer>']

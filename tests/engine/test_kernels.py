@@ -31,8 +31,6 @@ from tidelog.logic.python import to_python
 from tidelog.logic.terms import exact, plain, read_any, read_exact
 from tidelog.logic.values import Kind, Value, integer, order_key, string
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 Ids = npt.NDArray[np.int32]
 
 

@@ -15,8 +15,6 @@ from tidelog.engine import limits
 from tidelog.engine.columnar import memory, runner
 from tidelog.engine.events import Event, FactsLoaded, RoundEnded, Tally
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 CLOSURE = """
     path(?x, ?y) :- edge(?x, ?y) .
     path(?x, ?z) :- path(?x, ?y), edge(?y, ?z) .

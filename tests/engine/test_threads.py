@@ -13,8 +13,6 @@ import pytest
 import tidelog as tl
 from tidelog.engine.columnar import evaluate, runner
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 PROGRAM = """
     path(?x, ?y) :- edge(?x, ?y) .
     path(?x, ?z) :- path(?x, ?y), path(?y, ?z) .
@@ -64,7 +62,7 @@ def counts_of(reasoner: tl.Reasoner) -> list[tuple[int, int, int, int]]:
 
 
 @pytest.fixture(scope="module")
-def alone(kernels: None) -> tl.Reasoner:
+def alone() -> tl.Reasoner:
     return reasoner_of(threads=1)
 
 

@@ -16,8 +16,6 @@ from tests.fuzz.harness import Fault, inputs, kept, smaller
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.worker import Worker
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 
 @pytest.fixture(scope="module")
 def child() -> Iterator[Worker]:

@@ -23,8 +23,6 @@ from tidelog.logic.values import XSD, ColumnType, Value
 from tidelog.reasoner import Reasoner
 from tidelog.written import file_table
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 CHARACTERS = st.sampled_from(
     "abAZ019 \"'\\<>{}|^`,;:\t\r\n.@#=+-_\u00a0\u2003\u202eé😀\ufeff"
 ) | st.characters(exclude_categories=["Cs"])

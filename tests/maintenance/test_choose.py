@@ -24,8 +24,6 @@ def edges(nodes: int) -> list[tuple[str, str]]:
 
 EDGES = edges(NODES)
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 
 class Watched:
     """A reasoner over a graph, and what its maintainer chose."""

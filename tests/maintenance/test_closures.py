@@ -19,8 +19,6 @@ from tidelog.engine.columnar import closure_kernels, closures, external_pairs, m
 from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
 from tidelog.engine.columnar.external_pairs import Ids, Pairs
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 Closure = TransitiveClosure | EquivalenceClosure
 Pair = tuple[int, int]
 
@@ -395,10 +393,8 @@ import numpy as np
 
 from tidelog import compiled
 from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
-from tidelog.engine.columnar.warm import compile_closures
 
 assert compiled.DEBUG
-compile_closures()
 random = np.random.default_rng(0)
 for closure in (TransitiveClosure(), EquivalenceClosure()):
     for nodes in (3, 50, 130, 700):
@@ -414,7 +410,7 @@ print("all is well")
 """
 
 
-@pytest.mark.slow  # compiles the kernels anew
+@pytest.mark.slow  # compiles the kernels of debug mode
 def test_no_kernel_reaches_beyond_its_arrays() -> None:
     done = subprocess.run(
         [sys.executable, "-c", CHECK],

@@ -61,6 +61,6 @@ def job_file(write: Write) -> Path:
 
 
 @pytest.fixture
-def job(job_file: Path, kernels: None) -> Job:
+def job(job_file: Path) -> Job:
     """The job of the file."""
     return Job.load(job_file)

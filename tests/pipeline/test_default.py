@@ -22,8 +22,6 @@ from tidelog.engine.spark import session as sessions
 from tidelog.pipeline import Engine, Job, Source, read
 from tidelog.pipeline.job_file import parse_settings
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 PLAIN = JOB.replace('engine.name = "columnar"\n', "")  # says nothing about the engine
 WAYS_OUT = (
     "pip install 'tidelog[spark]'",

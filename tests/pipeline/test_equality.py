@@ -24,8 +24,6 @@ from tidelog.pipeline import Engine, Job, Sink, Source, Step, Version, read
 from tidelog.pipeline.job_file import parse_settings
 from tidelog.pipeline.rollback import roll_back
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 NAMES = st.sampled_from("abcdef")
 PAIRS = st.frozensets(st.tuples(NAMES, NAMES), max_size=6)
 NUMBERS = st.frozensets(st.tuples(NAMES, st.sampled_from(["1", "2", "3"])), max_size=6)

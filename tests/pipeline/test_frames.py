@@ -15,8 +15,6 @@ from tidelog.errors import DataError, TidelogError
 from tidelog.pipeline import Engine, Job, Sink, Source, read
 from tidelog.pipeline.manifest import BASE, Manifest
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 # Nothing comes to the driver: not to be closed, not to be maintained.
 ON_FRAMES = Engine(
     "spark",

@@ -12,8 +12,6 @@ import tidelog as tl
 from tests.pipeline.histories import Facts, Scene, check_difference, check_feeds
 from tidelog.pipeline import Source
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 NAMES = st.sampled_from("abcde")
 EDGES = st.frozensets(st.tuples(NAMES, NAMES), max_size=8)
 LABELS = st.frozensets(st.tuples(NAMES, st.sampled_from(["1", "2", "x", '"a b"', "2.5"])), max_size=4)

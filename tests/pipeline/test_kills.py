@@ -14,8 +14,6 @@ import pytest
 from tests.pipeline.conftest import Write
 from tidelog.pipeline import Job, Store, Version, read
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 SOURCES = Path(__file__).parents[2]
 STEPS = ["read", "maintained", "files written", "manifest written", "published"]
 QUICK = ("manifest written", "published")  # the two windows around the pointer

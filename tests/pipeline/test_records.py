@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,8 +13,6 @@ from tidelog.pipeline.records import Records, Shape
 from tidelog.pipeline.settings import Stream
 from tidelog.pipeline.timed_records import TimedRecords
 from tidelog.relation import Relation
-
-pytestmark = pytest.mark.usefixtures("kernels")
 
 KNOWN = ("+", "-", "insert", "Delete", "add", "remove")
 RECORD = st.tuples(

@@ -16,8 +16,6 @@ from tests.pipeline.conftest import Write
 from tidelog.errors import DataError, Inconsistent
 from tidelog.pipeline import Job, Run, Sink, Source, Step, read
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 
 def facts(job: Job, name: str) -> set[tuple[object, ...]]:
     return set(read(job.store.path)[name])

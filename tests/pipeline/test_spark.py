@@ -19,8 +19,6 @@ from tidelog.errors import DataError
 from tidelog.pipeline import Engine, Job, Sink, Source, read
 from tidelog.pipeline.manifest import Input, Manifest
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 ON_SPARK = Engine("columnar", reader="spark")
 RULES = "@declare p(name: any, size: int) .\nq(?x) :- p(?x, _) .\n"
 TRIPLES = "q(?x) :- triple(?x, _, _) .\n"

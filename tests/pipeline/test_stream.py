@@ -18,8 +18,6 @@ from tidelog.pipeline import Job, Step, read
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.stream import Following
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 STREAM = """
 [stream]
 path = "incoming"
@@ -255,7 +253,7 @@ def test_batches_that_make_constants_equal(streaming: Job, write: Write) -> None
     assert second.feed["reach"].removed
 
 
-def test_scripts_over_time(spark: Any, write: Write, kernels: None) -> None:
+def test_scripts_over_time(spark: Any, write: Write) -> None:
     write("rules.rls", "alarm(?s) :- boxminus[0, 5] hot(?s) . hot(z)@0 .")
     write(
         "job.toml",

@@ -20,8 +20,6 @@ from tidelog.pipeline import Engine, Job, Sink, Source, Step, difference, read
 from tidelog.pipeline.job_file import parse_settings
 from tidelog.pipeline.rollback import roll_back
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 POINTS = st.sampled_from(["0", "1", "2.5", "3", "10/3", "4", "7", "-1"])
 HOT = st.frozensets(st.tuples(st.sampled_from("ab"), POINTS, POINTS), max_size=5)
 RESETS = st.frozensets(st.tuples(st.sampled_from("ab"), POINTS), max_size=3)

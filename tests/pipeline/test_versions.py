@@ -14,8 +14,6 @@ from tidelog.errors import DataError
 from tidelog.pipeline import Job, Sink, Source, Version, difference, read
 from tidelog.pipeline.rollback import roll_back
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 
 @pytest.fixture
 def grown(job: Job) -> Job:

@@ -20,7 +20,7 @@ from tidelog.engine.spark.engine import SparkEngine
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.logic.program import Program
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("kernels")]
+pytestmark = pytest.mark.slow
 
 FEW = settings(max_examples=max(2, settings().max_examples // 50))
 

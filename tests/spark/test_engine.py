@@ -16,8 +16,6 @@ from tests.strategies import EVERYTHING, Case, cases
 from tidelog.engine.events import Event, RoundEnded, RuleRan, StratumStrategy
 from tidelog.engine.maintaining import Counters
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 JOINS, EXECUTORS = "iterated-joins", "executor-fixpoint,iterated-joins"
 
 REACH = "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) ."

@@ -19,8 +19,6 @@ from tidelog.equality.classes_elsewhere import ClassesElsewhere
 from tidelog.equality.representatives import components
 from tidelog.errors import Inconsistent, TidelogError
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 JOINS = "lazy,iterated-joins"
 FEW = settings(max_examples=2)  # an example takes half a minute
 # What is equal by a pair, by a key, by a rule; below negation and aggregates; a change that parts a class.

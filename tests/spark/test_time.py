@@ -22,8 +22,6 @@ from tidelog.temporal import list_kernels
 from tidelog.temporal.lists import Lists, Timeline, single
 from tidelog.temporal.metric import take_apart
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 ROUNDS = "lazy,iterated-joins"  # no strategy of the driver
 FEW = settings(max_examples=2)  # an example takes half a minute
 EVERY = """

@@ -25,10 +25,7 @@ from tidelog.store.examine import Examination
 from tidelog.store.folder import Folder
 from tidelog.store.snapshot import Snapshot
 
-pytestmark = [
-    pytest.mark.usefixtures("kernels"),
-    pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 
 OPERATIONS = (
     "create",

@@ -19,8 +19,6 @@ from tidelog import durable
 from tidelog.opening import StoredReasoner
 from tidelog.store import codes, store
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 CALLS = ("create", "write_all", "write_at", "sync", "sync_folder", "replace", "remove", "make_folder")
 
 

@@ -24,8 +24,6 @@ from tidelog.store.folder import LOCK, Folder
 from tidelog.store.store import read_found
 from tidelog.temporal.reasoning import TimeSettings
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 PROGRAM = tl.parse("""
     edge(a, b) .
     reach(?x, ?y) :- edge(?x, ?y) .

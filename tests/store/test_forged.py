@@ -26,10 +26,7 @@ from tidelog.mending import examine, repair
 from tidelog.store import codes
 from tidelog.store.folder import Folder
 
-pytestmark = [
-    pytest.mark.usefixtures("kernels"),
-    pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 
 MORE = """
     n(?x, #count(?y)) :- edge(?x, ?y) . big(?x) :- n(?x, ?c), ?c + 1 > 2 . lone(?x) :- edge(?x, _), ~big(?x) .

@@ -21,11 +21,8 @@ from tidelog.durable import HeldError, Lock
 from tidelog.opening import StoredReasoner
 from tidelog.store import codes
 
-pytestmark = [
-    pytest.mark.usefixtures("kernels"),
-    # Tests have threads of their own; what they do is no concern of a child that only looks at files.
-    pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning"),
-]
+# Tests have threads of their own; what they do is no concern of a child that only looks at files.
+pytestmark = pytest.mark.filterwarnings("ignore:This process.*is multi-threaded:DeprecationWarning")
 
 
 def forked(work: Callable[[], object]) -> int:

@@ -13,8 +13,6 @@ import pytest
 
 import tidelog as tl
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 # Programs by kind, and how a pair of numbers is a fact of each.
 PROGRAMS = {
     "plain": """

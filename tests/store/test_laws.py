@@ -7,7 +7,6 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,8 +18,6 @@ from tests.store.imprint import imprint
 from tests.temporal import test_changes as temporal
 from tidelog.errors import Inconsistent
 from tidelog.opening import StoredReasoner
-
-pytestmark = pytest.mark.usefixtures("kernels")
 
 NOTHING, CRASH, CLOSE = "nothing", "crash", "close"
 ENDINGS = st.lists(st.sampled_from([NOTHING, CRASH, CLOSE]), min_size=5, max_size=5)

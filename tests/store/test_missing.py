@@ -16,8 +16,6 @@ from tidelog.store import codes, store, superblock
 from tidelog.store.examine import Examination
 from tidelog.store.folder import LOCK, Folder
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 FILES = ("superblock.tide", "snapshot-00000001.tide", "journal-00000001.tide")
 DONE = {0: 1, 1: 2, 2: 2, 3: 3}  # how many edges there are after so many changes
 

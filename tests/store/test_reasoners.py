@@ -19,8 +19,6 @@ from tests.store.test_laws import crash
 from tidelog.logic.values import Value
 from tidelog.store import store
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 FORMATS = Path(__file__).parent / "formats"
 GRAPH = tl.parse("""
     @declare edge(x: int, y: int) .

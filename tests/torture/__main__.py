@@ -56,9 +56,6 @@ def _options() -> Namespace:
 
 def work(options: Namespace) -> int:
     """Play the seeds that standard input names, and say of each how it went."""
-    from tidelog.reasoner import prepare
-
-    prepare()
     for line in sys.stdin:
         print(json.dumps(_played(int(line), options.family)), flush=True)
     return 0

@@ -310,7 +310,7 @@ def _write_until_killed(play: Play, path: Path, done: int) -> int:
 
 
 def fork() -> int:
-    """Fork; there are threads, of Arrow and Numba, none of which holds a lock between transactions."""
+    """Fork; there are threads of Arrow, none of which holds a lock between transactions."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()

@@ -14,8 +14,6 @@ from tests.torture.shrink import attempt, shrink, shrunk
 from tidelog.maintenance.dred import DeleteAndRederive
 from tidelog.maintenance.task import Task
 
-pytestmark = pytest.mark.usefixtures("kernels")
-
 
 def short(number: int, family: str, steps: int = 6) -> Scenario:
     """The beginning of a scenario."""

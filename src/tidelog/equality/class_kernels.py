@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import kernel
+from tidelog.compiled import kernel, subroutine
 
 
-@kernel
+@subroutine
 def root_of(labels: Any, node: Any) -> Any:
     """The smallest node known to hang together with a node; paths are halved on the way."""
     while labels[node] != node:
@@ -23,14 +23,14 @@ def root_of(labels: Any, node: Any) -> Any:
     return node
 
 
-@kernel
+@subroutine
 def hang_together(labels: Any, one: Any, other: Any) -> None:
     """Let two nodes hang together, and all that do so with them."""
     first, second = root_of(labels, one), root_of(labels, other)
     labels[max(first, second)] = min(first, second)
 
 
-@kernel
+@kernel("i64[:], const strided i64[:], const strided i64[:]")
 def components(labels: Any, left: Any, right: Any) -> None:
     """Let the label of each node, at first itself, be the smallest node of its component."""
     for edge in range(len(left)):
@@ -39,14 +39,14 @@ def components(labels: Any, left: Any, right: Any) -> None:
         labels[node] = labels[labels[node]]  # smaller nodes have theirs already
 
 
-@kernel
+@subroutine
 def place_of(ordered: Any, constant: Any) -> Any:
     """The place of a constant among others in order, or -1."""
     place = np.searchsorted(ordered, constant)
     return place if place < len(ordered) and ordered[place] == constant else -1
 
 
-@kernel
+@kernel("i32[:], const i32[:], const i32[:], const i32[:], i32[:]")
 def parts(of: Any, members: Any, left: Any, right: Any, standing: Any) -> None:
     """Write the representative of the part that each member belongs to: the one it had, if that is in it.
 
@@ -66,7 +66,7 @@ def parts(of: Any, members: Any, left: Any, right: Any, standing: Any) -> None:
         standing[place] = members[chosen[labels[place]]]
 
 
-@kernel
+@kernel("i32[:], i32[:], const i32[:], i32[:]")
 def walk(size: Any, following: Any, representatives: Any, members: Any) -> None:
     """Write the members of classes, those of each class together, the representative first."""
     count = 0
@@ -78,7 +78,7 @@ def walk(size: Any, following: Any, representatives: Any, members: Any) -> None:
             count += 1
 
 
-@kernel
+@subroutine
 def met_again(size: Any, representative: Any) -> Any:
     """Whether a class has been met; if not, it has now: its size is the negative of what it was."""
     if size[representative] < 0:
@@ -87,7 +87,7 @@ def met_again(size: Any, representative: Any) -> Any:
     return False
 
 
-@kernel
+@subroutine
 def concerned(of: Any, size: Any, following: Any, ids: Any, after: Any) -> Any:
     """All members of the classes that constants leave or come to; their sizes are negative afterwards."""
     touched = np.empty(2 * len(ids), np.int32)
@@ -109,7 +109,7 @@ def concerned(of: Any, size: Any, following: Any, ids: Any, after: Any) -> Any:
     return members
 
 
-@kernel
+@kernel("i32[:], i32[:], i32[:], const i32[:], const i32[:] -> i64")
 def reassign(of: Any, size: Any, following: Any, ids: Any, after: Any) -> Any:
     """Let constants have other representatives, which then stand for themselves.
 

@@ -250,10 +250,3 @@ def components(count: int, left: Places, right: Places) -> Places:
     labels = np.arange(count)
     kernels.components(labels, left, right)
     return labels
-
-
-def compile_kernels() -> None:
-    """All kernels over classes are compiled, or loaded."""
-    classes, ids = Classes(), np.arange(2, dtype=np.int32)
-    classes.merge(ids[:1], ids[1:])
-    classes.assign(ids, classes.parts(classes.class_of(0), ids[:0], ids[:0]))

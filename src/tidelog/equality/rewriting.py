@@ -23,8 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog import compiled
-from tidelog.engine.events import MaintainerChosen, Notice
+from tidelog.engine.events import MaintainerChosen
 from tidelog.equality import answers, faults
 from tidelog.equality.axiomatised import Axiomatised, Derive
 from tidelog.equality.backward_forward import BackwardForward, Relevant
@@ -34,7 +33,7 @@ from tidelog.equality.doubt import Doubts, bearing_on_equality
 from tidelog.equality.listing import Listing, stored_of
 from tidelog.equality.meanings import Meanings, constants_of
 from tidelog.equality.proofs import Proofs
-from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved, compile_kernels, each_once
+from tidelog.equality.representatives import NOTHING, Classes, Ids, Moved, each_once
 from tidelog.equality.scratch import Latest
 from tidelog.equality.unmerged import Pairs, Unmerged, all_unmerged
 from tidelog.errors import Diagnostic
@@ -51,7 +50,6 @@ from tidelog.rewrite.over_representatives import (
     stored,
 )
 
-KERNELS = "equality"  # the group of compiled kernels
 BACKWARD_FORWARD = "backward-forward"  # the maintainer with which classes are divided by B/F≈
 BY_SEARCH = MaintainerChosen("backward-forward with rewriting", "to find what is no longer equal")
 BY_DOUBT = MaintainerChosen("split-and-merge", "to find what is no longer equal")
@@ -196,10 +194,6 @@ class Rewriting(Axiomatised):
         if not has_equality(program.predicates):
             derive(False)
             return
-        if not compiled.is_warm(KERNELS):
-            self._runtime.tell(Notice("compiling kernels for equality: about 5 s, this once"))
-            compile_kernels()
-            compiled.mark_warm(KERNELS)
         self._restate()
         derive(False, self._bearing(program))
         is_done = self._is_merged_elsewhere(program, derive)

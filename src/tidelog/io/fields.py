@@ -42,7 +42,7 @@ class Survey(NamedTuple):
     is_ascii: bool
 
 
-@kernel
+@kernel("i64, i64 -> i64, bool, bool, bool")
 def survey_bytes(address: Any, length: Any) -> Any:
     """The fields of a `Survey` of the bytes at an address."""
     feeds = np.int64(0)
@@ -110,7 +110,7 @@ def write_view(views: Any, place: Any, address: Any, start: Any, end: Any, lengt
     views[2 * place + 1] = np.int64(second)
 
 
-@kernel
+@kernel("i64, i64, i64, i64, i64, i64[:], i64 -> bool")
 def split_fields(
     address: Any, length: Any, delimiter: Any, columns: Any, rows: Any, wanted: Any, views: Any
 ) -> Any:
@@ -118,7 +118,10 @@ def split_fields(
 
     `wanted` holds, for each column, which block of `views` it goes to, or -1.
     """
-    out = int64_at(views, 2 * rows * (wanted.max() + 1))
+    blocks = 0
+    for block in wanted:
+        blocks += block >= 0
+    out = int64_at(views, 2 * rows * blocks)
     last = np.zeros(WIDTH, np.uint8)  # the end of the text, so that nothing behind it is read
     whole = length - length % WIDTH
     text = bytes_at(address, length)

@@ -36,7 +36,7 @@ def byte_uses() -> npt.NDArray[np.uint8]:
 USES = byte_uses()
 
 
-@kernel
+@kernel("i64, i64, i64, u8[:], i64, i32[:], i32[:] -> i64, i64")
 def split_triples(
     address: Any, length: Any, rows: Any, uses: Any, views: Any, subjects: Any, objects: Any
 ) -> Any:

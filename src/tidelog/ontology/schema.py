@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidelog.engine.columnar import warm
 from tidelog.engine.registry import settings_of
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.io.source import data_file
@@ -39,7 +38,6 @@ def close(
     program: Program, triples: Sequence[Batch], tell: Callable[[str], None] = lambda notice: None
 ) -> Closure:
     """All that the program derives from some triples, inconsistent or not."""
-    warm.ensure("run", tell)
     engine = settings_of("columnar").make(1, len(program.predicates))
     for predicate in program.predicates.values():
         engine.define(predicate.name, predicate.arity)

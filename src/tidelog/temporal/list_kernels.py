@@ -6,7 +6,8 @@ the integer timeline it is written t. Either way two intervals are one if the se
 the end of the first, and whoever moves an end needs to know no more of it than whether it is even.
 
 Lists lie anywhere in a pool: `first` and `count` tell where list i begins and how long it is. Operations take
-lists by number, -1 being the empty list.
+lists by number, -1 being the empty list, and write their results into arrays that have room: for as many
+intervals as the lists have together.
 
 Invariant: within a list intervals are in order, and none touches the next.
 """
@@ -15,9 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from tidelog.compiled import inlined, kernel
+from tidelog.compiled import inlined, kernel, subroutine
 
 INFINITY = 1 << 62  # as a right end; negative as a left end
 LIMIT = 1 << 60  # beyond which no finite end may lie
@@ -34,6 +33,15 @@ def length_of(N: Any, numbers: Any, place: Any) -> Any:
 def begin_of(F: Any, numbers: Any, place: Any) -> Any:
     """Where the list at a place begins."""
     return F[numbers[place]] if numbers[place] >= 0 else 0
+
+
+@kernel("const i64[:], const i64[:] -> i64")
+def total_length(N: Any, numbers: Any) -> Any:
+    """How many intervals the lists of these numbers have together."""
+    total = 0
+    for place in range(len(numbers)):
+        total += length_of(N, numbers, place)
+    return total
 
 
 @inlined
@@ -57,20 +65,19 @@ def shifted(end: Any, even: Any, odd: Any) -> Any:
     return end + (odd if end & 1 else even)
 
 
-@kernel
-def move(F: Any, N: Any, L: Any, R: Any, numbers: Any, by: Any) -> Any:
-    """The lists after a unary operator, and whether some end left the range.
+@kernel(
+    "const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], i64[:], "
+    "i64[:], i64[:], i64[:] -> i64, bool"
+)
+def move(
+    F: Any, N: Any, L: Any, R: Any, numbers: Any,
+    by: Any, first: Any, count: Any, left: Any, right: Any,
+) -> Any:  # fmt: skip
+    """Write the lists after a unary operator; returns how many intervals, and whether an end left the range.
 
     `by` holds what is added to left ends, even and odd, and to right ends, even and odd, then whether the
     left and the right end become infinite, and whether only what is infinite to the left or right stays.
     """
-    total = 0
-    for place in range(len(numbers)):
-        total += length_of(N, numbers, place)
-    first = np.empty(len(numbers), np.int64)
-    count = np.empty(len(numbers), np.int64)
-    left = np.empty(total, np.int64)
-    right = np.empty(total, np.int64)
     end = 0
     is_beyond = False
     for place in range(len(numbers)):
@@ -88,7 +95,7 @@ def move(F: Any, N: Any, L: Any, R: Any, numbers: Any, by: Any) -> Any:
             end = appended(left, right, begin, end, one_left, one_right)
         first[place] = begin
         count[place] = end - begin
-    return first, count, left[:end], right[:end], is_beyond
+    return end, is_beyond
 
 
 @inlined
@@ -107,24 +114,20 @@ def closed_right(end: Any, is_integer: Any) -> Any:
     return end + 1 if is_integer else end + (end & 1)
 
 
-@kernel
+@kernel(
+    "const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], "
+    "const i64[:], const i64[:], const i64[:], const i64[:], bool, i64[:], i64[:], i64[:], i64[:] -> "
+    "i64, bool"
+)
 def lasting(
     F: Any, N: Any, L: Any, R: Any, numbers: Any,
     F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any,
-    by: Any, is_integer: Any,
+    by: Any, is_integer: Any, first: Any, count: Any, left: Any, right: Any,
 ) -> Any:  # fmt: skip
-    """The points that the first list leads to, without a gap, from a point of the second: since, or until.
+    """Write the points that the first list leads to without a gap from a point of the second: since, until.
 
-    `by` moves points as for `move`; it is of a diamond whose interval is without 0.
+    `by` moves points as for `move`; it is of a diamond whose interval is without 0. Returns the same.
     """
-    total = 0
-    for place in range(len(numbers)):
-        if numbers[place] >= 0 and numbers2[place] >= 0:
-            total += N[numbers[place]] + N2[numbers2[place]]
-    first = np.empty(len(numbers), np.int64)
-    count = np.empty(len(numbers), np.int64)
-    left = np.empty(total, np.int64)
-    right = np.empty(total, np.int64)
     end = 0
     is_beyond = False
     for place in range(len(numbers)):
@@ -151,7 +154,7 @@ def lasting(
                     other += 1
         first[place] = begin
         count[place] = end - begin
-    return first, count, left[:end], right[:end], is_beyond
+    return end, is_beyond
 
 
 @inlined
@@ -217,20 +220,17 @@ def subtracted(
     return end
 
 
-@kernel
+@kernel(
+    "i64, const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], const "
+    "i64[:], const i64[:], const i64[:], const i64[:], i64[:], i64[:], i64[:], i64[:] -> i64"
+)
 def combine(
     operation: Any,
     F: Any, N: Any, L: Any, R: Any, numbers: Any,
     F2: Any, N2: Any, L2: Any, R2: Any, numbers2: Any,
+    first: Any, count: Any, left: Any, right: Any,
 ) -> Any:  # fmt: skip
-    """What an operation of sets makes of two lists, pair by pair."""
-    total = 0
-    for place in range(len(numbers)):
-        total += length_of(N, numbers, place) + length_of(N2, numbers2, place)
-    first = np.empty(len(numbers), np.int64)
-    count = np.empty(len(numbers), np.int64)
-    left = np.empty(total, np.int64)
-    right = np.empty(total, np.int64)
+    """Write what an operation of sets makes of two lists, pair by pair; returns how many intervals."""
     end = 0
     for place in range(len(numbers)):
         begin = end
@@ -246,26 +246,49 @@ def combine(
             end = subtracted(L, R, item, stop, L2, R2, item2, stop2, left, right, end)
         first[place] = begin
         count[place] = end - begin
-    return first, count, left[:end], right[:end]
+    return end
 
 
-@kernel
-def gather(F: Any, N: Any, L: Any, R: Any, order: Any, keys: Any) -> Any:
-    """Lists with equal keys made one: places of the distinct keys, and their lists.
+@inlined
+def sink(left: Any, right: Any, begin: Any, root: Any, size: Any) -> None:
+    """Let the interval at a place of a heap sink until none below it begins later."""
+    one_left, one_right = left[begin + root], right[begin + root]
+    child = 2 * root + 1
+    while child < size:
+        if child + 1 < size and left[begin + child + 1] > left[begin + child]:
+            child += 1
+        if left[begin + child] <= one_left:
+            break
+        left[begin + root], right[begin + root] = left[begin + child], right[begin + child]
+        root = child
+        child = 2 * root + 1
+    left[begin + root], right[begin + root] = one_left, one_right
+
+
+@subroutine
+def sort_by_left(left: Any, right: Any, begin: Any, end: Any) -> None:
+    """Put the intervals from `begin` to `end` in the order of their left ends, by a heap."""
+    size = end - begin
+    for root in range(size // 2 - 1, -1, -1):
+        sink(left, right, begin, root, size)
+    for last in range(size - 1, 0, -1):
+        left[begin], left[begin + last] = left[begin + last], left[begin]
+        right[begin], right[begin + last] = right[begin + last], right[begin]
+        sink(left, right, begin, 0, last)
+
+
+@kernel(
+    "const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], const i64[:], i64[:], "
+    "i64[:], i64[:], i64[:], i64[:] -> i64, i64"
+)
+def gather(
+    F: Any, N: Any, L: Any, R: Any, order: Any, keys: Any,
+    places: Any, first: Any, count: Any, left: Any, right: Any,
+) -> Any:  # fmt: skip
+    """Write lists with equal keys as one, and the places of the distinct keys; returns how many, of each.
 
     `order` holds the numbers of the lists in the order of their keys; `keys` are those in that order.
     """
-    total = 0
-    groups = 0
-    for place in range(len(order)):
-        total += N[order[place]]
-        if place == 0 or keys[place] != keys[place - 1]:
-            groups += 1
-    places = np.empty(groups, np.int64)
-    first = np.empty(groups, np.int64)
-    count = np.empty(groups, np.int64)
-    left = np.empty(total, np.int64)
-    right = np.empty(total, np.int64)
     end = 0
     group = 0
     place = 0
@@ -283,9 +306,7 @@ def gather(F: Any, N: Any, L: Any, R: Any, order: Any, keys: Any) -> Any:
                 end += 1
             stop += 1
         if not is_sorted:
-            by_left = np.argsort(left[begin:end])
-            left[begin:end] = left[begin:end][by_left]
-            right[begin:end] = right[begin:end][by_left]
+            sort_by_left(left, right, begin, end)
         found = begin
         for item in range(begin, end):
             found = appended(left, right, begin, found, left[item], right[item])
@@ -294,10 +315,13 @@ def gather(F: Any, N: Any, L: Any, R: Any, order: Any, keys: Any) -> Any:
         count[group] = end - begin
         group += 1
         place = stop
-    return places, first, count, left[:end], right[:end]
+    return group, end
 
 
-@kernel
+@kernel(
+    "i64[:], i64[:], i64[:], i64[:], i64[:], i64, const i64[:], const i64[:], const i64[:], const "
+    "i64[:], const i64[:] -> i64"
+)
 def write_lists(
     first: Any, count: Any, room: Any, left: Any, right: Any, end: Any,
     rows: Any, F: Any, N: Any, L: Any, R: Any,
@@ -317,7 +341,7 @@ def write_lists(
     return end
 
 
-@kernel
+@kernel("const i64[:], const i64[:], const i64[:], const i64[:], const i64[:] -> i64, i64")
 def list_bounds(F: Any, N: Any, L: Any, R: Any, numbers: Any) -> Any:
     """The least left and the greatest right end of the lists; the first is greater if all are empty."""
     low = INFINITY

@@ -66,15 +66,24 @@ class Lists:
 
     def intersected(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
         """The points that both have."""
-        return Lists(*kernels.combine(kernels.INTERSECT, *self.parts, numbers, *other.parts, others))
+        return self._combined(kernels.INTERSECT, other, numbers, others)
 
     def united(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
         """The points that one of them has."""
-        return Lists(*kernels.combine(kernels.UNITE, *self.parts, numbers, *other.parts, others))
+        return self._combined(kernels.UNITE, other, numbers, others)
 
     def without(self, other: Lists, numbers: Integers, others: Integers) -> Lists:
         """The points that only the first has."""
-        return Lists(*kernels.combine(kernels.SUBTRACT, *self.parts, numbers, *other.parts, others))
+        return self._combined(kernels.SUBTRACT, other, numbers, others)
+
+    def _combined(self, operation: int, other: Lists, numbers: Integers, others: Integers) -> Lists:
+        room = _room(len(numbers), self._length(numbers) + other._length(others))
+        end = kernels.combine(operation, *self.parts, numbers, *other.parts, others, *room.parts)
+        return room.cut(end)
+
+    def _length(self, numbers: Integers) -> int:
+        """How many intervals the lists of these numbers have, of which some may be -1."""
+        return int(kernels.total_length(self.count, numbers))
 
     def later(self, end: int) -> Lists:
         """The points from a left end on."""
@@ -87,25 +96,39 @@ class Lists:
 
     def moved(self, by: Integers) -> Lists:
         """What a unary operator makes of them."""
-        *parts, is_beyond = kernels.move(*self.parts, self.numbers, by)
+        room = _room(len(self), self.size)
+        end, is_beyond = kernels.move(*self.parts, self.numbers, by, *room.parts)
         _check(is_beyond)
-        return Lists(*parts)
+        return room.cut(end)
 
     def lasting(
         self, other: Lists, numbers: Integers, others: Integers, by: Integers, is_integer: bool
     ) -> Lists:
         """The points that these lists lead to from points of others: `since` without 0, and `until`."""
-        *parts, is_beyond = kernels.lasting(*self.parts, numbers, *other.parts, others, by, is_integer)
+        room = _room(len(numbers), self._length(numbers) + other._length(others))
+        given = (*self.parts, numbers, *other.parts, others, by, is_integer)
+        end, is_beyond = kernels.lasting(*given, *room.parts)
         _check(is_beyond)
-        return Lists(*parts)
+        return room.cut(end)
 
     def grouped(self, keys: Integers) -> tuple[Integers, Lists]:
         """The distinct keys in order, and for each the union of its lists."""
         if len(keys) > 1 and not bool((keys[1:] > keys[:-1]).all()):
             order = np.argsort(keys, kind="stable")
-            places, *parts = kernels.gather(*self.parts, order, keys[order])
-            return keys[order[places]], Lists(*parts)
+            places, room = np.empty(len(keys), np.int64), _room(len(keys), self.size)
+            groups, end = kernels.gather(*self.parts, order, keys[order], places, *room.parts)
+            found = Lists(room.first[:groups], room.count[:groups], room.left, room.right)
+            return keys[order[places[:groups]]], found.cut(end)
         return keys, self
+
+    def cut(self, size: int) -> Lists:
+        """The same lists, of which only the first `size` intervals are in use."""
+        return Lists(self.first, self.count, self.left[:size], self.right[:size])
+
+
+def _room(count: int, size: int) -> Lists:
+    """Arrays for so many lists of so many intervals together, to be written."""
+    return Lists(*(np.empty(length, np.int64) for length in (count, count, size, size)))
 
 
 def nothing(count: int = 0) -> Lists:

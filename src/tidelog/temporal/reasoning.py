@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog import compiled
-from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener, Notice, StratumStrategy
+from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener, StratumStrategy
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
 from tidelog.io.columns import Batch
 from tidelog.logic.metrics import intervals_of
@@ -42,7 +41,6 @@ from tidelog.temporal.stating import Stating
 from tidelog.temporal.store import Store
 from tidelog.temporal.violations import violations
 
-KERNELS = "temporal"  # the group of compiled kernels
 UNKNOWN_PROCEDURE = "E618"
 ENDLESS = "E616"
 NOT_CHANGED = "E617"
@@ -146,8 +144,6 @@ class Temporal:
         self, program: Program, strata_before: int, listen: Listener, check: Callable[[], None]
     ) -> None:
         """Derive everything that rules over time lead to; what is without time has been derived."""
-        if not compiled.is_warm(KERNELS):
-            listen(Notice("compiling kernels for rules over time: about 20 s, this once"))
         self.check_end(program)
         self.store.tables = {}
         self.store.refine_for(program)
@@ -158,7 +154,6 @@ class Temporal:
         if self._has_no_end(program):
             self.periodic = Periodic(program, self.store, settings.procedure)
             self.outcome, self.dropped = self.periodic.derive(ready, listen, check, strata_before)
-            compiled.mark_warm(KERNELS)
             return
         derivation = begin(
             self.store, ready, listen, check, settings.procedure, settings.rounds, horizon, strata_before
@@ -166,7 +161,6 @@ class Temporal:
         self.outcome = derivation.run()
         self.is_cut = horizon is not None and horizon.is_cut
         self.dropped = derivation.dropped
-        compiled.mark_warm(KERNELS)
 
     def _begin(self, program: Program, strata_before: int, listen: Listener) -> Callable[..., Derivation]:
         """Let what holds be what is given, here or where the engine says; how what follows is derived."""

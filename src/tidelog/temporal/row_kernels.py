@@ -22,7 +22,7 @@ def bucket_of(columns: Any, positions: Any, row: Any, buckets: Any) -> Any:
     return np.int64(word >> np.uint64(11)) & (buckets - 1)
 
 
-@kernel
+@kernel("strided i32[:,:], i64[:], i64, i64, i64[:], i64[:]")
 def enter(columns: Any, positions: Any, begin: Any, end: Any, heads: Any, following: Any) -> None:
     """Enter rows into an index."""
     for row in range(begin, end):
@@ -40,7 +40,7 @@ def is_match(columns: Any, positions: Any, row: Any, given: Any, places: Any, ot
     return True
 
 
-@kernel
+@kernel("strided i32[:,:], i64[:], i64[:], i64[:], const strided i32[:,:], i64[:], i64[:] -> i64")
 def count_matches(
     columns: Any, positions: Any, heads: Any, following: Any, given: Any, places: Any, counts: Any
 ) -> Any:
@@ -58,7 +58,7 @@ def count_matches(
     return total
 
 
-@kernel
+@kernel("strided i32[:,:], i64[:], i64[:], i64[:], const strided i32[:,:], i64[:], i64[:], i64[:]")
 def find_matches(
     columns: Any, positions: Any, heads: Any, following: Any, given: Any, places: Any, others: Any, rows: Any
 ) -> None:
@@ -74,10 +74,11 @@ def find_matches(
             row = following[row]
 
 
-@kernel
-def find_or_add(columns: Any, count: Any, positions: Any, heads: Any, following: Any, given: Any) -> Any:
-    """The number of each given row in a set that has room, where it is added if it is not there; its size."""
-    numbers = np.empty(given.shape[1], np.int64)
+@kernel("strided i32[:,:], i64, i64[:], i64[:], i64[:], const strided i32[:,:], i64[:] -> i64")
+def find_or_add(
+    columns: Any, count: Any, positions: Any, heads: Any, following: Any, given: Any, numbers: Any
+) -> Any:
+    """Write the number of each given row in a set that has room, adding rows that are not there; its size."""
     for other in range(given.shape[1]):
         bucket = bucket_of(given, positions, other, len(heads))
         row = heads[bucket]
@@ -91,16 +92,14 @@ def find_or_add(columns: Any, count: Any, positions: Any, heads: Any, following:
             heads[bucket] = row
             count += 1
         numbers[other] = row
-    return numbers, count
+    return count
 
 
-@kernel
-def find_rows(columns: Any, positions: Any, heads: Any, following: Any, given: Any) -> Any:
-    """The number of each given row in a set; -1 where it is not there."""
-    numbers = np.empty(given.shape[1], np.int64)
+@kernel("strided i32[:,:], i64[:], i64[:], i64[:], const strided i32[:,:], i64[:]")
+def find_rows(columns: Any, positions: Any, heads: Any, following: Any, given: Any, numbers: Any) -> None:
+    """Write the number of each given row in a set; -1 where it is not there."""
     for other in range(given.shape[1]):
         row = heads[bucket_of(given, positions, other, len(heads))]
         while row >= 0 and not is_match(columns, positions, row, given, positions, other):
             row = following[row]
         numbers[other] = row
-    return numbers

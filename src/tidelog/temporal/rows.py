@@ -150,10 +150,9 @@ class RowSet:
             larger[:, : self.rows] = self.columns[:, : self.rows]
             self.columns = larger
         self._set.make_room(self.columns, most)
-        numbers: Integers
-        numbers, self.rows = kernels.find_or_add(
-            self.columns, self.rows, self._set.positions, self._set.heads, self._set.following, given
-        )
+        numbers = np.empty(given.shape[1], np.int64)
+        known = self._set.positions, self._set.heads, self._set.following
+        self.rows = kernels.find_or_add(self.columns, self.rows, *known, given, numbers)
         self._set.entered = self.rows
         return numbers
 
@@ -161,8 +160,9 @@ class RowSet:
         """The number of each given row; -1 where it is not there."""
         if self.arity == 0:
             return np.zeros(count, np.int64) if self.rows else np.full(count, -1)
-        found = self._set.heads, self._set.following, np.ascontiguousarray(given)
-        numbers: Integers = kernels.find_rows(self.columns, self._set.positions, *found)
+        numbers = np.empty(given.shape[1], np.int64)
+        known = self._set.positions, self._set.heads, self._set.following
+        kernels.find_rows(self.columns, *known, np.ascontiguousarray(given), numbers)
         return numbers
 
     def matches(self, positions: Sequence[int], given: Table) -> tuple[Integers, Integers]:

@@ -1,1 +1,1 @@
-"""The embedded engine: columns of dense ids, and a plan interpreter compiled by Numba."""
+"""The embedded engine: columns of dense ids, and a compiled plan interpreter."""

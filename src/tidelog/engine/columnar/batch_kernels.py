@@ -25,7 +25,7 @@ from tidelog.engine.columnar.layout import (
 from tidelog.engine.columnar.table_kernels import LOWER, find_row
 
 
-@kernel
+@kernel("i64[:,:], i64[:], i64[:], i32[:], u8[:]")
 def stand(T: Any, tables: Any, counts: Any, source: Any, standing: Any) -> None:
     """Write the flags ALIVE and EXPLICIT of each row into `standing`, 0 where it is no fact."""
     first, done = 0, 0
@@ -43,7 +43,7 @@ def stand(T: Any, tables: Any, counts: Any, source: Any, standing: Any) -> None:
         done += count
 
 
-@kernel
+@kernel("i64[:,:], i64[:], i64[:], i32[:], i64, bool, i64[:] -> i64")
 def find_or_enter(T: Any, tables: Any, counts: Any, source: Any, done: Any, create: Any, found: Any) -> Any:
     """Write the numbers of the rows `done`… into `found`, or -1.
 
@@ -68,7 +68,7 @@ def find_or_enter(T: Any, tables: Any, counts: Any, source: Any, done: Any, crea
     return before
 
 
-@kernel
+@kernel("i64[:,:], i64[:], i64[:], i64[:], i32[:]")
 def gather(T: Any, tables: Any, counts: Any, rows: Any, ids: Any) -> None:
     """Write the ids of rows into `ids`."""
     first, done = 0, 0
@@ -82,7 +82,7 @@ def gather(T: Any, tables: Any, counts: Any, rows: Any, ids: Any) -> None:
         done += count
 
 
-@kernel
+@kernel("i64[:], i64[:], i64[:], i64[:], i64[:] -> i64")
 def group_rows(codes: Any, counts: Any, tables: Any, starts: Any, rows: Any) -> Any:
     """Write the rows of facts table by table, the tables, and where each one's rows start; how many tables.
 

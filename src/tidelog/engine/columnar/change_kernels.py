@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, prefetch
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, prefetch, subroutine
 from tidelog.engine.columnar.layout import (
     ALIVE,
     ARITY,
@@ -107,7 +107,7 @@ def set_counter(T: Any, table: Any, which: Any, row: Any, value: Any) -> None:
         int32_at(T[table, which], T[table, CAPACITY])[row] = value
 
 
-@kernel
+@subroutine
 def touch(T: Any, table: Any, row: Any, Z: Any) -> None:
     """Let the row be in the journal, as it was when it was first touched."""
     flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
@@ -147,7 +147,7 @@ def enter_row(T: Any, table: Any, key: Any, position: Any) -> Any:
     return row
 
 
-@kernel
+@subroutine
 def has_room(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
     """Whether a batch of rows can be entered into a table."""
     rows = T[table, ROWS] + count
@@ -175,7 +175,7 @@ def count_instance(T: Any, table: Any, row: Any, flags: Any, rank: Any, highest:
     set_counter(T, table, which, row, counter_of(T, table, which, row) + Z[Z_STEP])
 
 
-@kernel
+@subroutine
 def fetch_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> None:
     """Ask for the memory that a batch of heads will need: slots first, then what is known of their rows."""
     arity = T[table, ARITY]
@@ -210,7 +210,7 @@ def fetch_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> None:
                     prefetch(T[table, which] + 4 * row)
 
 
-@kernel
+@subroutine
 def count_pairs(T: Any, table: Any, rank: Any, level: Any, count: Any, Z: Any) -> None:
     """Count one instance more for each head of a batch; all are facts of a table that is a direct array."""
     capacity = T[table, CAPACITY]
@@ -230,7 +230,7 @@ def count_pairs(T: Any, table: Any, rank: Any, level: Any, count: Any, Z: Any) -
     Z[Z_MATCHES] += count
 
 
-@kernel
+@subroutine
 def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -> Any:
     """Do to each head of a batch what the state says; DONE, or what must grow, with nothing done."""
     table = words[plan + P_HEAD]
@@ -290,7 +290,7 @@ def apply_heads(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -
     return DONE
 
 
-@kernel
+@subroutine
 def note_support(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) -> Any:
     """Take the first instance of each given head: its facts that are not CHECKED are found, the head PENDING.
 
@@ -325,7 +325,7 @@ def note_support(T: Any, words: Any, plan: Any, level: Any, count: Any, Z: Any) 
 # ---- sets of facts, as numbers of rows of one table
 
 
-@kernel
+@kernel("i64[:,:], i64, i64[:], i64, i64, i64[:]")
 def mark_rows(T: Any, table: Any, rows: Any, set_flags: Any, clear_flags: Any, Z: Any) -> None:
     """Clear flags of rows, then set flags."""
     flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
@@ -334,7 +334,7 @@ def mark_rows(T: Any, table: Any, rows: Any, set_flags: Any, clear_flags: Any, Z
         flags[row] = (flags[row] & np.uint8(0xFF ^ clear_flags)) | np.uint8(set_flags)
 
 
-@kernel
+@kernel("i64[:,:], i64, i64[:], i64, i64, i64[:] -> i64")
 def select_rows(T: Any, table: Any, rows: Any, mask: Any, want: Any, selected: Any) -> Any:
     """Write the rows whose flags are as wanted into `selected`; returns how many they are."""
     flags = bytes_at(T[table, FLAGS], T[table, CAPACITY])
@@ -346,7 +346,7 @@ def select_rows(T: Any, table: Any, rows: Any, mask: Any, want: Any, selected: A
     return count
 
 
-@kernel
+@kernel("i64[:,:], i64, i64[:], bool, bool, i64[:] -> i64")
 def select_counted(T: Any, table: Any, rows: Any, hidden_too: Any, above: Any, selected: Any) -> Any:
     """Write the rows whose count is, or is not, above 0 into `selected`; returns how many they are.
 
@@ -367,7 +367,7 @@ def select_counted(T: Any, table: Any, rows: Any, hidden_too: Any, above: Any, s
     return count
 
 
-@kernel
+@kernel("i64[:,:], i64, i64[:], i64, i64[:]")
 def add_founded(T: Any, table: Any, rows: Any, amount: Any, Z: Any) -> None:
     """Add to the founded counter of rows."""
     if T[table, FOUNDED] == 0:
@@ -378,7 +378,7 @@ def add_founded(T: Any, table: Any, rows: Any, amount: Any, Z: Any) -> None:
         founded[row] += amount
 
 
-@kernel
+@kernel("i64[:,:], i64, i64[:], i64[:]")
 def raise_rows(T: Any, table: Any, rows: Any, Z: Any) -> None:
     """Let rows have the highest rank: what was hidden is founded now."""
     for row in rows:
@@ -392,7 +392,7 @@ def raise_rows(T: Any, table: Any, rows: Any, Z: Any) -> None:
 # ---- the journal's ends
 
 
-@kernel
+@kernel("i64[:,:], i64[:], i64, i64[:], i64[:] -> i64, i64")
 def settle(T: Any, Z: Any, first: Any, gone: Any, come: Any) -> Any:
     """Clear passing flags of all facts in the journal from `first` on; write those that went and came."""
     journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
@@ -411,7 +411,7 @@ def settle(T: Any, Z: Any, first: Any, gone: Any, come: Any) -> Any:
     return went, came
 
 
-@kernel
+@kernel("i64[:,:], i64[:]")
 def rebase(T: Any, Z: Any) -> None:
     """Let what is true now count as true before; facts touched again are entered into the journal anew."""
     journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
@@ -422,7 +422,7 @@ def rebase(T: Any, Z: Any) -> None:
         flags[row] = (flags[row] & (EXPLICIT | ALIVE)) | (BEFORE if alive else 0)
 
 
-@kernel
+@kernel("i64[:,:], i64[:]")
 def look_back(T: Any, Z: Any) -> None:
     """Let what was true when the journal began count as true before; the earliest entry of a fact decides."""
     capacity = Z[Z_JOURNAL_CAPACITY]
@@ -434,7 +434,7 @@ def look_back(T: Any, Z: Any) -> None:
         flags[row] = (flags[row] & (EXPLICIT | ALIVE)) | (BEFORE if was else 0)
 
 
-@kernel
+@kernel("i64[:,:], i64[:], i64[:], i64[:] -> i64, i64")
 def close_journal(T: Any, Z: Any, gone: Any, come: Any) -> Any:
     """Write the facts that went and that came; what is true now is true before, and the journal is empty."""
     journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
@@ -459,7 +459,7 @@ def close_journal(T: Any, Z: Any, gone: Any, come: Any) -> Any:
     return went, came
 
 
-@kernel
+@kernel("i64[:,:], i64[:], i64")
 def undo_journal(T: Any, Z: Any, first: Any) -> None:
     """Put every fact in the journal from `first` on back as it was, and forget these entries."""
     capacity = Z[Z_JOURNAL_CAPACITY]

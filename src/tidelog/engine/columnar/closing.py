@@ -65,7 +65,6 @@ class ClosingEngine(MaintainedEngine):
         self.max_facts: int | None = (
             None  # that may be there, for engines whose work is not seen while it lasts
         )
-        self.prepare_closures: Callable[[], None] = _proceed  # called before a structure is used
         self.has_incomplete = False  # tables were put in whose sets are not made yet
         self._closed: dict[str, Closed] = {}
         self._transaction = Transaction()
@@ -76,7 +75,7 @@ class ClosingEngine(MaintainedEngine):
     def renew(self) -> None:
         """Forget all relations, and whatever was made for them, in whatever state; values keep their ids."""
         made = ClosingEngine(self.threads)
-        kept = ("dictionary", "pool", "check", "max_facts", "prepare_closures", "dense_bytes", "fewest")
+        kept = ("dictionary", "pool", "check", "max_facts", "dense_bytes", "fewest")
         state = {**vars(made), **{name: getattr(self, name) for name in (*kept, "plan_listener")}}
         state.update(epoch=self.epoch + 1, generation=self.generation + 1, _instances=self._instances)
         self.dictionary.publish()
@@ -173,7 +172,6 @@ class ClosingEngine(MaintainedEngine):
         left, right = self.rows(given)[0]
         if not self._fits(module.kind, (left, right)):
             return None
-        self.prepare_closures()
         table = self.table(module.predicate)
         structure = STRUCTURES[module.kind]()
         self._watch(structure, len(table))
@@ -194,7 +192,6 @@ class ClosingEngine(MaintainedEngine):
         pairs = self._externals(module, layout.ALIVE)
         if not self._fits(module.kind, pairs):
             return False
-        self.prepare_closures()
         self.table(module.predicate).drop_counters()
         self._closed[module.predicate] = Closed(module)
         return True

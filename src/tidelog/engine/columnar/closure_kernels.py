@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import int32_at, int64_at, kernel, mix
+from tidelog.compiled import int32_at, int64_at, kernel, mix, subroutine
 
 # ---- C: a closure
 (
@@ -65,19 +65,19 @@ LAST_STAMP = (1 << 31) - 2
 FIRST_ROOM = 4
 
 
-@kernel
+@subroutine
 def vector(C: Any, which: Any) -> Any:
     """One of the vectors."""
     return int32_at(C[VECTORS] + 4 * which * C[CAPACITY], C[CAPACITY])
 
 
-@kernel
+@subroutine
 def pool_of(C: Any, side: Any) -> Any:
     """The pool in which the lists of one side lie."""
     return int32_at(C[POOL + ABREAST * side], C[POOL_CAPACITY + ABREAST * side])
 
 
-@kernel
+@subroutine
 def next_stamp(C: Any) -> Any:
     """A mark that no node has."""
     stamp = C[STAMP] + 1
@@ -94,7 +94,7 @@ def next_stamp(C: Any) -> Any:
 # ---- nodes
 
 
-@kernel
+@subroutine
 def find_slot(C: Any, identity: Any) -> Any:
     """The slot of an id: its own, or the free one where it belongs."""
     slots = int64_at(C[SLOTS], C[SLOT_COUNT])
@@ -104,13 +104,13 @@ def find_slot(C: Any, identity: Any) -> Any:
     return position
 
 
-@kernel
+@subroutine
 def find_node(C: Any, identity: Any) -> Any:
     """The number of an id, or -1."""
     return (int64_at(C[SLOTS], C[SLOT_COUNT])[find_slot(C, identity)] & 0xFFFFFFFF) - 1
 
 
-@kernel
+@subroutine
 def number_node(C: Any, identity: Any) -> Any:
     """The number of an id, a new one if it has none; there must be room."""
     slots = int64_at(C[SLOTS], C[SLOT_COUNT])
@@ -123,7 +123,7 @@ def number_node(C: Any, identity: Any) -> Any:
     return (slots[position] & 0xFFFFFFFF) - 1
 
 
-@kernel
+@kernel("i64[:]")
 def enter_nodes(C: Any) -> None:
     """Enter all nodes into empty slots."""
     slots = int64_at(C[SLOTS], C[SLOT_COUNT])
@@ -136,7 +136,7 @@ def enter_nodes(C: Any) -> None:
 # ---- pairs
 
 
-@kernel
+@subroutine
 def find_place(C: Any, side: Any, node: Any, neighbour: Any) -> Any:
     """Where in the pool a node's list has this neighbour, or -1."""
     pool = pool_of(C, side)
@@ -147,7 +147,7 @@ def find_place(C: Any, side: Any, node: Any, neighbour: Any) -> Any:
     return np.int64(-1)
 
 
-@kernel
+@subroutine
 def is_external(C: Any, source: Any, target: Any) -> Any:
     """Whether the pair is there; the shorter of the two lists tells."""
     if vector(C, LENGTH)[source] <= vector(C, LENGTH + ABREAST)[target]:
@@ -155,7 +155,7 @@ def is_external(C: Any, source: Any, target: Any) -> Any:
     return find_place(C, SOURCES, target, source) >= 0
 
 
-@kernel
+@subroutine
 def wanted_room(C: Any, side: Any, node: Any) -> Any:
     """What must be free in the pool before a neighbour is added: nothing, or room for a longer list."""
     length = np.int64(vector(C, LENGTH + ABREAST * side)[node])
@@ -164,14 +164,14 @@ def wanted_room(C: Any, side: Any, node: Any) -> Any:
     return max(2 * length, np.int64(FIRST_ROOM))
 
 
-@kernel
+@subroutine
 def lacks_room(C: Any, side: Any, node: Any) -> Any:
     """Whether the pool must grow before a neighbour is added."""
     top = C[POOL_TOP + ABREAST * side]
     return top + wanted_room(C, side, node) > C[POOL_CAPACITY + ABREAST * side]
 
 
-@kernel
+@subroutine
 def append(C: Any, side: Any, node: Any, neighbour: Any) -> None:
     """Add a neighbour to a node's list; the pool has room."""
     pool = pool_of(C, side)
@@ -190,7 +190,7 @@ def append(C: Any, side: Any, node: Any, neighbour: Any) -> None:
     lengths[node] = length + 1
 
 
-@kernel
+@subroutine
 def take_away(C: Any, side: Any, node: Any, neighbour: Any) -> None:
     """Remove a neighbour from a node's list; the last one takes its place."""
     pool = pool_of(C, side)
@@ -200,7 +200,7 @@ def take_away(C: Any, side: Any, node: Any, neighbour: Any) -> None:
     pool[place] = pool[vector(C, START + ABREAST * side)[node] + lengths[node]]
 
 
-@kernel
+@kernel("i64[:], const i32[:], const i32[:], i64, i64, i32[:], i32[:] -> i64")
 def add_pairs(C: Any, left: Any, right: Any, done: Any, end: Any, sources: Any, targets: Any) -> Any:
     """Enter the pairs of ids from place `done` to `end`; returns the place reached, where C must grow first.
 
@@ -224,7 +224,7 @@ def add_pairs(C: Any, left: Any, right: Any, done: Any, end: Any, sources: Any, 
     return np.int64(end)
 
 
-@kernel
+@kernel("i64[:], const i32[:], const i32[:], i32[:], i32[:] -> i64")
 def remove_pairs(C: Any, left: Any, right: Any, sources: Any, targets: Any) -> Any:
     """Remove pairs of ids; returns how many were there, and writes them, as numbers."""
     kept = 0
@@ -242,7 +242,7 @@ def remove_pairs(C: Any, left: Any, right: Any, sources: Any, targets: Any) -> A
     return kept
 
 
-@kernel
+@kernel("i64[:], i32[:], i32[:]")
 def write_externals(C: Any, left: Any, right: Any) -> None:
     """Write out the external pairs."""
     ids, pool = vector(C, IDS), pool_of(C, TARGETS)
@@ -255,7 +255,7 @@ def write_externals(C: Any, left: Any, right: Any) -> None:
             count += 1
 
 
-@kernel
+@kernel("i64[:] -> i64")
 def count_idle(C: Any) -> Any:
     """How many nodes have no pair left."""
     targets, sources = vector(C, LENGTH), vector(C, LENGTH + ABREAST)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import kernel
+from tidelog.compiled import kernel, subroutine
 from tidelog.engine.columnar.closure_kernels import (
     ABREAST,
     BACKWARD,
@@ -53,13 +53,13 @@ from tidelog.engine.columnar.closure_kernels import (
 ) = range(OWN_VECTORS, OWN_VECTORS + 10)
 
 
-@kernel
+@subroutine
 def has_pairs(C: Any, node: Any) -> Any:
     """Whether an external pair has the node."""
     return vector(C, LENGTH)[node] > 0 or vector(C, LENGTH + ABREAST)[node] > 0
 
 
-@kernel
+@kernel("i64[:], const i32[:], const i32[:], bool[:]")
 def contains_pairs(C: Any, left: Any, right: Any, found: Any) -> None:
     """Write for each pair of ids whether it is in the closure."""
     label, paired = vector(C, LABEL), vector(C, PAIRED)
@@ -72,27 +72,27 @@ def contains_pairs(C: Any, left: Any, right: Any, found: Any) -> None:
 # ---- groups of pieces
 
 
-@kernel
+@subroutine
 def begin_change(C: Any) -> None:
     """No groups."""
     C[GROUPS] = C[PIECES] = C[MEMBERS] = 0
 
 
-@kernel
+@subroutine
 def end_piece(C: Any) -> None:
     """The members listed last are a piece."""
     vector(C, PIECE_END)[C[PIECES]] = C[MEMBERS]
     C[PIECES] += 1
 
 
-@kernel
+@subroutine
 def end_group(C: Any) -> None:
     """The pieces listed last are a group."""
     vector(C, GROUP_END)[C[GROUPS]] = C[PIECES]
     C[GROUPS] += 1
 
 
-@kernel
+@subroutine
 def make_component(C: Any, start: Any) -> None:
     """Let the members listed from `start` on be one component."""
     listed, label, following = vector(C, LISTED), vector(C, LABEL), vector(C, NEXT)
@@ -102,7 +102,7 @@ def make_component(C: Any, start: Any) -> None:
         following[listed[place]] = listed[place + 1 if place + 1 < end else start]
 
 
-@kernel
+@subroutine
 def count_changed(C: Any) -> Any:
     """How many pairs change."""
     listed, paired = vector(C, LISTED), vector(C, PAIRED)
@@ -121,7 +121,7 @@ def count_changed(C: Any) -> Any:
     return changed
 
 
-@kernel
+@kernel("i64[:], i32[:], i32[:], i64, i64, i64, i64, i64 -> i64, i64, i64, i64")
 def write_changed(
     C: Any, left: Any, right: Any, place: Any, piece: Any, group: Any, count: Any, most: Any
 ) -> Any:
@@ -161,7 +161,7 @@ def write_changed(
 # ---- merging
 
 
-@kernel
+@subroutine
 def find_root(parent: Any, label: Any) -> Any:
     """The root above a label; the way to it becomes shorter."""
     while parent[label] != label:
@@ -170,7 +170,7 @@ def find_root(parent: Any, label: Any) -> Any:
     return label
 
 
-@kernel
+@subroutine
 def join_labels(C: Any, sources: Any, targets: Any, count: Any) -> Any:
     """Join the labels that new pairs connect; returns how many labels there are, listed in QUEUE."""
     stamp = next_stamp(C)
@@ -195,7 +195,7 @@ def join_labels(C: Any, sources: Any, targets: Any, count: Any) -> Any:
     return found
 
 
-@kernel
+@kernel("i64[:], i32[:], i32[:], i64 -> i64")
 def merge(C: Any, sources: Any, targets: Any, count: Any) -> Any:
     """Merge the components that new external pairs connect; returns how many pairs the closure gains."""
     begin_change(C)
@@ -227,7 +227,7 @@ def merge(C: Any, sources: Any, targets: Any, count: Any) -> Any:
 # ---- splitting
 
 
-@kernel
+@subroutine
 def is_connected(C: Any, one: Any, other: Any) -> Any:
     """Whether external pairs connect two nodes, and how many were looked at.
 
@@ -265,7 +265,7 @@ def is_connected(C: Any, one: Any, other: Any) -> Any:
     return False, cost + other_cost
 
 
-@kernel
+@subroutine
 def list_touched(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> Any:
     """List in RING the labels of components that removed pairs may have split; returns how many.
 
@@ -292,7 +292,7 @@ def list_touched(C: Any, sources: Any, targets: Any, count: Any, budget: Any) ->
     return found
 
 
-@kernel
+@subroutine
 def regroup(C: Any, count: Any) -> None:
     """Find the components of the GATHERED nodes, which are all nodes of some components of before.
 
@@ -324,7 +324,7 @@ def regroup(C: Any, count: Any) -> None:
     end_group(C)
 
 
-@kernel
+@kernel("i64[:], i32[:], i32[:], i64, i64 -> i64")
 def split(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> Any:
     """Split the components that removed pairs held together; returns how many pairs the closure loses."""
     begin_change(C)
@@ -342,7 +342,7 @@ def split(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> Any:
     return count_changed(C)
 
 
-@kernel
+@kernel("i64[:], i32[:]")
 def restore(C: Any, ids: Any) -> None:
     """Let the components of these nodes be those of the external pairs, as they were before changes."""
     begin_change(C)
@@ -363,7 +363,7 @@ def restore(C: Any, ids: Any) -> None:
 # ---- reading
 
 
-@kernel
+@kernel("i64[:] -> i64")
 def count_pairs(C: Any) -> Any:
     """How many pairs the closure has."""
     label, paired, sizes = vector(C, LABEL), vector(C, PAIRED), vector(C, GATHERED)
@@ -377,7 +377,7 @@ def count_pairs(C: Any) -> Any:
     return count
 
 
-@kernel
+@kernel("i64[:], i32[:], i32[:]")
 def write_pairs(C: Any, left: Any, right: Any) -> None:
     """Write out all pairs."""
     ids, following, paired = vector(C, IDS), vector(C, NEXT), vector(C, PAIRED)

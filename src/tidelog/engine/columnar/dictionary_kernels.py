@@ -16,6 +16,7 @@ from tidelog.compiled import (
     mix,
     prefetch,
     store64,
+    subroutine,
 )
 from tidelog.engine.columnar.layout import (
     D_CAPACITY,
@@ -110,7 +111,7 @@ def copy_bytes(origin: Any, target: Any, length: Any) -> None:
             to[place] = text[place]
 
 
-@kernel
+@kernel("i64[:], i64, i64, i64 -> i64")
 def intern_number(D: Any, kind: Any, payload: Any, extra: Any) -> Any:
     """The id of a value held in its payload, or FULL."""
     capacity = D[D_CAPACITY]
@@ -143,7 +144,7 @@ def intern_number(D: Any, kind: Any, payload: Any, extra: Any) -> Any:
     return count
 
 
-@kernel
+@kernel("i64[:], i64, i64, const i64[:], i64, i32[:] -> i64")
 def intern_numbers(D: Any, kind: Any, extra: Any, values: Any, done: Any, out: Any) -> Any:
     """Write the id of each value into `out`; returns how far it came before the dictionary was full."""
     before = np.int64(0)
@@ -172,7 +173,7 @@ def is_entry(D: Any, entry: Any, address: Any, length: Any, kind: Any, extra: An
     )
 
 
-@kernel
+@subroutine
 def intern_hashed(D: Any, address: Any, length: Any, kind: Any, extra: Any, hashed: Any) -> Any:
     """The id of the text at an address whose hash is known, or FULL."""
     capacity = D[D_CAPACITY]
@@ -209,7 +210,7 @@ def intern_hashed(D: Any, address: Any, length: Any, kind: Any, extra: Any, hash
     return count
 
 
-@kernel
+@kernel("i64[:], i64, i64, i64, i64 -> i64")
 def intern_text(D: Any, address: Any, length: Any, kind: Any, extra: Any) -> Any:
     """The id of the text at an address, or FULL."""
     return intern_hashed(D, address, length, kind, extra, text_hash(address, length, kind, extra))
@@ -235,7 +236,7 @@ def text_at(texts: Any, form: Any, data: Any, row: Any, rows: Any) -> Any:
     return data + np.int64(short[row]), np.int64(short[row + 1]) - np.int64(short[row])
 
 
-@kernel
+@kernel("i64[:], i64, i64, i64, i64, i64, i64, i64, i32[:] -> i64")
 def intern_texts(
     D: Any, texts: Any, form: Any, data: Any, rows: Any, kind: Any, extra: Any, done: Any, out: Any
 ) -> Any:
@@ -265,7 +266,7 @@ def intern_texts(
     return rows
 
 
-@kernel
+@subroutine
 def guess_block(
     D: Any,
     texts: Any,
@@ -307,7 +308,7 @@ def guess_block(
             prefetch(slots + 8 * np.int64(hashed >> shift))
 
 
-@kernel
+@subroutine
 def fetch_block(D: Any, hashes: Any, known: Any, count: Any) -> None:
     """Fetch the entries and texts that the hashes of a block lead to."""
     slots = int64_at(D[D_SLOTS], D[D_SLOT_COUNT])
@@ -327,7 +328,7 @@ def fetch_block(D: Any, hashes: Any, known: Any, count: Any) -> None:
                 prefetch(D[D_HEAP] + payloads[(slot & LOWER) - 1])
 
 
-@kernel
+@kernel("i64[:], i64[:], i64[:], i64")
 def rebuild_slots(D: Any, old: Any, new: Any, shift: Any) -> None:
     """Fill `new` from `old`; one sequential pass, since slots lie in the order of the upper hash bits."""
     mask = len(new) - 1
@@ -358,7 +359,7 @@ def is_iri_byte(byte: Any) -> Any:
     )
 
 
-@kernel
+@kernel("i64, i64, i64, i64, u8[:], i64[:]")
 def classify_texts(texts: Any, form: Any, data: Any, rows: Any, classes: Any, numbers: Any) -> None:
     """Say what each text plainly is: a name, an IRI, an integer (its value in `numbers`), or other."""
     for row in range(rows):
@@ -391,7 +392,7 @@ def classify_texts(texts: Any, form: Any, data: Any, rows: Any, classes: Any, nu
                     break
 
 
-@kernel
+@kernel("i64[:], const i32[:], i64[:], i64")
 def gather_texts(D: Any, ids: Any, offsets: Any, data: Any) -> None:
     """Copy the texts of `ids` one after the other to the address `data`, as `offsets` has laid them out."""
     capacity = D[D_CAPACITY]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, doubles_at, inlined, int32_at, int64_at, kernel
+from tidelog.compiled import bytes_at, doubles_at, inlined, int32_at, int64_at, subroutine
 from tidelog.engine.columnar.dictionary_kernels import FULL, intern_number
 from tidelog.engine.columnar.layout import (
     ASK_PYTHON,
@@ -60,7 +60,7 @@ def multiply_overflows(left: Any, right: Any) -> Any:
     return abs(np.float64(left) * np.float64(right)) > 4.0e18
 
 
-@kernel
+@subroutine
 def compare_texts(D: Any, left: Any, right: Any) -> Any:
     """-1, 0 or 1: the order of two texts by code point, which is the order of their UTF-8 bytes."""
     capacity = D[D_CAPACITY]
@@ -74,7 +74,7 @@ def compare_texts(D: Any, left: Any, right: Any) -> Any:
     return np.sign(extents[left] - extents[right])
 
 
-@kernel
+@subroutine
 def evaluate_batch(D: Any, words: Any, first: Any, length: Any, level: Any, rows: Any, Z: Any) -> Any:
     """Fill the result column for a batch: an id, 1 for a true test, NO_VALUE, or ASK_PYTHON.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, subroutine
 from tidelog.engine.columnar.layout import (
     ARITY,
     CAPACITY,
@@ -49,7 +49,7 @@ def column_address(Z: Any, level: Any, column: Any) -> Any:
     return Z[Z_BUFFER] + 4 * (level * Z[Z_WIDTH] + column) * Z[Z_BATCH]
 
 
-@kernel
+@subroutine
 def insert_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
     """Insert a batch of head rows; returns DONE or GROW_TABLE, in which case nothing was inserted."""
     rows = T[table, ROWS]
@@ -121,7 +121,7 @@ def owner(T: Any, table: Any, key: Any, arity: Any, parts: Any) -> Any:
     return (np.int64(key_hash(key, arity) >> np.uint64(28)) * parts) >> 4
 
 
-@kernel
+@subroutine
 def emit_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
     """Insert the head rows of a batch that this thread owns, and keep the others for their owners.
 
@@ -196,7 +196,7 @@ def emit_heads(T: Any, table: Any, level: Any, count: Any, Z: Any) -> Any:
     return DONE
 
 
-@kernel
+@kernel("i64[:,:], i64, i64, i64, i64, i64, i64, i64 -> i64")
 def insert_emitted(
     T: Any, table: Any, address: Any, count: Any, base: Any, row: Any, block: Any, parts: Any
 ) -> Any:
@@ -241,7 +241,7 @@ def insert_emitted(
     return row
 
 
-@kernel
+@subroutine
 def move_row(T: Any, table: Any, origin: Any, target: Any) -> None:
     """Move a row into a free place and let its slot point there."""
     arity = T[table, ARITY]
@@ -261,7 +261,7 @@ def move_row(T: Any, table: Any, origin: Any, target: Any) -> None:
         slots[position] = (slots[position] & UPPER) | (target + 1)
 
 
-@kernel
+@kernel("i64[:,:], i64, i64, i64[:], i64")
 def close_gaps(T: Any, table: Any, base: Any, nexts: Any, block: Any) -> None:
     """Make the rows dense again after threads have written into their own blocks.
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import int32_at, kernel
+from tidelog.compiled import int32_at, kernel, subroutine
 from tidelog.engine.columnar.change_kernels import apply_heads, note_support
 from tidelog.engine.columnar.dictionary_kernels import FULL
 from tidelog.engine.columnar.expressions import evaluate_batch
@@ -74,7 +74,7 @@ from tidelog.engine.columnar.matching import probe, scan, scan_listed, test_memb
 from tidelog.engine.columnar.note_kernels import marks_of
 
 
-@kernel
+@subroutine
 def select_evaluated(words: Any, step: Any, level: Any, Z: Any) -> Any:
     """Fill a batch with the input rows whose expression is true, or has a value."""
     batch = Z[Z_BATCH]
@@ -93,7 +93,7 @@ def select_evaluated(words: Any, step: Any, level: Any, Z: Any) -> Any:
     return filled
 
 
-@kernel
+@subroutine
 def write_outputs(T: Any, words: Any, step: Any, level: Any, filled: Any, Z: Any) -> None:
     """Gather the columns of a filled batch from the input, the matched rows, constants or results."""
     batch = Z[Z_BATCH]
@@ -140,7 +140,7 @@ def write_outputs(T: Any, words: Any, step: Any, level: Any, filled: Any, Z: Any
                 out[offset] = marks | source[left[offset]] if which >= 0 else marks
 
 
-@kernel
+@kernel("i64[:,:], i64[:,:], i64[:], i64[:], i64, i64[:] -> i64")
 def run_plan(T: Any, X: Any, D: Any, words: Any, plan: Any, Z: Any) -> Any:
     """Run a plan until it is DONE or Python must act; call again with the same arguments to go on."""
     steps = words[plan + P_STEPS]

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix, subroutine
 from tidelog.engine.columnar.heads import column_address
 from tidelog.engine.columnar.layout import (
     ABSENT_INDEX,
@@ -72,7 +72,7 @@ def row_limit(T: Any, table: Any, limit: Any) -> Any:
     return ENDLESS
 
 
-@kernel
+@subroutine
 def load_key(words: Any, step: Any, Z: Any, level: Any, row: Any, key: Any) -> None:
     """Put the ids that a step looks up for an input row into `key`."""
     batch = Z[Z_BATCH]
@@ -90,7 +90,7 @@ def single_hash(key: Any) -> Any:
     return mix(key * COLUMN_SEED) >> np.uint64(32)
 
 
-@kernel
+@kernel("i64[:,:], i64[:,:], i64, i64[:] -> i64")
 def find_entry(T: Any, X: Any, index: Any, key: Any) -> Any:
     """The entry of an index for a key, or -1."""
     keys = X[index, X_KEYS]
@@ -128,7 +128,7 @@ def find_entry(T: Any, X: Any, index: Any, key: Any) -> Any:
         position = (position + 1) & (slot_count - 1)
 
 
-@kernel
+@subroutine
 def is_witness(T: Any, X: Any, words: Any, step: Any, table: Any, row: Any, key: Any) -> Any:
     """Whether no row with the same key speaks against this one, and none before it speaks for it."""
     index = words[step + S_INDEX]
@@ -149,7 +149,7 @@ def is_witness(T: Any, X: Any, words: Any, step: Any, table: Any, row: Any, key:
     return True
 
 
-@kernel
+@subroutine
 def passes_checks(T: Any, words: Any, step: Any, table: Any, row: Any) -> Any:
     """Whether a row has the constants and repetitions that a scan asks for."""
     capacity = T[table, CAPACITY]
@@ -162,7 +162,7 @@ def passes_checks(T: Any, words: Any, step: Any, table: Any, row: Any) -> Any:
     return True
 
 
-@kernel
+@subroutine
 def scan_listed(T: Any, X: Any, words: Any, step: Any, Z: Any) -> Any:
     """Fill the first batch with given rows, or with rows whose flags are as wanted, that pass the checks."""
     batch = Z[Z_BATCH]
@@ -189,7 +189,7 @@ def scan_listed(T: Any, X: Any, words: Any, step: Any, Z: Any) -> Any:
     return filled
 
 
-@kernel
+@subroutine
 def scan(T: Any, words: Any, step: Any, Z: Any) -> Any:
     """Fill the first batch with rows of the scanned range that pass the step's checks."""
     batch = Z[Z_BATCH]
@@ -224,7 +224,7 @@ def scan(T: Any, words: Any, step: Any, Z: Any) -> Any:
     return filled
 
 
-@kernel
+@subroutine
 def probe(T: Any, X: Any, words: Any, step: Any, level: Any, head: Any, Z: Any) -> Any:
     """Fill a batch with the pairs of input rows and the rows that the index has for them.
 
@@ -317,7 +317,7 @@ def probe(T: Any, X: Any, words: Any, step: Any, level: Any, head: Any, Z: Any) 
     return filled
 
 
-@kernel
+@subroutine
 def find_present(T: Any, X: Any, index: Any, table: Any, key: Any, mask: Any) -> Any:
     """A row of an index's entry that has one of the mask's flags, or any row if the mask is 0; else -1."""
     entry = find_entry(T, X, index, key)
@@ -333,7 +333,7 @@ def find_present(T: Any, X: Any, index: Any, table: Any, key: Any, mask: Any) ->
     return np.int64(-1)
 
 
-@kernel
+@subroutine
 def test_membership(T: Any, X: Any, words: Any, step: Any, level: Any, Z: Any) -> Any:
     """Fill a batch with the input rows whose key is, or for negation is not, in the table."""
     batch = Z[Z_BATCH]

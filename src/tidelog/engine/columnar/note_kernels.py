@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, inlined, int64_at, kernel
+from tidelog.compiled import bytes_at, inlined, int64_at, kernel, subroutine
 from tidelog.engine.columnar.layout import (
     ALIVE,
     CAPACITY,
@@ -42,7 +42,7 @@ def links_of(T: Any, which: Any, link: Any) -> Any:
     return int64_at(T[table, which], T[table, CAPACITY]), (link - 1) & LOWER
 
 
-@kernel
+@subroutine
 def relink(T: Any, table: Any, row: Any, link: Any) -> None:
     """Let a fact lean on another stated fact, or on none."""
     links = int64_at(T[table, LINK], T[table, CAPACITY])
@@ -95,7 +95,7 @@ def leans_elsewhere(T: Any, table: Any, row: Any, link: Any, Z: Any) -> Any:
     return known != 0 and known != link
 
 
-@kernel
+@subroutine
 def note_head(T: Any, table: Any, row: Any, note: Any, is_selected: Any, Z: Any) -> None:
     """Note of the head what its instance means for it; `note` is of marks or a link, -1 if there is none."""
     notes = bytes_at(T[table, NOTES], T[table, CAPACITY])
@@ -117,7 +117,7 @@ def note_head(T: Any, table: Any, row: Any, note: Any, is_selected: Any, Z: Any)
             notes[row] &= np.uint8(0xFF ^ SOLE)
 
 
-@kernel
+@kernel("i64[:,:], i64, i64[:], bool[:], i64, i64, i64[:] -> i64")
 def gather_linked(T: Any, table: Any, rows: Any, wanted: Any, mask: Any, want: Any, gathered: Any) -> Any:
     """Write the codes of facts of wanted tables that lean on the given rows and have the flags wanted.
 
@@ -138,7 +138,7 @@ def gather_linked(T: Any, table: Any, rows: Any, wanted: Any, mask: Any, want: A
     return count
 
 
-@kernel
+@kernel("i64[:,:], i64, i64[:], i64[:] -> i64")
 def divide_sole(T: Any, table: Any, rows: Any, out: Any) -> Any:
     """Write the sole rows at the beginning of `out`, the others at its end; returns how many are sole."""
     notes = bytes_at(T[table, NOTES], T[table, CAPACITY])

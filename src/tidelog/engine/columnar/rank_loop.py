@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, subroutine
 from tidelog.engine.columnar.change_kernels import SETTLED, STANDING, counter_of, raise_rows, touch
 from tidelog.engine.columnar.interpreter import run_plan
 from tidelog.engine.columnar.layout import (
@@ -103,7 +103,7 @@ E_PLAN, E_TABLE, E_INDEXES, E_INDEX_COUNT = range(4)
 ) = range(13)
 
 
-@kernel
+@subroutine
 def set_loss(Z: Any) -> None:
     """Heads lose an instance; those without a founded one left are found."""
     Z[Z_SINK] = APPLY
@@ -115,7 +115,7 @@ def set_loss(Z: Any) -> None:
     Z[Z_UNFOUNDED] = 1
 
 
-@kernel
+@subroutine
 def set_gain(Z: Any) -> None:
     """Heads win an instance; those that are not true are found."""
     Z[Z_SINK] = APPLY
@@ -127,7 +127,7 @@ def set_gain(Z: Any) -> None:
     Z[Z_UNFOUNDED] = 0
 
 
-@kernel
+@subroutine
 def find(table: Any, row: Any, flags: Any, Z: Any) -> None:
     """Let a fact be pending and in the list of facts found."""
     flags[row] |= PENDING
@@ -141,7 +141,7 @@ def is_counted(T: Any, table: Any, Z: Any) -> Any:
     return Z[Z_SECTION] > 0 and T[table, FOUNDED] != 0
 
 
-@kernel
+@subroutine
 def retract(T: Any, section_of: Any, removed: Any, Z: Any) -> None:
     """The section's removed facts are no longer explicit; those without a founded instance are found."""
     for code in removed:
@@ -160,7 +160,7 @@ def retract(T: Any, section_of: Any, removed: Any, Z: Any) -> None:
             find(table, row, flags, Z)
 
 
-@kernel
+@subroutine
 def reseed(T: Any, section_of: Any, added: Any, Z: Any) -> None:
     """Deleted facts that have an instance left are found again, and so are the section's added ones."""
     found = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
@@ -183,7 +183,7 @@ def reseed(T: Any, section_of: Any, added: Any, Z: Any) -> None:
             find(table, row, flags, Z)
 
 
-@kernel
+@subroutine
 def mark_round(T: Any, set_flags: Any, clear_flags: Any, Z: Any) -> None:
     """Clear flags of the round's facts, then set flags; all are in the journal."""
     found = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
@@ -193,7 +193,7 @@ def mark_round(T: Any, set_flags: Any, clear_flags: Any, Z: Any) -> None:
         flags[row] = (flags[row] & np.uint8(0xFF ^ clear_flags)) | np.uint8(set_flags)
 
 
-@kernel
+@subroutine
 def raise_round(T: Any, Z: Any) -> None:
     """The round's facts are true, and rank highest."""
     found = int64_at(Z[Z_OUT], Z[Z_OUT_CAPACITY])
@@ -204,7 +204,7 @@ def raise_round(T: Any, Z: Any) -> None:
     mark_round(T, ALIVE | DELTA, PENDING, Z)
 
 
-@kernel
+@subroutine
 def pick(codes: Any, first: Any, end: Any, table: Any, Z: Any) -> None:
     """The rows of one table among facts become those that drive the next plan."""
     picked = int64_at(Z[Z_PICKED], Z[Z_LIST_CAPACITY])
@@ -216,7 +216,7 @@ def pick(codes: Any, first: Any, end: Any, table: Any, Z: Any) -> None:
     Z[Z_PICKED_COUNT] = count
 
 
-@kernel
+@subroutine
 def catch_up(T: Any, X: Any, indexes: Any, first: Any, count: Any, Z: Any) -> Any:
     """Index all rows that the next plan may read; DONE, or GROW_INDEX."""
     for place in range(first, first + count):
@@ -230,7 +230,7 @@ def catch_up(T: Any, X: Any, indexes: Any, first: Any, count: Any, Z: Any) -> An
     return DONE
 
 
-@kernel
+@subroutine
 def run_family(
     T: Any,
     X: Any,
@@ -281,7 +281,7 @@ def run_family(
     return DONE
 
 
-@kernel
+@subroutine
 def settle_section(T: Any, went_counts: Any, came_counts: Any, Z: Any) -> None:
     """Add what went and what came in the section to what later sections read."""
     journal = int64_at(Z[Z_JOURNAL], Z[Z_JOURNAL_CAPACITY])
@@ -302,7 +302,7 @@ def settle_section(T: Any, went_counts: Any, came_counts: Any, Z: Any) -> None:
     Z[Z_SETTLED] = Z[Z_JOURNAL_COUNT]
 
 
-@kernel
+@kernel("i64[:], i64[:], i64[:]")
 def forget_counts(went_counts: Any, came_counts: Any, Z: Any) -> None:
     """Let no table have changed facts."""
     went = int64_at(Z[Z_WENT], Z[Z_LIST_CAPACITY])
@@ -313,7 +313,7 @@ def forget_counts(went_counts: Any, came_counts: Any, Z: Any) -> None:
         came_counts[came[place] >> 32] = 0
 
 
-@kernel
+@subroutine
 def begin_section(removed: Any, Z: Any) -> Any:
     """Begin to lose; DONE, or GROW_LISTS."""
     if Z[Z_OUT_CAPACITY] < len(removed) or Z[Z_JOURNAL_COUNT] + len(removed) > Z[Z_JOURNAL_CAPACITY]:
@@ -324,7 +324,7 @@ def begin_section(removed: Any, Z: Any) -> Any:
     return DONE
 
 
-@kernel
+@subroutine
 def begin_gaining(added: Any, Z: Any) -> Any:
     """Begin to gain, after all that was deleted; DONE, or GROW_LISTS."""
     if (
@@ -337,7 +337,7 @@ def begin_gaining(added: Any, Z: Any) -> Any:
     return DONE
 
 
-@kernel
+@subroutine
 def next_round(Z: Any) -> Any:
     """Let the facts found since the last round be this one's; whether there are any."""
     Z[Z_ROUND_FIRST] = Z[Z_ROUND_END]
@@ -345,7 +345,7 @@ def next_round(Z: Any) -> Any:
     return Z[Z_ROUND_FIRST] < Z[Z_ROUND_END]
 
 
-@kernel
+@subroutine
 def family_of(phase: Any) -> Any:
     """The plans that a phase runs, or -1."""
     if phase == LOSE:
@@ -361,7 +361,7 @@ def family_of(phase: Any) -> Any:
     return INSERT if phase == PASS_ON_GAIN else -1
 
 
-@kernel
+@subroutine
 def work_on(T: Any, section_of: Any, removed: Any, added: Any, Z: Any) -> Any:
     """One phase that runs no plans; DONE, or GROW_LISTS. Goes on to the phase that comes next."""
     phase = Z[Z_PHASE]
@@ -398,7 +398,10 @@ def work_on(T: Any, section_of: Any, removed: Any, added: Any, Z: Any) -> Any:
     return wish
 
 
-@kernel
+@kernel(
+    "i64[:,:], i64[:,:], i64[:], i64[:], i64[:,:], i64[:], i64[:,:], i64[:], i64[:], i64[:], i64, "
+    "i64[:], i64[:], i64[:] -> i64"
+)
 def maintain(
     T: Any,
     X: Any,

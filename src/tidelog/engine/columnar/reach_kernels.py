@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import count_ones, int64_at, kernel, trailing_zeros
+from tidelog.compiled import count_ones, int64_at, kernel, subroutine, trailing_zeros
 from tidelog.engine.columnar.closure_kernels import (
     ABREAST,
     BACKWARD,
@@ -56,31 +56,31 @@ ONE = np.uint64(1)
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@kernel
+@subroutine
 def rows_of(C: Any) -> Any:
     """The words of all rows."""
     return int64_at(C[MATRIX], C[MATRIX_LENGTH])
 
 
-@kernel
+@subroutine
 def total_of(C: Any) -> Any:
     """The words of the scratch row."""
     return int64_at(C[TOTAL], C[STRIDE])
 
 
-@kernel
+@subroutine
 def bit_of(node: Any) -> Any:
     """The word in which a node's bit alone is set."""
     return np.int64(ONE << np.uint64(node & 63))
 
 
-@kernel
+@subroutine
 def has_bit(C: Any, source: Any, target: Any) -> Any:
     """Whether the source reaches the target."""
     return (rows_of(C)[source * C[STRIDE] + (target >> 6)] & bit_of(target)) != 0
 
 
-@kernel
+@subroutine
 def clear_total(C: Any) -> None:
     """Clear the scratch row."""
     total = total_of(C)
@@ -88,7 +88,7 @@ def clear_total(C: Any) -> None:
         total[word] = 0
 
 
-@kernel
+@subroutine
 def write_bits(bits: Any, word: Any, source: Any, C: Any, count: Any, left: Any, right: Any) -> Any:
     """Write a pair for each bit of one word, from place `count` on; returns the place after them."""
     ids = vector(C, IDS)
@@ -106,7 +106,7 @@ def write_bits(bits: Any, word: Any, source: Any, C: Any, count: Any, left: Any,
     return count
 
 
-@kernel
+@kernel("i64[:], const i32[:], const i32[:], bool[:]")
 def contains_pairs(C: Any, left: Any, right: Any, found: Any) -> None:
     """Write for each pair of ids whether it is in the closure."""
     for index in range(len(left)):
@@ -115,7 +115,7 @@ def contains_pairs(C: Any, left: Any, right: Any, found: Any) -> None:
         found[index] = source >= 0 and target >= 0 and has_bit(C, source, target)
 
 
-@kernel
+@kernel("i64[:], i32[:], i32[:], bool")
 def set_pairs(C: Any, left: Any, right: Any, present: Any) -> None:
     """Put pairs of ids into the closure, or take them out, as they were before."""
     rows, first, end = rows_of(C), vector(C, FIRST), vector(C, END)
@@ -134,7 +134,7 @@ def set_pairs(C: Any, left: Any, right: Any, present: Any) -> None:
 # ---- adding one pair
 
 
-@kernel
+@kernel("i64[:], i32[:], i32[:], i64 -> i64")
 def keep_missing(C: Any, sources: Any, targets: Any, count: Any) -> Any:
     """Move the pairs that are not in the closure to the front; returns how many they are."""
     kept = 0
@@ -146,7 +146,7 @@ def keep_missing(C: Any, sources: Any, targets: Any, count: Any) -> Any:
     return kept
 
 
-@kernel
+@subroutine
 def spread_back(C: Any, count: Any, stamp: Any, target: Any, budget: Any) -> Any:
     """Add to the listed nodes, marked with the stamp, all from which external pairs lead to one of them.
 
@@ -171,7 +171,7 @@ def spread_back(C: Any, count: Any, stamp: Any, target: Any, budget: Any) -> Any
     return np.int64(count)
 
 
-@kernel
+@subroutine
 def list_gaining(C: Any, source: Any, target: Any) -> Any:
     """List the nodes that reach the source, or are it, and do not reach the target; returns how many."""
     listed = vector(C, LISTED)
@@ -192,7 +192,7 @@ def list_gaining(C: Any, source: Any, target: Any) -> Any:
     return found
 
 
-@kernel
+@kernel("i64[:], i64, i64 -> i64, i64, i64, i64")
 def extend(C: Any, source: Any, target: Any) -> Any:
     """List the nodes that gain by a pair: how many, how many pairs they gain, and in which words.
 
@@ -216,7 +216,7 @@ def extend(C: Any, source: Any, target: Any) -> Any:
     return listed_count, gained, low, high
 
 
-@kernel
+@kernel("i64[:], i64, i64, i64, i32[:], i32[:], i64, i64, i64 -> i64, i64")
 def write_extended(
     C: Any, listed_count: Any, low: Any, high: Any, left: Any, right: Any, place: Any, count: Any, most: Any
 ) -> Any:
@@ -243,7 +243,7 @@ def write_extended(
 # ---- what a deletion breaks
 
 
-@kernel
+@subroutine
 def is_reached(C: Any, source: Any, target: Any) -> Any:
     """Whether external pairs lead from source to target, and how many were looked at.
 
@@ -290,7 +290,7 @@ def is_reached(C: Any, source: Any, target: Any) -> Any:
     return False, ahead_cost + behind_cost
 
 
-@kernel
+@kernel("i64[:], i32[:], i32[:], i64, i64 -> i64")
 def keep_broken(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> Any:
     """Move the removed pairs that no other way replaces to the front; returns how many they are.
 
@@ -310,7 +310,7 @@ def keep_broken(C: Any, sources: Any, targets: Any, count: Any, budget: Any) -> 
     return kept
 
 
-@kernel
+@subroutine
 def mark_connected(C: Any, side: Any, node: Any, stamp: Any, budget: Any) -> Any:
     """Mark all nodes that reach a node, or that it reaches; returns what is left of the budget."""
     marks, queue, pool = vector(C, BACKWARD), vector(C, QUEUE), pool_of(C, side)
@@ -330,7 +330,7 @@ def mark_connected(C: Any, side: Any, node: Any, stamp: Any, budget: Any) -> Any
     return budget
 
 
-@kernel
+@kernel("i64[:], i32[:], i64, i64, i64 -> i64")
 def list_lost(C: Any, targets: Any, count: Any, source: Any, most: Any) -> Any:
     """List in OTHER_QUEUE the targets of broken pairs and all they reach; returns how many.
 
@@ -363,7 +363,7 @@ def list_lost(C: Any, targets: Any, count: Any, source: Any, most: Any) -> Any:
     return found
 
 
-@kernel
+@kernel("i64[:], i64, i64, i64, i32[:], i32[:] -> i64, bool")
 def clear_columns(C: Any, listed_count: Any, lost_count: Any, budget: Any, left: Any, right: Any) -> Any:
     """Take the bits of lost nodes out of the listed rows that no longer reach them, one node at a time.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import int32_at, int64_at, kernel
+from tidelog.compiled import int32_at, int64_at, kernel, subroutine
 from tidelog.engine.columnar.interpreter import run_plan
 from tidelog.engine.columnar.layout import (
     ARITY,
@@ -47,7 +47,7 @@ from tidelog.engine.columnar.table_kernels import index_rows
 E_PLAN, E_TABLE, E_WIDTH, E_INDEXES, E_INDEX_COUNT = range(5)
 
 
-@kernel
+@kernel("i64[:,:], i64[:,:], i64[:], i64[:], i64[:,:], i64[:], i64[:], i64[:] -> i64")
 def run_round(T: Any, X: Any, D: Any, words: Any, entries: Any, indexes: Any, news: Any, Z: Any) -> Any:
     """Run the plans of all entries from Z_NUMBER on, until they are DONE or Python must act.
 
@@ -70,7 +70,7 @@ def run_round(T: Any, X: Any, D: Any, words: Any, entries: Any, indexes: Any, ne
     return DONE
 
 
-@kernel
+@subroutine
 def index_visible(T: Any, X: Any, entries: Any, indexes: Any, number: Any, Z: Any) -> Any:
     """Index all visible rows that a plan may read; DONE, or GROW_INDEX."""
     listed = entries[number, E_INDEXES]
@@ -83,7 +83,7 @@ def index_visible(T: Any, X: Any, entries: Any, indexes: Any, number: Any, Z: An
     return DONE
 
 
-@kernel
+@subroutine
 def begin_plan(width: Any, first: Any, count: Any, Z: Any) -> None:
     """Let the next plan read so many rows from the first on, and insert what it finds."""
     Z[Z_WIDTH] = width
@@ -96,7 +96,7 @@ def begin_plan(width: Any, first: Any, count: Any, Z: Any) -> None:
     Z[Z_NO_VALUE] = 0
 
 
-@kernel
+@kernel("i64[:,:], i64[:,:], i64[:], i64[:], i64[:,:], i64[:], i64[:], i64[:], i64[:] -> i64")
 def run_rounds(
     T: Any, X: Any, D: Any, words: Any, entries: Any, indexes: Any, tables: Any, news: Any, Z: Any
 ) -> Any:
@@ -113,7 +113,7 @@ def run_rounds(
         Z[Z_NUMBER] = 0
 
 
-@kernel
+@subroutine
 def end_round(T: Any, tables: Any) -> Any:
     """Let what came to the tables be what is new of them; whether something is."""
     is_new = False
@@ -124,7 +124,7 @@ def end_round(T: Any, tables: Any) -> Any:
     return is_new
 
 
-@kernel
+@kernel("i64[:,:], i64[:]")
 def clear_tables(T: Any, tables: Any) -> None:
     """Forget all rows of the tables; what indexes there are of them must be made anew."""
     for table in tables:
@@ -138,7 +138,7 @@ def clear_tables(T: Any, tables: Any) -> None:
             T[table, word] = 0
 
 
-@kernel
+@subroutine
 def clear_dense(T: Any, table: Any) -> None:
     """Let a direct set hold no row; most of it may never have been touched."""
     slots = int32_at(T[table, SLOTS], T[table, SLOT_COUNT])

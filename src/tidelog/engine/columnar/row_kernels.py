@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import count_ones, kernel
+from tidelog.compiled import count_ones, kernel, subroutine
 from tidelog.engine.columnar.closure_kernels import (
     BACKWARD,
     EDGES,
@@ -48,7 +48,7 @@ from tidelog.engine.columnar.reach_kernels import (
 WAITING = -1
 
 
-@kernel
+@subroutine
 def scan_reaching(C: Any, sources: Any, count: Any) -> Any:
     """List the sources and all nodes whose rows reach one; returns how many."""
     rows, total, listed = rows_of(C), total_of(C), vector(C, LISTED)
@@ -69,7 +69,7 @@ def scan_reaching(C: Any, sources: Any, count: Any) -> Any:
     return found
 
 
-@kernel
+@subroutine
 def note_rows(C: Any, listed_count: Any) -> Any:
     """Note where the listed rows have words; returns how many, and how many pairs begin at the nodes."""
     listed, first, end, length = vector(C, LISTED), vector(C, FIRST), vector(C, END), vector(C, LENGTH)
@@ -84,7 +84,7 @@ def note_rows(C: Any, listed_count: Any) -> Any:
     return words, pairs
 
 
-@kernel
+@kernel("i64[:], i32[:], i64 -> i64, i64, i64")
 def list_reaching(C: Any, sources: Any, count: Any) -> Any:
     """List the sources and all nodes that reach one; returns how many nodes, words in their rows, and pairs.
 
@@ -106,7 +106,7 @@ def list_reaching(C: Any, sources: Any, count: Any) -> Any:
     return found, words, pairs
 
 
-@kernel
+@kernel("i64[:], i64, i64 -> i64, i64, i64")
 def keep_losing(C: Any, listed_count: Any, target: Any) -> Any:
     """Of the nodes listed for one broken pair keep those that lose by it; returns as `list_reaching` does.
 
@@ -125,7 +125,7 @@ def keep_losing(C: Any, listed_count: Any, target: Any) -> Any:
     return found, words, pairs
 
 
-@kernel
+@kernel("i64[:] -> i64")
 def list_all(C: Any) -> Any:
     """List all nodes, as if their rows had been empty; returns how many they are."""
     listed, old_first, old_end = vector(C, LISTED), vector(C, OLD_FIRST), vector(C, OLD_END)
@@ -136,7 +136,7 @@ def list_all(C: Any) -> Any:
     return C[NODES]
 
 
-@kernel
+@subroutine
 def close_component(C: Any, bottom: Any, top: Any) -> Any:
     """Write the row of the component on this part of the stack; the rows behind it are right.
 
@@ -185,7 +185,7 @@ def close_component(C: Any, bottom: Any, top: Any) -> Any:
     return words + (top - bottom) * (high - low)
 
 
-@kernel
+@kernel("i64[:], i64")
 def begin_closing(C: Any, listed_count: Any) -> None:
     """Let the listed nodes wait for their rows."""
     listed, order = vector(C, LISTED), vector(C, ORDER)
@@ -194,7 +194,7 @@ def begin_closing(C: Any, listed_count: Any) -> None:
         order[listed[index]] = WAITING
 
 
-@kernel
+@kernel("i64[:], i64, i64, i64, i64, i64, i64 -> i64, i64, i64, i64")
 def close_listed(C: Any, listed_count: Any, index: Any, visited: Any, depth: Any, top: Any, most: Any) -> Any:
     """Write the rows of the listed nodes anew; all other rows are right.
 
@@ -251,7 +251,7 @@ def close_listed(C: Any, listed_count: Any, index: Any, visited: Any, depth: Any
     return index, visited, depth, top
 
 
-@kernel
+@kernel("i64[:], i64, i64[:]")
 def keep_rows(C: Any, listed_count: Any, old: Any) -> None:
     """Write the words of the listed rows into `old`."""
     rows, listed = rows_of(C), vector(C, LISTED)
@@ -264,7 +264,7 @@ def keep_rows(C: Any, listed_count: Any, old: Any) -> None:
             offset += 1
 
 
-@kernel
+@kernel("i64[:], i64, i64[:] -> i64, i64")
 def count_differences(C: Any, listed_count: Any, old: Any) -> Any:
     """How many pairs the listed rows have gained and lost."""
     rows, listed = rows_of(C), vector(C, LISTED)
@@ -288,7 +288,7 @@ def count_differences(C: Any, listed_count: Any, old: Any) -> Any:
 # `count`th pair on, until there are `most`; what is returned is where to go on
 
 
-@kernel
+@kernel("i64[:], i64, i64[:], i32[:], i32[:], i64, i64, i64, i64 -> i64, i64, i64")
 def write_gained(
     C: Any, listed_count: Any, old: Any, left: Any, right: Any, index: Any, offset: Any, count: Any, most: Any
 ) -> Any:
@@ -311,7 +311,7 @@ def write_gained(
     return index, offset, count
 
 
-@kernel
+@kernel("i64[:], i64, i64[:], i32[:], i32[:], i64, i64, i64, i64 -> i64, i64, i64")
 def write_lost(
     C: Any, listed_count: Any, old: Any, left: Any, right: Any, index: Any, offset: Any, count: Any, most: Any
 ) -> Any:

@@ -140,8 +140,6 @@ def reinstate(
     engine._counted = dict(state.counted)
     engine._rounds = dict(state.rounds)
     known = modules()
-    if state.closed:
-        engine.prepare_closures()
     engine._closed = {name: Closed(known[name]) for name in state.closed}
     engine.has_incomplete = True
 

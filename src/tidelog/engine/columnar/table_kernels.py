@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix, prefetch
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix, prefetch, subroutine
 from tidelog.engine.columnar.layout import (
     ARITY,
     CAPACITY,
@@ -84,7 +84,7 @@ def next_slot(position: Any, segment: Any) -> Any:
     return (position & ~segment) | ((position + 1) & segment)
 
 
-@kernel
+@subroutine
 def find_row(T: Any, table: Any, key: Any) -> Any:
     """The row that holds `key`, or -1, and its slot; the slot is -1 if a dense set is too small."""
     arity = T[table, ARITY]
@@ -118,7 +118,7 @@ def find_row(T: Any, table: Any, key: Any) -> Any:
         position = next_slot(position, segment)
 
 
-@kernel
+@subroutine
 def write_row(T: Any, table: Any, key: Any, position: Any, row: Any, flags: Any) -> None:
     """Write a new row, and let the free slot at this position point to it."""
     arity = T[table, ARITY]
@@ -133,7 +133,7 @@ def write_row(T: Any, table: Any, key: Any, position: Any, row: Any, flags: Any)
     bytes_at(T[table, FLAGS], capacity)[row] = flags
 
 
-@kernel
+@kernel("i64[:,:], i64, i32[:], i64, i64, i64, i64 -> i64")
 def insert_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, done: Any, flags: Any) -> Any:
     """Insert the rows `done`… of `source` (row after row, or column after column `stride` apart).
 
@@ -164,7 +164,7 @@ def insert_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, done: 
     return count
 
 
-@kernel
+@kernel("i64[:,:], i64, i64, i64, i64, i64, i64, i64 -> i64")
 def insert_hashed(
     T: Any, table: Any, address0: Any, address1: Any, address2: Any, count: Any, done: Any, flags: Any
 ) -> Any:
@@ -256,7 +256,7 @@ def insert_hashed(
     return count
 
 
-@kernel
+@kernel("i64[:,:], i64, i32[:], i64, i64, i64[:]")
 def find_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, found: Any) -> None:
     """Write the number of the row equal to each row of `source` into `found`, or -1."""
     arity = T[table, ARITY]
@@ -267,7 +267,7 @@ def find_rows(T: Any, table: Any, source: Any, count: Any, stride: Any, found: A
         found[index] = find_row(T, table, key)[0]
 
 
-@kernel
+@kernel("i64[:], i64[:], i64, i64")
 def move_slots(old: Any, new: Any, shift: Any, segment: Any) -> None:
     """Fill `new` from `old`; one sequential pass, since slots lie in the order of the upper hash bits."""
     for slot in old:
@@ -278,7 +278,7 @@ def move_slots(old: Any, new: Any, shift: Any, segment: Any) -> None:
             new[position] = slot
 
 
-@kernel
+@kernel("i64[:,:], i64")
 def hash_rows(T: Any, table: Any) -> None:
     """Enter all rows of a table into its empty hash slots, as when a dense set has been outgrown."""
     arity = T[table, ARITY]
@@ -307,7 +307,7 @@ def index_key_hash(T: Any, X: Any, index: Any, table: Any, row: Any, capacity: A
     return hashed >> np.uint64(32)
 
 
-@kernel
+@kernel("i64[:,:], i64[:,:], i64, i64, i64")
 def build_direct(T: Any, X: Any, index: Any, listed: Any, count: Any) -> None:
     """Index rows by counting; the index is empty, direct, and has room for them.
 
@@ -369,7 +369,7 @@ def leave_index(X: Any, index: Any, top: Any, used: Any, place: Any, listed: Any
     return place
 
 
-@kernel
+@kernel("i64[:,:], i64[:,:], i64, i64, i64, i64 -> i64")
 def index_rows(T: Any, X: Any, index: Any, listed: Any, first: Any, count: Any) -> Any:
     """Index `count` rows from place `first` on; less than `count` means that the index must grow first.
 

@@ -14,7 +14,7 @@ NOT_PLAIN, PLAIN_IRI, PLAIN_STRING = 0, 1, 2
 UNDERSCORE = ord("_")
 
 
-@kernel
+@kernel("i64, i64, i64, i64, u8[:], i64[:], u8[:]")
 def take_off_ends(address: Any, rows: Any, data: Any, length: Any, uses: Any, inner: Any, forms: Any) -> None:
     """Write the form of each term, and a view of what stands between the ends of one that is plain.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, inlined, kernel, load64
+from tidelog.compiled import bytes_at, inlined, kernel, load64, subroutine
 
 FIRST = np.uint64(0x9E3779B185EBCA87)
 SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
@@ -48,7 +48,7 @@ def finish(hashed: Any) -> Any:
     return hashed ^ (hashed >> np.uint64(32))
 
 
-@kernel
+@subroutine
 def hash_bytes(address: Any, length: Any, seed: Any) -> Any:
     """XXH64 of the bytes at an address."""
     place = address
@@ -107,7 +107,7 @@ def whole_number(address: Any, length: Any) -> Any:
     return (-number if negative else number) | SIGN
 
 
-@kernel
+@kernel("i64, const i64[:], u64, u64, i64[:]")
 def identify(address: Any, offsets: Any, seed: Any, mask: Any, ids: Any) -> None:
     """Write the id of each text; text number n lies between offsets n and n + 1 after the address."""
     for row in range(len(ids)):
@@ -117,7 +117,7 @@ def identify(address: Any, offsets: Any, seed: Any, mask: Any, ids: Any) -> None
         ids[row] = number if number else np.int64(hash_bytes(start, length, seed) & mask)
 
 
-@kernel
+@kernel("i64, u64 -> u64")
 def hash_long(number: Any, seed: Any) -> Any:
     """XXH64 of the eight bytes of a number."""
     hashed = seed + FIFTH + np.uint64(8)

@@ -1,9 +1,8 @@
 """The package as one file for executors on other machines: `python -m tidelog.engine.spark.shipping FILE`.
 
-What Spark sends lies in another folder for every application, and compiled kernels are kept for files at
-their place: they would be compiled for every application. So the archive unpacks itself when it is imported,
-once on each machine, into a folder that is named after its content, and the package is imported from there.
-Executors must have numpy, numba and pyarrow themselves: these are compiled for their machines.
+A shared object cannot be loaded from an archive. So the archive unpacks itself when it is imported, once on
+each machine, into a folder that is named after its content, and the package is imported from there, kernels
+included. Executors must have numpy and pyarrow themselves, and processors of the same kind as the driver.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from tidelog.compiled import objects
 from tidelog.logic.include import bundled_rules
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def unpacked(archive, name):
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     for root in (Path(home, "tidelog"), Path(tempfile.gettempdir(), f"tidelog-{os.getuid()}")):
         folder = root / name
+        if root.exists() and root.stat().st_uid != os.getuid():
+            continue  # who owns it could have put anything there
         if folder.exists():
             return folder
         try:
@@ -103,6 +105,7 @@ def _members() -> Iterator[tuple[str, bytes]]:
     """The files of the package, by their paths in it."""
     for path in sorted(_PACKAGE.rglob("*.py")):
         yield path.relative_to(_PACKAGE).as_posix(), path.read_bytes()
+    yield f"compiled/{objects.NAME}", objects.find().read_bytes()
     for path in sorted(bundled_rules().glob("*.rls")):
         yield f"rules/{path.name}", path.read_bytes()
 

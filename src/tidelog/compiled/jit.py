@@ -1,19 +1,15 @@
-"""How kernels are compiled: the cache they are kept in, debug mode, and memory reached by address.
+"""The same names as in `tidelog.compiled`, compiled by Numba: for the processes that build the shared object.
 
 Kernels reach tables through integers: arrays of addresses and sizes, so that one compiled function serves
-tables of any number and arity. An address knows no length; with `TIDELOG_DEBUG=1` every view carries
-its length and every access is checked, at a third of the speed. The test suite runs in both modes.
+tables of any number and arity. An address knows no length; in debug mode every view carries its length and
+every access is checked, at a third of the speed. The test suite runs in both modes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 from llvmlite import ir
 from numba import carray, njit, types
@@ -21,9 +17,10 @@ from numba.core import cgutils
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic
 
+from tidelog.compiled import DEBUG
+
 __all__ = [
-    "CACHE_FOLDER",
-    "DEBUG",
+    "KERNELS",
     "bytes_at",
     "count_ones",
     "doubles_at",
@@ -31,130 +28,46 @@ __all__ = [
     "inlined",
     "int32_at",
     "int64_at",
-    "is_warm",
     "kernel",
     "load64",
-    "mark_warm",
     "matching_bytes",
     "mix",
     "prefetch",
     "store64",
+    "subroutine",
     "trailing_zeros",
 ]
 
-DEBUG = os.environ.get("TIDELOG_DEBUG", "") not in ("", "0")
 
-# Numba's cache does not notice changes in kernels called from another file: the folder is therefore named
-# after a hash of all of them.
-KERNEL_FILES = (
-    "compiled.py",
-    "io/fields.py",
-    "io/plain_triples.py",
-    "engine/columnar/layout.py",
-    "engine/columnar/dictionary_kernels.py",
-    "engine/columnar/term_kernels.py",
-    "engine/columnar/table_kernels.py",
-    "engine/columnar/closure_kernels.py",
-    "engine/columnar/reach_kernels.py",
-    "engine/columnar/row_kernels.py",
-    "engine/columnar/component_kernels.py",
-    "engine/columnar/expressions.py",
-    "engine/columnar/heads.py",
-    "engine/maintaining.py",
-    "engine/columnar/note_kernels.py",
-    "engine/columnar/change_kernels.py",
-    "engine/columnar/batch_kernels.py",
-    "engine/columnar/matching.py",
-    "engine/columnar/interpreter.py",
-    "engine/columnar/rank_loop.py",
-    "engine/columnar/round_kernels.py",
-    "engine/spark/hash_kernels.py",
-)
-# Kernels that call none of those above, and are called by none: folders of their own spare both.
-TEMPORAL_FILES = (
-    "compiled.py",
-    "temporal/list_kernels.py",
-    "temporal/row_kernels.py",
-)
-EQUALITY_FILES = (
-    "compiled.py",
-    "equality/class_kernels.py",
-)
+class Declared(NamedTuple):
+    """A kernel as Numba has it, and its declared signature."""
+
+    function: Any
+    signature: str
 
 
-def _cache_folder(files: tuple[str, ...]) -> Path:
-    digest = hashlib.sha256(f"{numba.__version__} {np.__version__} {DEBUG}".encode())
-    for name in files:
-        digest.update((Path(__file__).parent / name).read_bytes())
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "tidelog" / f"kernels-{digest.hexdigest()[:16]}"
+KERNELS: dict[str, Declared] = {}  # by module and name, as modules are imported
 
 
-CACHE_FOLDER = _cache_folder(KERNEL_FILES)
-FOLDERS = {"temporal": _cache_folder(TEMPORAL_FILES), "equality": _cache_folder(EQUALITY_FILES)}
-LOCATOR = "tidelog.compiled.KernelLocator"
+def kernel(signature: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Compile a function for calls from Python."""
+
+    def declare(function: Callable[..., Any]) -> Callable[..., Any]:
+        compiled = subroutine(function)
+        KERNELS[f"{function.__module__}.{function.__name__}"] = Declared(compiled, signature)
+        return compiled
+
+    return declare
 
 
-def _folder_of(group: str) -> Path:
-    return FOLDERS.get(group, CACHE_FOLDER)
-
-
-def is_warm(group: str) -> bool:
-    """Whether an earlier run on this machine has compiled a group of kernels and left them in the cache."""
-    return (_folder_of(group) / f"compiled-{group}").exists()
-
-
-def mark_warm(group: str) -> None:
-    """Note that a group of kernels is in the cache now."""
-    _folder_of(group).mkdir(parents=True, exist_ok=True)
-    (_folder_of(group) / f"compiled-{group}").touch()
-
-
-class KernelLocator:
-    """Where Numba keeps a kernel: in our folder, whose name says what all kernels read like.
-
-    Numba's own locators name a folder after the place of the source: each clone and each new environment
-    would compile the same kernels again.
-    """
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        self._line = function.__code__.co_firstlineno
-        self._folder = _folder_of(function.__module__.removeprefix("tidelog.").partition(".")[0])
-
-    @classmethod
-    def from_function(cls, function: Callable[..., Any], _file: str) -> KernelLocator:
-        """The locator of a function."""
-        return cls(function)
-
-    def ensure_cache_path(self) -> None:
-        """Let the folder be there."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-
-    def get_cache_path(self) -> str:
-        """The folder."""
-        return str(self._folder)
-
-    def get_source_stamp(self) -> str:
-        """What a kernel in the folder must have been compiled from."""
-        return self._folder.name
-
-    def get_disambiguator(self) -> str:
-        """What tells functions of one name apart."""
-        return str(self._line)
-
-
-def kernel(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function compiled without the interpreter lock, kept in the cache folder."""
-    before = numba.config.CACHE_LOCATOR_CLASSES
-    numba.config.CACHE_LOCATOR_CLASSES = LOCATOR  # read when a function is decorated
-    try:
-        return njit(cache=True, nogil=True, boundscheck=DEBUG)(function)  # type: ignore[no-any-return]
-    finally:
-        numba.config.CACHE_LOCATOR_CLASSES = before
+def subroutine(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function that only kernels call."""
+    without = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return njit(nogil=True, boundscheck=DEBUG, **without)(function)  # type: ignore[no-any-return]
 
 
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function compiled into each kernel that calls it."""
+    """Compile a function into each kernel that calls it."""
     return njit(boundscheck=DEBUG, inline="always")(function)  # type: ignore[no-any-return]
 
 
