@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TextIO
 
-from benchmarks.measure import DisagreementError, Limits, measure, report, run
+from benchmarks.measure import DisagreementError, Limits, measure, report
 from benchmarks.record import Record, read_records
 from benchmarks.suites import SUITES
 from benchmarks.suites.suite import Options, Suite
@@ -51,9 +51,6 @@ def measured(
         for record in known
         if record.counts["status"] == "stopped" and record.cpu_s
     }
-    for task in suite.warm_up(options):
-        report(f"warming up: {task.label}")
-        run((task,), limits)
     with opened(target, "a" if resume else "w") as sink:
         for tasks in suite.questions(options):
             missing = [task for task in tasks if task.key not in there]

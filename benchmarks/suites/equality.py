@@ -47,11 +47,6 @@ def questions(options: Options) -> Iterator[tuple[Task, ...]]:
         )
 
 
-def warm_up(options: Options) -> Iterator[Task]:
-    """One variant once, on little: the first run on a machine compiles all kernels."""
-    yield Task(NAME, "lubm", "tidelog", VARIANTS[0], 10, options.threads, 2_000)
-
-
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """The cost of deletions of each size."""
     from benchmarks import equalities
@@ -59,4 +54,4 @@ def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     return equalities.perform(tasks)
 
 
-SUITE = Suite(questions, warm_up, perform, time_limit=300.0)
+SUITE = Suite(questions, perform, time_limit=300.0)

@@ -28,14 +28,6 @@ def questions(options: Options) -> Iterator[tuple[Task, ...]]:
                 yield (Task(NAME, name, "tidelog", variant, size, options.threads),)
 
 
-def warm_up(options: Options) -> Iterator[Task]:
-    """Every variant once, on little: the first run on a machine compiles its kernels."""
-    workload = WORKLOADS["W1"]
-    prepare(workload, workload.quick_size)
-    for variant in options.variants or VARIANTS:
-        yield Task(NAME, "W1", "tidelog", variant, workload.quick_size, options.threads)
-
-
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """The cost of explaining in this process, imports and deriving apart."""
     from benchmarks.explaining import explain
@@ -43,4 +35,4 @@ def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     return map(explain, tasks)
 
 
-SUITE = Suite(questions, warm_up, perform)
+SUITE = Suite(questions, perform)

@@ -76,13 +76,6 @@ def chosen_variants(options: Options) -> tuple[str, ...]:
     return tuple(dict.fromkeys(("recompute", *MAINTAINERS)))
 
 
-def warm_up(options: Options) -> Iterator[Task]:
-    """One maintainer once, on little: the first run on a machine compiles all kernels."""
-    workload = CHANGING["W1"]
-    prepare(workload, workload.quick_size)
-    yield Task(NAME, "W1", "tidelog", "auto", 1, options.threads, workload.quick_size)
-
-
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """The cost of changes of each size, in the median of several."""
     from benchmarks import changing
@@ -92,4 +85,4 @@ def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     return (changing.PERFORM[point.kind](loaded, task) for task in tasks)
 
 
-SUITE = Suite(questions, warm_up, perform, time_limit=20.0)
+SUITE = Suite(questions, perform, time_limit=20.0)

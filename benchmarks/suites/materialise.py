@@ -29,13 +29,6 @@ def tasks(workload: Workload, size: int, options: Options) -> Iterator[Task]:
             yield Task(NAME, workload.name, engine, variant, size, options.threads)
 
 
-def warm_up(options: Options) -> Iterator[Task]:
-    """tidelog once on every workload, small: the first run on a machine compiles its kernels."""
-    for workload in chosen_workloads(options):
-        prepare(workload, workload.quick_size)
-        yield Task(NAME, workload.name, "tidelog", "", workload.quick_size, options.threads)
-
-
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """The cost of each materialisation in this process, imports apart."""
     return map(materialised, tasks)
@@ -70,4 +63,4 @@ def default_size(workload: Workload, options: Options) -> int:
     return workload.quick_size if options.quick else workload.size
 
 
-SUITE = Suite(questions, warm_up, perform)
+SUITE = Suite(questions, perform)

@@ -43,11 +43,6 @@ def questions(options: Options) -> Iterator[tuple[Task, ...]]:
         )
 
 
-def warm_up(options: Options) -> Iterator[Task]:
-    """Nothing: the kernels are loaded before the clock starts."""
-    return iter(())
-
-
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """The cost of each task in this process, imports apart."""
     from benchmarks.ontologies import reason
@@ -55,4 +50,4 @@ def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     return map(reason, tasks)
 
 
-SUITE = Suite(questions, warm_up, perform, time_limit=600.0)
+SUITE = Suite(questions, perform, time_limit=600.0)

@@ -53,14 +53,6 @@ def chosen_variants(options: Options) -> tuple[str, ...]:
     return (*VARIANTS, *(name for name in STRATEGIES if name not in (*VARIANTS, "lookup")))
 
 
-def warm_up(options: Options) -> Iterator[Task]:
-    """Every variant once, on little: the first run on a machine compiles its kernels."""
-    workload = ASKED["rand1k"]
-    prepare(workload, workload.quick_size)
-    for variant in chosen_variants(options):
-        yield Task(NAME, "rand1k", "tidelog", variant, 1, options.threads, workload.quick_size)
-
-
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """The cost of each query in this process, imports apart."""
     from benchmarks.asking import ask
@@ -68,4 +60,4 @@ def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     return map(ask, tasks)
 
 
-SUITE = Suite(questions, warm_up, perform, time_limit=180.0)
+SUITE = Suite(questions, perform, time_limit=180.0)

@@ -51,15 +51,6 @@ def engine_of(variant: str) -> str:
     return "spark" if variant == PLAIN else "tidelog"
 
 
-def warm_up(options: Options) -> Iterator[Task]:
-    """The smallest workload once: the first run on a machine compiles kernels."""
-    from benchmarks.spark_jobs import prepared
-
-    prepared("chain", QUICK_SIZES["chain"])
-    for variant in ("columnar", "executor-fixpoint"):
-        yield Task(NAME, "chain", "tidelog", variant, QUICK_SIZES["chain"], options.threads)
-
-
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """The cost of each job in a session that has run such jobs before."""
     from benchmarks.spark_jobs import measure_job
@@ -67,4 +58,4 @@ def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     return map(measure_job, tasks)
 
 
-SUITE = Suite(questions, warm_up, perform, time_limit=600.0)
+SUITE = Suite(questions, perform, time_limit=600.0)

@@ -32,12 +32,6 @@ def questions(options: Options) -> Iterator[tuple[Task, ...]]:
                     yield (task,)
 
 
-def warm_up(options: Options) -> Iterator[Task]:
-    """Everything once, on little: the first run on a machine compiles its kernels."""
-    for variant in ("open", "commit"):
-        yield Task(NAME, "pairs", "tidelog", variant, QUICK_SIZES["pairs"], options.threads)
-
-
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """The cost of each task in this process, imports apart."""
     from benchmarks.storing import VARIANTS as DONE_BY
@@ -45,4 +39,4 @@ def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     return (DONE_BY[task.variant](task) for task in tasks)
 
 
-SUITE = Suite(questions, warm_up, perform)
+SUITE = Suite(questions, perform)

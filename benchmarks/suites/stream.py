@@ -54,12 +54,6 @@ def chosen_variants(options: Options) -> tuple[str, ...]:
     return (*marked, *(() if options.quick else ALWAYS))
 
 
-def warm_up(options: Options) -> Iterator[Task]:
-    """Every variant once, on little: the first run on a machine compiles its kernels."""
-    for variant in chosen_variants(options):
-        yield Task(NAME, "P_trans", "tidelog", variant, 1, options.threads)
-
-
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """The cost of each stream as a whole."""
     from benchmarks.streams import measure_stream
@@ -67,4 +61,4 @@ def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     return map(measure_stream, tasks)
 
 
-SUITE = Suite(questions, warm_up, perform, time_limit=60.0)
+SUITE = Suite(questions, perform, time_limit=60.0)

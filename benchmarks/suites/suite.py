@@ -25,11 +25,8 @@ class Suite:
     """Questions, as groups of tasks, and how a process performs tasks, one after the other.
 
     In a group the answers of all engines to one size must be equal; one process has all sizes of an engine.
-
-    `warm_up` tasks are run once before the clock starts, so that no measurement holds a compilation.
     """
 
     questions: Callable[[Options], Iterable[tuple[Task, ...]]]
-    warm_up: Callable[[Options], Iterable[Task]]
     perform: Callable[[Sequence[Task]], Iterable[Measurement]]
     time_limit: float = 120.0

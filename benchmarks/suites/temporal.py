@@ -92,11 +92,6 @@ def is_asked(options: Options) -> bool:
     return True
 
 
-def warm_up(options: Options) -> Iterator[Task]:
-    """One variant once, on little: the first run on a machine compiles all kernels."""
-    yield Task(NAME, "sensors", "tidelog", PROCEDURES[0], 1_000, options.threads)
-
-
 def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     """The cost of each size."""
     from benchmarks import endless, revisions, timelines
@@ -105,4 +100,4 @@ def perform(tasks: Sequence[Task]) -> Iterator[Measurement]:
     return ways[POINTS[tasks[0].workload].kind](tasks)
 
 
-SUITE = Suite(questions, warm_up, perform, time_limit=300.0)
+SUITE = Suite(questions, perform, time_limit=300.0)

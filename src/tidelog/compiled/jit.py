@@ -14,29 +14,10 @@ import numpy as np
 from llvmlite import ir
 from numba import carray, njit, types
 from numba.core import cgutils
-from numba.cpython.unsafe.numbers import trailing_zeros
+from numba.cpython.unsafe.numbers import trailing_zeros as trailing_zeros
 from numba.extending import intrinsic
 
 from tidelog.compiled import DEBUG
-
-__all__ = [
-    "KERNELS",
-    "bytes_at",
-    "count_ones",
-    "doubles_at",
-    "high_bytes",
-    "inlined",
-    "int32_at",
-    "int64_at",
-    "kernel",
-    "load64",
-    "matching_bytes",
-    "mix",
-    "prefetch",
-    "store64",
-    "subroutine",
-    "trailing_zeros",
-]
 
 
 class Declared(NamedTuple):
