@@ -10,6 +10,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 CHECK = '''
 import numpy as np
 
@@ -79,6 +81,7 @@ print("all is well")
 '''
 
 
+@pytest.mark.slow  # compiles the kernels of debug mode
 def test_every_address_is_checked() -> None:
     environment = {**os.environ, "TIDELOG_DEBUG": "1"}
     done = subprocess.run(
