@@ -29,8 +29,10 @@ FAULTS: tuple[type[BaseException], ...] = (MemoryError, KeyboardInterrupt, Fault
 Site = tuple[str, str, int]  # a kind of step, a file and a line of tidelog's
 
 
-def _site(frame: FrameType, event: str) -> Site | None:
+def _site(frame: FrameType, event: str, argument: Any) -> Site | None:
     code = frame.f_code
+    if event == "c_call" and argument.__name__ == "__exit__":
+        return None  # of a lock: nothing can come between the end of a block and that
     if event not in STEPS or not code.co_filename.startswith(SOURCE) or code.co_filename.endswith(HOLDING):
         return None
     if event != "c_call" and code.co_flags & CO_GENERATOR:
@@ -51,7 +53,7 @@ class Injection:
         self.raised = 0
 
     def _look(self, frame: FrameType, event: str, argument: Any) -> None:
-        site = _site(frame, event)
+        site = _site(frame, event, argument)
         if site is None:
             return
         if self.site is None:
@@ -61,7 +63,7 @@ class Injection:
             raise self.fault("injected")  # which ends this profile function
 
     def _count(self, frame: FrameType, event: str, argument: Any) -> None:
-        if self.raised and _site(frame, event) is not None:
+        if self.raised and _site(frame, event, argument) is not None:
             self.later -= 1
             if not self.later:
                 self.raised += 1
