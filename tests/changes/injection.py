@@ -114,12 +114,17 @@ class Stage:
 
     def __init__(self, scene: Scene, make: Callable[..., tl.Reasoner] = tl.Reasoner) -> None:
         self.scene = scene
-        self.reasoner = make(tl.parse(scene.states[0]), threads=1, **scene.settings)
+        self._make = make
         self.names = sorted({name for text in scene.states for name in tl.Reasoner(tl.parse(text))})
-        if scene.is_derived:
+        self.expected = [self._from_scratch(text) for text in scene.states]
+        self.begin()
+
+    def begin(self) -> None:
+        """Make a reasoner that has carried out nothing: plans, counters and structures are yet to be made."""
+        self.reasoner = self._make(tl.parse(self.scene.states[0]), threads=1, **self.scene.settings)
+        if self.scene.is_derived:
             self.reasoner.materialise()
         self.keep_queries()
-        self.expected = [self._from_scratch(text) for text in scene.states]
         self.place = 0  # of the state
 
     def keep_queries(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -243,32 +242,87 @@ def test_a_second_fault_while_the_first_is_dealt_with(name: str) -> None:
     play(stage, some(stage, name), twice=True)
 
 
+class Looks:
+    """Stops the work when limits are looked at for the so-manieth time. Mutable: it counts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left = 0
+        self.renewed = 0  # how often everything was begun anew
+        whole = Limits.check
+
+        def check(limits: Limits, found: int = 0, are_answers: bool = False) -> None:
+            self.left -= 1
+            if not self.left:
+                raise tl.Stopped(Diagnostic("E610", "stopped"))
+            whole(limits, found, are_answers)
+
+        def renew(engine: ClosingEngine) -> None:
+            self.renewed += 1
+
+        monkeypatch.setattr(Limits, "check", check)
+        monkeypatch.setattr(ClosingEngine, "renew", renew)
+
+    def stop(self, stage: Stage, look: int) -> bool:
+        """Whether the next transaction is stopped at this look; later ones are right either way."""
+        self.left = look
+        try:
+            stage.reasoner.apply(stage.scene.transactions[stage.place])
+            stage.place = (stage.place + 1) % len(stage.expected)
+        except tl.Stopped:
+            pass
+        is_stopped, self.left = self.left <= 0, 0
+        stage.check(stage.place)
+        stage.go_on()
+        assert not self.renewed
+        return is_stopped
+
+
 @pytest.mark.parametrize("name", SCENES)
 def test_a_limit_in_a_commit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """When limits are looked at: the transaction is taken back, and nothing is begun anew."""
-    stage = Stage(SCENES[name])
-    renewed, left = [], [0]
-    whole = Limits.check
-
-    def check(limits: Limits, found: int = 0, are_answers: bool = False) -> None:
-        left[0] -= 1
-        if not left[0]:
-            raise tl.Stopped(Diagnostic("E610", "stopped"))
-        whole(limits, found, are_answers)
-
-    monkeypatch.setattr(Limits, "check", check)
-    monkeypatch.setattr(ClosingEngine, "renew", lambda engine: renewed.append(engine))
-    for looks in (1, 2, 3, 5, 8, 13, 21, 34, 55, 89):
-        left[0] = looks
-        with suppress(tl.Stopped):
-            stage.reasoner.apply(stage.scene.transactions[0])
-            stage.place = 1
-        is_stopped, left[0] = left[0] <= 0, 0
-        stage.check(stage.place)
-        stage.go_on()
-        if not is_stopped:
+    stage, looks = Stage(SCENES[name]), Looks(monkeypatch)
+    assert looks.stop(stage, 1)
+    for look in (2, 3, 5, 8, 13, 21, 34, 55, 89):
+        if not looks.stop(stage, look):
             break
-    assert looks > 1 and not renewed
+
+
+def first_looks(stage: Stage, looks: Looks, transaction: int) -> int:
+    """How often limits are looked at in a transaction when those before it are the first ones ever."""
+    stage.begin()
+    for _ in range(transaction):
+        stage.commit()
+    looks.left = 1 << 30
+    stage.reasoner.apply(stage.scene.transactions[transaction])
+    return (1 << 30) - looks.left
+
+
+def stop_at_first(stage: Stage, looks: Looks, transaction: int, look: int) -> None:
+    """Stop a transaction, those before it being the first ones ever."""
+    stage.begin()
+    for _ in range(transaction):
+        stage.commit()
+    assert looks.stop(stage, look)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_limit_in_the_first_commits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While plans are made, instances are counted and structures are filled for the first time."""
+    stage, looks = Stage(SCENES[name]), Looks(monkeypatch)
+    most = first_looks(stage, looks, 0)
+    for look in range(most, 0, -max(1, most // FEW)):
+        stop_at_first(stage, looks, 0, look)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCENES)
+def test_limits_in_the_first_commits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same at every look, or at a hundred where there are more."""
+    stage, looks = Stage(SCENES[name]), Looks(monkeypatch)
+    for transaction in range(3):
+        most = first_looks(stage, looks, transaction)
+        for look in range(most, 0, -max(1, most // 100)):
+            stop_at_first(stage, looks, transaction, look)
 
 
 @pytest.mark.parametrize("name", ["auto", "time"])

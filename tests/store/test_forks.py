@@ -88,10 +88,13 @@ def test_the_lock_does_not_outlive_the_parent_in_a_child(tmp_path: Path) -> None
 import os, sys, time
 import tidelog as tl
 reasoner = tl.open({str(path)!r}, tl.parse("edge(a, b) ."))
+heard, told = os.pipe()
 child = os.fork()
 if child == 0:
+    os.write(told, b".")
     os.close(1)
     time.sleep(600)
+os.read(heard, 1)  # the child has begun: until then it holds all that the parent does
 if sys.argv[1] == "close":
     reasoner.close()
 print(child, flush=True)

@@ -166,8 +166,12 @@ class Driver:
     def _adopt(self, rules: Rules) -> None:
         """Let there be a schedule of these rules, and structures for what they can keep."""
         made = self._complete(rules)
-        opened = self._closures.choose(rules)
-        self._schedule_anew(rules)
+        try:
+            opened = self._closures.choose(rules)
+            self._schedule_anew(rules)
+        except BaseException:
+            self.engine.recount(Counters.NONE, ())  # what was made would never be counted
+            raise
         if self.engine.counters is not Counters.NONE:
             self._recount({*made, *opened}, self.engine.counters)
 

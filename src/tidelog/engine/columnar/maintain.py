@@ -27,6 +27,7 @@ from tidelog.plan.algebra import Aggregate, ChangePlan, Part
 from tidelog.plan.changes import Changes
 
 NEVER = Where(Flag.NONE, Flag.ALIVE)
+NOTED = Flag.PENDING | Flag.PROVED | Flag.CHECKED | Flag.DELTA  # of facts while they are ranked
 LAST_RANK = 1 << 30  # of 2³¹ that a counter can hold: no transaction has as many rounds as are left then
 
 
@@ -173,8 +174,13 @@ class MaintainedEngine(NotedEngine):
         else:
             self.lists.close()
         unfounded = EMPTY
-        for stratum in strata:
-            unfounded |= self._recount_stratum(stratum)
+        try:
+            for stratum in strata:
+                unfounded |= self._recount_stratum(stratum)
+        except BaseException:
+            if not was_open:  # else the transaction is rolled back
+                self.forget_counters()
+            raise
         if was_open:
             self.lists.resume()
         return unfounded
@@ -202,7 +208,12 @@ class MaintainedEngine(NotedEngine):
             if rounds:
                 self._rank_by_rounds(own)
             else:
-                self._rank_anew(stratum)
+                try:
+                    self._rank_anew(stratum)
+                except BaseException:
+                    for relation in own:
+                        self.mark(self.every(relation), clear=NOTED)
+                    raise
         return self.count_stratum(stratum)
 
     def count_stratum(self, stratum: Stratum) -> RowSet:
