@@ -178,6 +178,9 @@ def _add_check(commands: Commands) -> None:
         "programs", metavar="PROGRAM", nargs="+", help="programs, folders of them, or `-` for standard input"
     )
     check.add_argument("-f", "--format", choices=("text", "json"), default="text")
+    check.add_argument(
+        "--types", action="store_true", help="print what the columns of each predicate hold, as inferred"
+    )
     add_data_files(
         check, "data the programs will be run with, so that predicates it fills are not called empty"
     )

@@ -9,6 +9,8 @@ from argparse import Namespace
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, program_files, sandbox_of, warnings
 from tidelog.errors import Diagnostic, Severity, TidelogError
+from tidelog.logic.inference import described, infer
+from tidelog.logic.program import BUILT_IN, PRIVATE, Program
 
 
 def check(options: Namespace) -> int:
@@ -16,22 +18,36 @@ def check(options: Namespace) -> int:
     files = existing_data(options.data)
     programs = program_files(options.programs)
     found: list[Diagnostic] = []
+    types: dict[str, list[str]] = {}
     for name in programs:
         try:
             program = load_beside(name, dict(options.param), files, sandbox_of(options))
             found += warnings(program, files)
+            if options.types:
+                types[str(name)] = list(described(program, infer(program), _shown(program)))
         except TidelogError as error:
             found += error.diagnostics
     errors = [item for item in found if item.severity is Severity.ERROR]
     shown = errors if options.quiet else found
     if options.format == "json":
-        json.dump([item.to_json() for item in shown], sys.stdout, indent=2, ensure_ascii=False)
+        diagnostics = [item.to_json() for item in shown]
+        answer = {"diagnostics": diagnostics, "types": types} if options.types else diagnostics
+        json.dump(answer, sys.stdout, indent=2, ensure_ascii=False)
         sys.stdout.write("\n")
     else:
+        for name, lines in types.items():
+            heading = [f"# {name}"] if len(programs) > 1 else []
+            sys.stdout.write("".join(f"{line}\n" for line in (*heading, *lines)))
+        sys.stdout.flush()
         messages = Messages(options.quiet)
         messages.diagnose(shown)
         messages.say(("\n" if shown else "") + _summary(len(programs), len(errors), len(found) - len(errors)))
     return 1 if errors else 0
+
+
+def _shown(program: Program) -> list[str]:
+    """The predicates that a user knows."""
+    return [name for name in program.predicates if name not in BUILT_IN and not name.startswith(PRIVATE)]
 
 
 def _summary(programs: int, errors: int, warned: int) -> str:

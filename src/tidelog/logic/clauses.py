@@ -114,7 +114,7 @@ def query(literals: Sequence[ast.Literal], text: str, span: Span | None, around:
     asked = tuple(variable for variable in named if variable not in local_variables(body, ()))
     ordered = resolver.ordered(body, asked)
     make = MetricRule if resolver.is_metric else Rule
-    rule = make(Atom(ANSWER, asked), ordered.body, span=span)
+    rule = make(Atom(ANSWER, asked), ordered.body, span=span, places=tuple(resolver.places.items()))
     return Query(rule, tuple(variable.name for variable in asked), text, resolver.time)
 
 
@@ -134,6 +134,7 @@ class _Clause:
         self.columns = Columns(around.report)
         self.matched: set[Variable] = set()  # variables that are arguments of atoms in the body
         self.unbound: set[Variable] = set()
+        self.places: dict[Literal, Span] = {}  # where the literals of the body stand
         self.complete = True  # nothing was left out, so what seems unbound is unbound
 
     # ---- heads
@@ -202,7 +203,10 @@ class _Clause:
             name,
             span,
         )
-        return MetricRule(*parts, moves) if moves or self.is_metric else Rule(*parts)
+        places = tuple(self.places.items())
+        if moves or self.is_metric:
+            return MetricRule(*parts, places=places, moves=moves)
+        return Rule(*parts, places=places)
 
     def _moves(self, head: ast.Head) -> Iterator[tuple[str, Interval]]:
         """The operators of a head, the outermost first."""
@@ -248,7 +252,13 @@ class _Clause:
 
     def body(self, literals: Sequence[ast.Literal]) -> tuple[Literal, ...]:
         """The literals, not yet in order; `=` is a comparison still."""
-        return tuple(resolved for literal in literals for resolved in self._literal(literal))
+        found: list[Literal] = []
+        for literal in literals:
+            resolved = tuple(self._literal(literal))
+            found.extend(resolved)
+            if literal.span is not None:
+                self.places.update(dict.fromkeys(resolved, literal.span))
+        return tuple(found)
 
     def ordered(self, body: Sequence[Literal], needed: Sequence[Variable]) -> Ordered:
         """The body in order; variables that nothing binds are reported."""

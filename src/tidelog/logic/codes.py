@@ -56,6 +56,7 @@ SINGLE_VARIABLE: Final = "W101"
 EMPTY_PREDICATE: Final = "W102"
 UNKNOWN_ATTRIBUTE: Final = "W103"
 FOREIGN_VARIABLES: Final = "W104"
+NEVER_MATCHES: Final = "W105"
 
 # What these refuse is missing from the program, so what seems empty may not be.
 LEFT_OUT: Final = frozenset(
@@ -66,7 +67,7 @@ LEFT_OUT: Final = frozenset(
 )
 
 # In Python, warnings of these are told when a program is read; `program.warnings` has all.
-HARDLY_MEANT: Final = frozenset({FOREIGN_VARIABLES})
+HARDLY_MEANT: Final = frozenset({FOREIGN_VARIABLES, NEVER_MATCHES})
 
 # Errors that may only follow from a statement that could not be read: it may have declared what is missing.
 FOLLOW_UPS: Final = frozenset(
@@ -123,4 +124,5 @@ MEANINGS: Final = {
     EMPTY_PREDICATE: "a predicate with neither facts, imports nor rules",
     UNKNOWN_ATTRIBUTE: "an attribute that does not exist",
     FOREIGN_VARIABLES: "a rule with names where Prolog has variables, such as `X`: they are constants here",
+    NEVER_MATCHES: "a join, comparison or argument whose types can never match, or never have a value",
 }

@@ -152,6 +152,7 @@ class Rule:
     after: tuple[Assignment, ...] = ()
     name: str | None = None
     span: Span | None = field(default=None, compare=False, repr=False)
+    places: tuple[tuple[Literal, Span], ...] = field(default=(), compare=False, repr=False)  # of literals
 
     @property
     def positive(self) -> tuple[Atom, ...]:

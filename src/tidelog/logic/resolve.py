@@ -18,6 +18,7 @@ from tidelog.logic.clauses import Surroundings
 from tidelog.logic.equality import axioms
 from tidelog.logic.expressions import Expressions, Place
 from tidelog.logic.include import Includes, Placed, reason
+from tidelog.logic.inference import infer
 from tidelog.logic.metrics import intervals_of
 from tidelog.logic.names import Scope, written
 from tidelog.logic.program import (
@@ -33,7 +34,7 @@ from tidelog.logic.program import (
     TimedFact,
     Transfer,
 )
-from tidelog.logic.report import UNRESOLVED, Report, label
+from tidelog.logic.report import UNRESOLVED, Report, by_place, label
 from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.logic.signatures import Signatures, Use
 from tidelog.logic.strata import cycles
@@ -146,7 +147,9 @@ def resolve(
     resolver = Resolver(EMPTY.confined(sandbox), known or {}, parameters or {})
     if path is not None:
         resolver.includes.scopes[path.resolve()] = resolver.scope
-    return resolver.resolve(document, folder)
+    program = resolver.resolve(document, folder)
+    doubtful = infer(program).warnings
+    return replace(program, warnings=by_place((*program.warnings, *doubtful))) if doubtful else program
 
 
 def extend(document: ast.Document, program: Program, *, folder: Path | None = None) -> Program:

@@ -14,6 +14,7 @@ from tidelog.logic.values import FALSE, TRUE, Kind, Value, compare
 @function(
     "left = right",
     "Whether both are the same value.",
+    "any, any -> boolean",
     name="=",
     aliases=["EQUALITY", "SAMETERM"],
     boolean=True,
@@ -24,7 +25,12 @@ def is_same(left: Value, right: Value) -> Result:
 
 
 @function(
-    "left != right", "Whether both are different values.", name="!=", aliases=["UNEQUALITY"], boolean=True
+    "left != right",
+    "Whether both are different values.",
+    "any, any -> boolean",
+    name="!=",
+    aliases=["UNEQUALITY"],
+    boolean=True,
 )
 def is_different(left: Value, right: Value) -> Result:
     """Whether both are different values."""
@@ -37,7 +43,9 @@ def _define_comparison(name: str, words: str, alias: str, holds: Callable[[int],
         return None if order is None else values.boolean(holds(order))
 
     summary = f"Whether left is {words} right; no value if they cannot be compared."
-    function(f"left {name} right", summary, name=name, aliases=[alias], boolean=True)(implementation)
+    function(f"left {name} right", summary, "any, any -> boolean", name=name, aliases=[alias], boolean=True)(
+        implementation
+    )
 
 
 _define_comparison("<", "less than", "NUMLESS", lambda order: order < 0)
@@ -60,13 +68,19 @@ def _extreme(operands: Sequence[Value], sign: int) -> Result:
     return best
 
 
-@function("MAX(value, …)", "The greatest of all; no value of none, or if two cannot be compared.")
+@function(
+    "MAX(value, …)",
+    "The greatest of all; no value of none, or if two cannot be compared.",
+    "any -> one of them",
+)
 def greatest(*operands: Value) -> Result:
     """The greatest of all."""
     return _extreme(operands, 1)
 
 
-@function("MIN(value, …)", "The least of all; no value of none, or if two cannot be compared.")
+@function(
+    "MIN(value, …)", "The least of all; no value of none, or if two cannot be compared.", "any -> one of them"
+)
 def least(*operands: Value) -> Result:
     """The least of all."""
     return _extreme(operands, -1)
@@ -79,19 +93,19 @@ def _are_booleans(operands: Sequence[Value]) -> bool:
     return all(operand.kind is Kind.BOOLEAN for operand in operands)
 
 
-@function("NOT(boolean)", "Whether it is false.", boolean=True)
+@function("NOT(boolean)", "Whether it is false.", "boolean -> boolean", boolean=True)
 def negation(operand: Value) -> Result:
     """Whether it is false."""
     return values.boolean(operand == FALSE) if _are_booleans([operand]) else None
 
 
-@function("AND(boolean, …)", "Whether all are true.", boolean=True)
+@function("AND(boolean, …)", "Whether all are true.", "boolean -> boolean", boolean=True)
 def conjunction(*operands: Value) -> Result:
     """Whether all are true."""
     return values.boolean(FALSE not in operands) if _are_booleans(operands) else None
 
 
-@function("OR(boolean, …)", "Whether one is true.", boolean=True)
+@function("OR(boolean, …)", "Whether one is true.", "boolean -> boolean", boolean=True)
 def disjunction(*operands: Value) -> Result:
     """Whether one is true."""
     return values.boolean(TRUE in operands) if _are_booleans(operands) else None
@@ -100,7 +114,12 @@ def disjunction(*operands: Value) -> Result:
 # ---- functions that bear arguments without a value
 
 
-@function("IF(condition, then, else)", "`then` if the condition is true, `else` if it is false.", lazy=True)
+@function(
+    "IF(condition, then, else)",
+    "`then` if the condition is true, `else` if it is false.",
+    "boolean, any, any -> second or third",
+    lazy=True,
+)
 def choose(condition: Result, then: Result, otherwise: Result) -> Result:
     """One of two, whether or not the other has a value."""
     if condition is None or condition.kind is not Kind.BOOLEAN:
@@ -108,7 +127,7 @@ def choose(condition: Result, then: Result, otherwise: Result) -> Result:
     return then if condition == TRUE else otherwise
 
 
-@function("COALESCE(value, …)", "The first that has a value.", lazy=True)
+@function("COALESCE(value, …)", "The first that has a value.", "any -> one of them", lazy=True)
 def first_value(*operands: Result) -> Result:
     """The first that has a value."""
     return next((operand for operand in operands if operand is not None), None)

@@ -36,7 +36,11 @@ def _define_part(name: str, summary: str, part: Callable[[Clock], int], *, of_da
         clock = _clock(value) if of_dates or value.kind is Kind.DATETIME else None
         return None if clock is None else values.integer(part(clock))
 
-    function(f"{name}({'date' if of_dates else 'dateTime'})", summary)(implementation)
+    function(
+        f"{name}({'date' if of_dates else 'dateTime'})",
+        summary,
+        f"{'day' if of_dates else 'dateTime'} -> int",
+    )(implementation)
 
 
 _define_part("YEAR", "The year of a date or dateTime.", lambda clock: clock.year, of_dates=True)
@@ -46,21 +50,29 @@ _define_part("HOURS", "The hour of a dateTime, 0 to 23.", lambda clock: clock.ho
 _define_part("MINUTES", "The minute, 0 to 59.", lambda clock: clock.minute, of_dates=False)
 
 
-@function("SECONDS(dateTime)", "The seconds of the minute with their fraction, a decimal.")
+@function(
+    "SECONDS(dateTime)", "The seconds of the minute with their fraction, a decimal.", "dateTime -> decimal"
+)
 def seconds(value: Value) -> Result:
     """The seconds of the minute, a decimal as in SPARQL."""
     clock = _clock(value) if value.kind is Kind.DATETIME else None
     return None if clock is None else of_scaled(clock.microsecond, 6)
 
 
-@function("TZ(dateTime)", 'The timezone as it is written: "Z", "+02:00", "" without one.')
+@function(
+    "TZ(dateTime)", 'The timezone as it is written: "Z", "+02:00", "" without one.', "dateTime -> string"
+)
 def timezone_text(value: Value) -> Result:
     """The timezone as it is written."""
     moment = _moment(value)
     return None if moment is None else values.string(lexical.write_offset(moment.offset))
 
 
-@function("TIMEZONE(dateTime)", "The timezone as an xsd:dayTimeDuration; no value without one.")
+@function(
+    "TIMEZONE(dateTime)",
+    "The timezone as an xsd:dayTimeDuration; no value without one.",
+    "dateTime -> literal",
+)
 def timezone(value: Value) -> Result:
     """The timezone as a duration, hours and minutes."""
     moment = _moment(value)
@@ -71,7 +83,9 @@ def timezone(value: Value) -> Result:
     return values.literal(f"{'-' if moment.offset < 0 else ''}PT{parts}", _DURATION)
 
 
-@function("DATE(value)", "The date of a dateTime in its own timezone, or what text writes.")
+@function(
+    "DATE(value)", "The date of a dateTime in its own timezone, or what text writes.", "day | string -> date"
+)
 def to_date(value: Value) -> Result:
     """The date."""
     if value.kind is Kind.DATE:
@@ -83,7 +97,11 @@ def to_date(value: Value) -> Result:
     return read_as(value, "date")
 
 
-@function("DATETIME(value)", "The first moment of a date, without a timezone, or what text writes.")
+@function(
+    "DATETIME(value)",
+    "The first moment of a date, without a timezone, or what text writes.",
+    "day | string -> dateTime",
+)
 def to_date_time(value: Value) -> Result:
     """The dateTime; no value for a date beyond 64 bits of microseconds."""
     if value.kind is Kind.DATETIME:

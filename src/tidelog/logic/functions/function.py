@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import ParamSpec
 
 from tidelog.logic.terms import exact
+from tidelog.logic.types import Signature
+from tidelog.logic.types import signature as types_signature
 from tidelog.logic.values import Kind, Value
 
 Result = Value | None  # None is no value: the literal that asks for it fails
@@ -47,11 +49,13 @@ class Function:
     `boolean` functions may stand as a literal. A `lazy` function is given None for an argument without a
     value; any other has no value itself then. `maximum` is None if there is no largest number of arguments.
     A test of what its argument is has the `kinds` of which it is true, so that engines need not call it.
+    For arguments of other types than `types` takes there is no value; a lazy function's may be missing.
     """
 
     name: str
     signature: str
     summary: str
+    types: Signature
     implementation: Callable[..., Result]
     minimum: int
     maximum: int | None
@@ -88,6 +92,7 @@ ALIASES: dict[str, str] = {}
 def function(
     signature: str,
     summary: str,
+    types: str,
     *,
     name: str | None = None,
     aliases: Sequence[str] = (),
@@ -101,7 +106,16 @@ def function(
     def register(implementation: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
         minimum, maximum = _arity(implementation)
         REGISTRY[canonical] = Function(
-            canonical, signature, summary, implementation, minimum, maximum, boolean, lazy, kinds
+            canonical,
+            signature,
+            summary,
+            types_signature(types),
+            implementation,
+            minimum,
+            maximum,
+            boolean,
+            lazy,
+            kinds,
         )
         ALIASES.update(dict.fromkeys(aliases, canonical))
         return implementation

@@ -25,7 +25,9 @@ def _define_test(name: str, article: str, kinds: frozenset[Kind], *aliases: str)
         return values.boolean(value.kind in kinds)
 
     summary = f"Whether the value is {article}."
-    function(f"{name}(value)", summary, aliases=aliases, boolean=True, kinds=kinds)(implementation)
+    function(f"{name}(value)", summary, "any -> boolean", aliases=aliases, boolean=True, kinds=kinds)(
+        implementation
+    )
 
 
 _define_test("ISIRI", "a name or an IRI", frozenset({Kind.IRI}), "ISURI")
@@ -35,7 +37,7 @@ _define_test("ISSTRING", "a string without a language", frozenset({Kind.STRING})
 _define_test("ISNUMERIC", "a number", frozenset(NUMBERS))
 
 
-@function("ISINTEGER(value)", "Whether the value is an integer.", boolean=True)
+@function("ISINTEGER(value)", "Whether the value is an integer.", "any -> boolean", boolean=True)
 def is_integer(value: Value) -> Result:
     """Whether the value is an integer, of whatever size."""
     return values.boolean(values.is_integer(value))
@@ -49,19 +51,19 @@ _define_test("ISBOOLEAN", "a Boolean", frozenset({Kind.BOOLEAN}))
 # ---- text, language, datatype
 
 
-@function("STR(value)", "The text of the value, as in plain output.", aliases=["STRING"])
+@function("STR(value)", "The text of the value, as in plain output.", "any -> string", aliases=["STRING"])
 def text(value: Value) -> Result:
     """The text of the value."""
     return values.string(terms.plain(value))
 
 
-@function("FULLSTR(value)", "The value as N-Triples writes it.")
+@function("FULLSTR(value)", "The value as N-Triples writes it.", "any -> string")
 def full_text(value: Value) -> Result:
     """The value as a term of N-Triples."""
     return values.string(terms.ntriples(value))
 
 
-@function("LANG(literal)", 'The language of the text, "" without one.')
+@function("LANG(literal)", 'The language of the text, "" without one.', "plain -> string")
 def language(value: Value) -> Result:
     """The language of a literal; no value for IRIs and blank nodes."""
     if value.kind in _NOT_LITERALS:
@@ -72,6 +74,7 @@ def language(value: Value) -> Result:
 @function(
     "LANGMATCHES(language, range)",
     'Whether the language is the range or begins with it and `-`; "*" is any language.',
+    "text, text -> boolean",
     boolean=True,
 )
 def language_matches(tag: Value, language_range: Value) -> Result:
@@ -84,7 +87,9 @@ def language_matches(tag: Value, language_range: Value) -> Result:
     return values.boolean(f"{found.lower()}-".startswith(f"{wanted.lower()}-"))
 
 
-@function("DATATYPE(value)", "The IRI of the datatype; xsd:anyURI for IRIs, as in Nemo.")
+@function(
+    "DATATYPE(value)", "The IRI of the datatype; xsd:anyURI for IRIs, as in Nemo.", "plain | iri -> iri"
+)
 def datatype(value: Value) -> Result:
     """The IRI of the datatype; no value for blank nodes."""
     if value.kind is Kind.BLANK:
@@ -92,7 +97,7 @@ def datatype(value: Value) -> Result:
     return values.iri(terms.datatype(value) or XSD + "anyURI")
 
 
-@function("STRDT(text, datatype)", "The text read as the datatype writes it.")
+@function("STRDT(text, datatype)", "The text read as the datatype writes it.", "string, iri -> plain")
 def with_datatype(value: Value, datatype_iri: Value) -> Result:
     """The value that the text writes in the datatype."""
     if value.kind is not Kind.STRING or datatype_iri.kind is not Kind.IRI:
@@ -100,7 +105,7 @@ def with_datatype(value: Value, datatype_iri: Value) -> Result:
     return values.literal(str(value.content), str(datatype_iri.content))
 
 
-@function("STRLANG(text, language)", "The text with a language.")
+@function("STRLANG(text, language)", "The text with a language.", "string, string -> langString")
 def with_language(value: Value, tag: Value) -> Result:
     """The text with the language; no value if that is no language tag."""
     if value.kind is not Kind.STRING or tag.kind is not Kind.STRING:
@@ -111,7 +116,12 @@ def with_language(value: Value, tag: Value) -> Result:
         return None
 
 
-@function("IRI(text)", "The IRI of this text; no value if it holds what no IRI may.", aliases=["URI"])
+@function(
+    "IRI(text)",
+    "The IRI of this text; no value if it holds what no IRI may.",
+    "string | iri -> iri | blank",
+    aliases=["URI"],
+)
 def iri(value: Value) -> Result:
     """The IRI of a string, or the IRI itself."""
     if value.kind is Kind.IRI:
@@ -135,7 +145,12 @@ def read_as(value: Value, datatype_name: str) -> Result:
     return None if read.kind is Kind.LITERAL else read
 
 
-@function("INT(value)", "The integer of a number without a fraction, a Boolean or text.", aliases=["INTEGER"])
+@function(
+    "INT(value)",
+    "The integer of a number without a fraction, a Boolean or text.",
+    "number | boolean | string -> int",
+    aliases=["INTEGER"],
+)
 def to_integer(value: Value) -> Result:
     """The integer, if the value is one in another form."""
     match value.kind:
@@ -150,7 +165,11 @@ def to_integer(value: Value) -> Result:
     return read_as(value, "integer")
 
 
-@function("DECIMAL(value)", "The decimal of a number, of a double the shortest; of a Boolean or text.")
+@function(
+    "DECIMAL(value)",
+    "The decimal of a number, of a double the shortest; of a Boolean or text.",
+    "number | boolean | string -> decimal",
+)
 def to_decimal(value: Value) -> Result:
     """The decimal number; a double's is the shortest that reads back as the same double."""
     match value.kind:
@@ -163,7 +182,12 @@ def to_decimal(value: Value) -> Result:
     return read_as(value, "decimal")
 
 
-@function("DOUBLE(value)", "The double nearest to a number, or what text writes.", aliases=["FLOAT"])
+@function(
+    "DOUBLE(value)",
+    "The double nearest to a number, or what text writes.",
+    "number | boolean | string -> double",
+    aliases=["FLOAT"],
+)
 def to_double(value: Value) -> Result:
     """The double nearest to the number."""
     if value.kind in NUMBERS:
@@ -173,7 +197,11 @@ def to_double(value: Value) -> Result:
     return read_as(value, "double")
 
 
-@function("BOOLEAN(value)", "The Boolean of text; of a number, whether it is not 0.")
+@function(
+    "BOOLEAN(value)",
+    "The Boolean of text; of a number, whether it is not 0.",
+    "number | boolean | string -> boolean",
+)
 def to_boolean(value: Value) -> Result:
     """The Boolean."""
     if value.kind is Kind.BOOLEAN:

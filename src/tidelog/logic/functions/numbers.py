@@ -134,19 +134,25 @@ def _multiply_pairs(left: int, left_scale: int, right: int, right_scale: int) ->
     return left * right, left_scale + right_scale
 
 
-@function("left + right", "The sum.", name="+", aliases=["ADD"])
+@function("left + right", "The sum.", "number, number -> arithmetic", name="+", aliases=["ADD"])
 def add(left: Value, right: Value) -> Result:
     """The sum."""
     return _arithmetic("+", left, right, operator.add, _add_pairs)
 
 
-@function("left - right", "The difference.", name="-", aliases=["SUBTRACT", "SUBTRACTION"])
+@function(
+    "left - right",
+    "The difference.",
+    "number, number -> arithmetic",
+    name="-",
+    aliases=["SUBTRACT", "SUBTRACTION"],
+)
 def subtract(left: Value, right: Value) -> Result:
     """The difference."""
     return _arithmetic("-", left, right, operator.sub, _subtract_pairs)
 
 
-@function("left * right", "The product.", name="*", aliases=["MULTIPLY"])
+@function("left * right", "The product.", "number, number -> arithmetic", name="*", aliases=["MULTIPLY"])
 def multiply(left: Value, right: Value) -> Result:
     """The product."""
     return _arithmetic("*", left, right, operator.mul, _multiply_pairs)
@@ -155,6 +161,7 @@ def multiply(left: Value, right: Value) -> Result:
 @function(
     "left / right",
     "The quotient: of two integers without its fraction, `7 / 2.0` is 3.5; no value if `right` is 0.",
+    "number, number -> arithmetic",
     name="/",
     aliases=["DIVISION"],
 )
@@ -179,7 +186,12 @@ def _divide_exactly(left: Value, right: Value) -> Result:
     return _checked("/", (left, right), of_quotient(fraction(left), fraction(right)))
 
 
-@function("REM(left, right)", "What is left of division, with the sign of `left`.", aliases=["MOD"])
+@function(
+    "REM(left, right)",
+    "What is left of division, with the sign of `left`.",
+    "number, number -> arithmetic",
+    aliases=["MOD"],
+)
 def remainder(left: Value, right: Value) -> Result:
     """The remainder of division cut towards zero."""
     if not are_numbers("REM", (left, right)) or number(right) == 0:
@@ -195,13 +207,19 @@ def remainder(left: Value, right: Value) -> Result:
     return _checked("REM", (left, right), _exactly((left, right), rest, scale))
 
 
-@function("-number", "The number with the other sign.", name="NEG", aliases=["NEGATE", "INVERTSIGN"])
+@function(
+    "-number",
+    "The number with the other sign.",
+    "number -> arithmetic",
+    name="NEG",
+    aliases=["NEGATE", "INVERTSIGN"],
+)
 def negate(operand: Value) -> Result:
     """The number with the other sign."""
     return subtract(Value(Kind.INTEGER, 0), operand)
 
 
-@function("ABS(number)", "The number without its sign.")
+@function("ABS(number)", "The number without its sign.", "number -> arithmetic")
 def absolute(operand: Value) -> Result:
     """The number without its sign."""
     if not are_numbers("ABS", (operand,)):
@@ -225,19 +243,19 @@ def _round_with(operation: str, operand: Value, rounding: Callable[[Fraction], i
     return values.double(float(whole)) if operand.kind is Kind.DOUBLE else of_scaled(whole, 0)
 
 
-@function("ROUND(number)", "The nearest whole number; of two, the greater.")
+@function("ROUND(number)", "The nearest whole number; of two, the greater.", "number -> first")
 def round_half_up(operand: Value) -> Result:
     """The nearest whole number, halves towards positive infinity as in XPath and Nemo."""
     return _round_with("ROUND", operand, lambda exact: math.floor(exact + Fraction(1, 2)))
 
 
-@function("CEIL(number)", "The least whole number that is not less.")
+@function("CEIL(number)", "The least whole number that is not less.", "number -> first")
 def ceiling(operand: Value) -> Result:
     """The least whole number that is not less."""
     return _round_with("CEIL", operand, math.ceil)
 
 
-@function("FLOOR(number)", "The greatest whole number that is not greater.")
+@function("FLOOR(number)", "The greatest whole number that is not greater.", "number -> first")
 def floor(operand: Value) -> Result:
     """The greatest whole number that is not greater."""
     return _round_with("FLOOR", operand, math.floor)
@@ -249,6 +267,7 @@ def floor(operand: Value) -> Result:
 @function(
     "POW(base, exponent)",
     "The power; exact if the exponent is an integer from 0 up, no value for an integer to a negative one.",
+    "number, number -> power",
 )
 def power(base: Value, exponent: Value) -> Result:
     """The power, a double unless base and exponent allow an exact one."""
@@ -280,7 +299,11 @@ def of_double_function(compute: Callable[..., float], operands: Sequence[Value])
         return None
 
 
-@function("SQRT(number)", "The square root; of an integer without its fraction, as in Nemo.")
+@function(
+    "SQRT(number)",
+    "The square root; of an integer without its fraction, as in Nemo.",
+    "number -> int or double",
+)
 def square_root(operand: Value) -> Result:
     """The square root, of an integer cut towards zero."""
     if not are_numbers("SQRT", (operand,)) or number(operand) < 0:
@@ -290,7 +313,11 @@ def square_root(operand: Value) -> Result:
     return of_double_function(math.sqrt, (operand,))
 
 
-@function("LOG(number, base)", "The logarithm; of two integers without its fraction, as in Nemo.")
+@function(
+    "LOG(number, base)",
+    "The logarithm; of two integers without its fraction, as in Nemo.",
+    "number, number -> int or double",
+)
 def logarithm(operand: Value, base: Value) -> Result:
     """The logarithm to the base, of integers the largest exponent whose power is not greater."""
     if not are_numbers("LOG", (operand, base)) or number(operand) <= 0 or number(base) <= 0:
@@ -310,7 +337,7 @@ def _define_double_function(name: str, summary: str, compute: Callable[[float], 
     def implementation(operand: Value) -> Result:
         return of_double_function(compute, (operand,)) if are_numbers(name, (operand,)) else None
 
-    function(f"{name}(number)", summary)(implementation)
+    function(f"{name}(number)", summary, "number -> double")(implementation)
 
 
 _define_double_function("SIN", "The sine, a double.", math.sin)
@@ -355,13 +382,13 @@ def total(operation: str, operands: Sequence[Value]) -> Result:
     return _checked(operation, operands, _exactly(operands, mantissa, scale))
 
 
-@function("SUM(number, …)", "The sum of all; no value of none.")
+@function("SUM(number, …)", "The sum of all; no value of none.", "number -> arithmetic")
 def add_all(*operands: Value) -> Result:
     """The sum of all."""
     return total("SUM", operands)
 
 
-@function("PRODUCT(number, …)", "The product of all; no value of none.")
+@function("PRODUCT(number, …)", "The product of all; no value of none.", "number -> arithmetic")
 def multiply_all(*operands: Value) -> Result:
     """The product of all, from left to right."""
     if not operands or not are_numbers("PRODUCT", operands):
@@ -373,7 +400,11 @@ def multiply_all(*operands: Value) -> Result:
     return _checked("PRODUCT", operands, _exactly(operands, mantissa, scale))
 
 
-@function("LUKA(number, …)", "The Łukasiewicz t-norm: the sum less the count, plus 1, but at least 0.")
+@function(
+    "LUKA(number, …)",
+    "The Łukasiewicz t-norm: the sum less the count, plus 1, but at least 0.",
+    "number -> arithmetic",
+)
 def lukasiewicz(*operands: Value) -> Result:
     """The Łukasiewicz t-norm of all; no value of none."""
     amount = total("LUKA", operands)
@@ -403,7 +434,7 @@ def _define_bit_function(name: str, word: str, combine: Callable[[int, int], int
             result = combine(result, operand)
         return Value(Kind.INTEGER, result)
 
-    function(f"{name}(integer, …)", f"The bitwise {word} of all, in 64 bits.")(implementation)
+    function(f"{name}(integer, …)", f"The bitwise {word} of all, in 64 bits.", "int -> int")(implementation)
 
 
 _define_bit_function("BITAND", "and", operator.and_)
@@ -419,7 +450,9 @@ def _define_shift(name: str, summary: str, shift: Callable[[int, int], int]) -> 
         word = shift(*bits) % _WORD
         return Value(Kind.INTEGER, word - _WORD if word > _MOST else word)
 
-    function(f"{name}(integer, count)", f"{summary}; no value unless 0 <= count < 64.")(implementation)
+    function(f"{name}(integer, count)", f"{summary}; no value unless 0 <= count < 64.", "int, int -> int")(
+        implementation
+    )
 
 
 _define_shift("BITSHL", "The 64 bits moved left, zeros from the right", operator.lshift)

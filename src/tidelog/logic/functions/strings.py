@@ -48,7 +48,7 @@ def _texts(first: Value, second: Value) -> tuple[str, str] | None:
 # ---- one text
 
 
-@function("STRLEN(text)", "The number of characters.")
+@function("STRLEN(text)", "The number of characters.", "text -> int")
 def length(whole: Value) -> Result:
     """The number of characters."""
     text = text_of(whole)
@@ -60,7 +60,7 @@ def _define_change(name: str, summary: str, change: Callable[[str], str], *alias
         text = text_of(whole)
         return None if text is None else _like(change(text), whole)
 
-    function(f"{name}(text)", summary, aliases=aliases)(implementation)
+    function(f"{name}(text)", summary, "text -> first", aliases=aliases)(implementation)
 
 
 _define_change("UCASE", "The text in upper case.", str.upper)
@@ -71,6 +71,7 @@ _define_change("STRREV", "The text from its end to its start.", lambda text: tex
 @function(
     "URIENCODE(text)",
     "The text with all but letters, digits and `-_.~` percent-encoded.",
+    "text -> string",
     aliases=["ENCODE_FOR_URI"],
 )
 def encode_for_uri(whole: Value) -> Result:
@@ -79,7 +80,11 @@ def encode_for_uri(whole: Value) -> Result:
     return None if text is None else values.string(quote(text, safe="", errors="replace"))
 
 
-@function("URIDECODE(text)", "The text with percent-encoding undone; no value if that is not UTF-8.")
+@function(
+    "URIDECODE(text)",
+    "The text with percent-encoding undone; no value if that is not UTF-8.",
+    "text -> string",
+)
 def decode_uri(whole: Value) -> Result:
     """The text, percent-decoded."""
     text = text_of(whole)
@@ -99,7 +104,9 @@ def _define_hash(name: str) -> None:
         digest = hashlib.new(name.lower(), text.encode(errors="replace"), usedforsecurity=False)
         return values.string(digest.hexdigest())
 
-    function(f"{name}(text)", f"The {name} digest of the text in UTF-8, in hexadecimal.")(implementation)
+    function(f"{name}(text)", f"The {name} digest of the text in UTF-8, in hexadecimal.", "text -> string")(
+        implementation
+    )
 
 
 for _name in ("MD5", "SHA1", "SHA256", "SHA384", "SHA512"):
@@ -109,7 +116,11 @@ for _name in ("MD5", "SHA1", "SHA256", "SHA384", "SHA512"):
 # ---- parts
 
 
-@function("SUBSTR(text, start[, length])", "The part that starts at a position, counted from 1.")
+@function(
+    "SUBSTR(text, start[, length])",
+    "The part that starts at a position, counted from 1.",
+    "text, int -> first",
+)
 def substring(whole: Value, start: Value, count: Value | None = None) -> Result:
     """The characters whose position p has start <= p < start + count, to the end without a count."""
     text = text_of(whole)
@@ -120,7 +131,11 @@ def substring(whole: Value, start: Value, count: Value | None = None) -> Result:
     return _like(text[max(first, 0) : max(end, 0)], whole)
 
 
-@function("STRBEFORE(text, part)", 'What stands before the first such part; "" if there is none.')
+@function(
+    "STRBEFORE(text, part)",
+    'What stands before the first such part; "" if there is none.',
+    "text, text -> part",
+)
 def before(whole: Value, part: Value) -> Result:
     """What stands before the first such part."""
     texts = _texts(whole, part)
@@ -130,7 +145,11 @@ def before(whole: Value, part: Value) -> Result:
     return _like(head, whole) if found else values.string("")
 
 
-@function("STRAFTER(text, part)", 'What stands after the first such part; "" if there is none.')
+@function(
+    "STRAFTER(text, part)",
+    'What stands after the first such part; "" if there is none.',
+    "text, text -> part",
+)
 def after(whole: Value, part: Value) -> Result:
     """What stands after the first such part."""
     texts = _texts(whole, part)
@@ -146,7 +165,11 @@ def _partition(text: str, part: str) -> tuple[str, bool, str]:
     return (text[:place], True, text[place + len(part) :]) if place >= 0 else ("", False, "")
 
 
-@function("CONCAT(text, …)", "The texts, one after the other; in a language if all are in that one.")
+@function(
+    "CONCAT(text, …)",
+    "The texts, one after the other; in a language if all are in that one.",
+    "text -> joined",
+)
 def concatenate(*parts: Value) -> Result:
     """The texts, one after the other."""
     if any(part.kind not in _TEXT for part in parts):
@@ -164,7 +187,7 @@ def _define_test(name: str, summary: str, holds: Callable[[str, str], bool]) -> 
         texts = _texts(whole, part)
         return None if texts is None else values.boolean(holds(*texts))
 
-    function(f"{name}(text, part)", summary, boolean=True)(implementation)
+    function(f"{name}(text, part)", summary, "text, text -> boolean", boolean=True)(implementation)
 
 
 _define_test("STRSTARTS", "Whether the text starts with the part.", str.startswith)
@@ -172,7 +195,11 @@ _define_test("STRENDS", "Whether the text ends with the part.", str.endswith)
 _define_test("CONTAINS", "Whether the part stands in the text.", str.__contains__)
 
 
-@function("COMPARE(left, right)", "-1, 0 or 1 as left stands before, at or after right by code points.")
+@function(
+    "COMPARE(left, right)",
+    "-1, 0 or 1 as left stands before, at or after right by code points.",
+    "text, text -> int",
+)
 def compare_texts(left: Value, right: Value) -> Result:
     """-1, 0 or 1 by code points, languages aside."""
     first, second = text_of(left), text_of(right)
@@ -181,7 +208,11 @@ def compare_texts(left: Value, right: Value) -> Result:
     return values.integer(int(first > second) - int(first < second))
 
 
-@function("LEVENSHTEIN(left, right)", "How many characters must be put in, left out or changed.")
+@function(
+    "LEVENSHTEIN(left, right)",
+    "How many characters must be put in, left out or changed.",
+    "text, text -> int",
+)
 def edit_distance(left: Value, right: Value) -> Result:
     """The least number of edits that make one text of the other, languages aside."""
     first, second = text_of(left), text_of(right)
@@ -293,6 +324,7 @@ def pattern_of(pattern: Value, flags: Value | None) -> Pattern | None:
 @function(
     "REGEX(text, pattern[, flags])",
     "Whether the pattern is found in the text, in RE2's syntax, flags `i m s x q`.",
+    "text, text -> boolean",
     boolean=True,
 )
 def matches(whole: Value, pattern: Value, flags: Value | None = None) -> Result:
@@ -308,6 +340,7 @@ def matches(whole: Value, pattern: Value, flags: Value | None = None) -> Result:
 @function(
     "REPLACE(text, pattern, replacement[, flags])",
     "The text with every match replaced; `$1` to `$9` are the groups, `$0` the match.",
+    "text, text -> first",
 )
 def substitute(whole: Value, pattern: Value, replacement: Value, flags: Value | None = None) -> Result:
     """The text with every match replaced; no value for what is no pattern, or if it matches nothing."""

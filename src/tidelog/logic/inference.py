@@ -1,0 +1,486 @@
+"""Type inference: what the columns of each predicate can hold, before anything is derived.
+
+A column holds what its declaration, its imports, the given data, the facts of the program and the rules that
+derive it say. Types only grow from round to round, so that recursive rules come to an end.
+
+Invariant: whatever the rules derive from facts of the given types is of the inferred types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tidelog.errors import Diagnostic, Severity, Span
+from tidelog.logic import builtins, codes
+from tidelog.logic.evaluate import evaluate
+from tidelog.logic.functions.function import Overflow
+from tidelog.logic.program import (
+    EQUAL,
+    Aggregation,
+    Apply,
+    Assignment,
+    Atom,
+    Comparison,
+    Condition,
+    Constant,
+    Expression,
+    Literal,
+    Metric,
+    MetricNegation,
+    Negation,
+    Predicate,
+    Program,
+    Rule,
+    Term,
+    Throughout,
+    Variable,
+    atoms_of,
+    variables_of,
+)
+from tidelog.logic.report import by_place
+from tidelog.logic.terms import exact
+from tidelog.logic.types import (
+    ANY,
+    NEVER,
+    NUMBER,
+    Type,
+    Types,
+    are_comparable,
+    type_of,
+    types_of_column,
+    types_of_kinds,
+    written,
+)
+from tidelog.logic.values import ColumnType, Kind, Value, exact_number
+
+Columns = tuple[Types, ...]
+RDF = frozenset({"ntriples", "nquads", "turtle", "trig", "rdfxml", "rdf"})
+TRIPLES: Columns = (frozenset({Type.IRI, Type.BLANK}), frozenset({Type.IRI}), ANY)
+DIVISIONS = ("/", "REM")
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """The types of the columns of predicates, and what can never match."""
+
+    columns: Mapping[str, Columns]
+    warnings: tuple[Diagnostic, ...] = ()
+
+    def of(self, predicate: Predicate) -> Columns:
+        """Return the types of the columns of a predicate, `ANY` where nothing is known."""
+        return self.columns.get(predicate.name, (ANY,) * predicate.arity)
+
+
+def infer(program: Program, given: Mapping[str, Columns] | None = None) -> Inferred:
+    """Infer the types of all columns of a program.
+
+    `given` has the types of data that comes from outside, by predicate. A predicate of which nothing is said
+    may hold anything, since its facts come from elsewhere.
+    """
+    known = _Known(program, given or {})
+    known.complete()
+    warnings: dict[Diagnostic, None] = {}
+    for rule in (*program.rules, *(query.rule for query in program.queries)):
+        checked = _Rule(rule, known)
+        checked.head()
+        warnings.update(dict.fromkeys(checked.warnings))
+    return Inferred(known.columns, by_place(warnings))
+
+
+def infer_answers(rule: Rule, inferred: Inferred, program: Program) -> tuple[Columns, tuple[Diagnostic, ...]]:
+    """Infer the types of the answers of a query's rule, and what can never match in it."""
+    known = _Known(program, {}, dict(inferred.columns))
+    checked = _Rule(rule, known)
+    checked.head()
+    return tuple(checked.term(term) or ANY for term in rule.head.terms), checked.warnings
+
+
+class _Known:
+    """What is known of columns so far. Mutable: it grows."""
+
+    def __init__(
+        self,
+        program: Program,
+        given: Mapping[str, Columns],
+        columns: dict[str, Columns] | None = None,
+    ) -> None:
+        self.program = program
+        self.declared = {
+            predicate.name: tuple(map(types_of_column, predicate.types))
+            for predicate in program.predicates.values()
+            if predicate.declared
+        }
+        self.columns = columns if columns is not None else self._stated(given)
+        self._is_equal = EQUAL in program.predicates
+
+    def _stated(self, given: Mapping[str, Columns]) -> dict[str, Columns]:
+        """Return the types of what is not derived."""
+        program = self.program
+        found = dict(given)
+        for name, columns in _types_of_facts(program).items():
+            found[name] = _united(found.get(name, columns), columns)
+        for transfer in program.imports:
+            predicate = program.predicates[transfer.predicate]
+            types = transfer.types or predicate.types
+            columns = _imported(transfer.format, types, predicate.arity)
+            found[predicate.name] = _united(found.get(predicate.name, columns), columns)
+        derived = program.derived
+        for name, predicate in program.predicates.items():
+            unknown = (NEVER if name in derived else ANY,) * predicate.arity
+            found[name] = self.declared.get(name, found.get(name, unknown))
+        return found
+
+    def complete(self) -> None:
+        """Add what the rules derive, until nothing is new."""
+        readers: dict[str, list[Rule]] = {}
+        for rule in self.program.rules:
+            for name in {atom.predicate for atom in rule.positive}:
+                readers.setdefault(name, []).append(rule)
+        waiting = dict.fromkeys(self.program.rules)
+        while waiting:
+            rule = next(iter(waiting))
+            del waiting[rule]
+            columns, name = _Rule(rule, self).head(), rule.head.predicate
+            if columns is None or name in self.declared:
+                continue
+            before = dict(self.columns) if self._is_equal else {name: self.columns[name]}
+            self.columns[name] = _united(self.columns[name], columns)
+            if self._is_equal:
+                self._spread_equal()
+            for changed in before:
+                if self.columns[changed] != before[changed]:
+                    waiting.update(dict.fromkeys(readers.get(changed, ())))
+
+    def _spread_equal(self) -> None:
+        """Add the types of constants that may be equal to what a column holds."""
+        equal = NEVER.union(*self.columns.get(EQUAL, ()))
+        for name in self.columns.keys() - self.declared.keys():
+            spread = (types | equal if types & equal else types for types in self.columns[name])
+            self.columns[name] = tuple(spread)
+
+    def of(self, atom: Atom) -> Columns:
+        """Return the types of the columns of an atom's predicate."""
+        return self.columns.get(atom.predicate, (ANY,) * len(atom.terms))
+
+    def can_hold(self, atom: Atom) -> bool:
+        """Return whether the predicate can have facts, as far as is known."""
+        return all(self.of(atom))
+
+    def written(self, atom: Atom, place: int) -> str:
+        """Return how a column is called in a message."""
+        predicate = self.program.predicates.get(atom.predicate)
+        name = None if predicate is None else predicate.columns[place]
+        shown = f"`{name}`" if name is not None else f"{place + 1}"
+        return f"column {shown} of `{atom.predicate if predicate is None else predicate.written}`"
+
+
+@dataclass(slots=True)
+class _Rule:
+    """One rule with what is known of its variables. Mutable: variables are narrowed by what they stand in."""
+
+    rule: Rule
+    known: _Known
+    variables: dict[Variable, Types] = field(default_factory=dict)
+    _found: list[Diagnostic] = field(default_factory=list)
+    _bound_at: dict[Variable, str] = field(default_factory=dict)  # the column that narrowed a variable
+
+    @property
+    def warnings(self) -> tuple[Diagnostic, ...]:
+        """What can never match, if the atoms of the body can have facts at all."""
+        is_possible = all(self.known.can_hold(atom) for atom in self.rule.positive)
+        return tuple(self._found) if is_possible else ()
+
+    def head(self) -> Columns | None:
+        """Return the types of the head's columns; None if the rule never derives anything."""
+        rule = self.rule
+        possible = [self._narrow(literal) for literal in rule.body]  # all are looked at, and warned of
+        possible += [self._test(literal) for literal in rule.body]
+        possible += [self._aggregate(aggregation) for aggregation in rule.aggregations]
+        possible += [self._assign(assignment) for assignment in rule.after]
+        if not all(possible):
+            return None
+        columns = tuple(self.term(term) for term in rule.head.terms)
+        self._check_declared(columns)
+        return columns
+
+    def _check_declared(self, columns: Columns) -> None:
+        """Warn if the rule derives only what the declaration of its head excludes."""
+        declared = self.known.declared.get(self.rule.head.predicate)
+        for place, types in enumerate(columns if declared is not None else ()):
+            assert declared is not None
+            if not types & declared[place]:
+                column = self.known.written(self.rule.head, place)
+                message = (
+                    f"{column} is declared {written(declared[place])}, but this rule derives {written(types)}"
+                )
+                self._warn(message, self.rule.span, "change the declaration, or convert the value")
+
+    # ---- atoms
+
+    def _narrow(self, literal: Literal) -> bool:
+        """Narrow the variables of a positive literal; return whether it can match."""
+        possible = [self._narrow_atom(atom, literal) for atom in _binding_atoms(literal)]
+        return all(possible)
+
+    def _narrow_atom(self, atom: Atom, literal: Literal) -> bool:
+        can_match = True
+        for place, (term, types) in enumerate(zip(atom.terms, self.known.of(atom), strict=True)):
+            before = self.term(term)
+            if not before & types:
+                can_match = False
+                if before and types:
+                    self._warn_of_join(term, before, types, self.known.written(atom, place), literal)
+            if isinstance(term, Variable):
+                self.variables[term] = before & types
+                if types != ANY:
+                    self._bound_at.setdefault(term, self.known.written(atom, place))
+        return can_match
+
+    def _warn_of_join(self, term: Term, before: Types, types: Types, column: str, literal: Literal) -> None:
+        if isinstance(term, Variable):
+            elsewhere = self._bound_at.get(term, "elsewhere in the body")
+            holds = f"{column} holds {written(types)}, {elsewhere} {written(before)}"
+            message = f"`?{term.name}` never matches: {holds}"
+            help: str | None = "convert one of the two, such as by `STR` or `INT`"
+        else:
+            message = f"`{exact(term.value)}` never matches: {column} holds {written(types)}"
+            help = _other_form(term.value, types)
+        self._warn(message, self._place(literal), help)
+
+    # ---- tests and assignments
+
+    def _test(self, literal: Literal) -> bool:
+        """Return whether a test, an assignment or a negation can hold."""
+        match literal:
+            case Assignment():
+                return self._assign(literal)
+            case Comparison():
+                return self._compare(literal)
+            case Condition(expression, is_negated):
+                return self._condition(literal, expression, is_negated)
+            case Negation(atom):
+                self._check_negated(atom, literal)
+            case MetricNegation(metric):
+                for atom in atoms_of(metric):
+                    self._check_negated(atom, literal)
+        return True
+
+    def _check_negated(self, atom: Atom, literal: Literal) -> None:
+        """Warn of a negated atom that never matches, so that its negation always holds."""
+        for place, (term, types) in enumerate(zip(atom.terms, self.known.of(atom), strict=True)):
+            found = self.term(term)
+            if found and types and not found & types:
+                shown = f"?{term.name}" if isinstance(term, Variable) else exact(term.value)
+                message = (
+                    f"the negation always holds: `{shown}` is {written(found)}, "
+                    f"{self.known.written(atom, place)} holds {written(types)}"
+                )
+                self._warn(message, self._place(literal), None)
+                return
+
+    def _assign(self, assignment: Assignment) -> bool:
+        found = self._expression(assignment.expression, assignment)
+        self.variables[assignment.variable] = found
+        return bool(found)
+
+    def _compare(self, comparison: Comparison) -> bool:
+        sides = [self._expression(side, comparison) for side in (comparison.left, comparison.right)]
+        left, right = sides
+        if not (left and right):
+            return False
+        if comparison.operator == "!=":
+            return True
+        if comparison.operator == "=":
+            can_hold = bool(left & right)
+            for side in (comparison.left, comparison.right):
+                if isinstance(side, Variable):
+                    self.variables[side] = left & right
+        else:
+            can_hold = are_comparable(left, right)
+        if not can_hold:
+            message = f"the comparison never holds: {written(left)} {comparison.operator} {written(right)}"
+            self._warn(message, self._place(comparison), _converted(comparison, left, right))
+        return can_hold
+
+    def _condition(self, literal: Literal, expression: Apply, is_negated: bool) -> bool:
+        found = self._expression(expression, literal)
+        function = builtins.lookup(expression.function)
+        assert function is not None
+        if function.kinds is not None and not is_negated and isinstance(expression.arguments[0], Variable):
+            variable = expression.arguments[0]
+            before = self.term(variable)
+            self.variables[variable] = before & types_of_kinds(function.kinds)
+            if before and not self.variables[variable]:
+                message = f"`{function.name}` never holds: `?{variable.name}` is {written(before)}"
+                self._warn(message, self._place(literal), None)
+                return False
+        return bool(found)
+
+    def _aggregate(self, aggregation: Aggregation) -> bool:
+        argument = self.term(aggregation.arguments[0]) if aggregation.arguments else ANY
+        match aggregation.function:
+            case "count":
+                found: Types = frozenset({Type.INTEGER})
+            case "sum":
+                found = argument & NUMBER
+            case "avg":
+                is_exact = argument & {Type.INTEGER, Type.DECIMAL}
+                found = (argument & {Type.DOUBLE}) | ({Type.DECIMAL} if is_exact else NEVER)
+            case _:
+                found = argument
+        self.variables[aggregation.variable] = found
+        if argument and not found:
+            message = f"`#{aggregation.function}` never has a value: its argument is {written(argument)}"
+            self._warn(message, self.rule.span, "only numbers are added up")
+        return bool(found)
+
+    # ---- expressions
+
+    def term(self, term: Term) -> Types:
+        return (
+            frozenset({type_of(term.value)}) if isinstance(term, Constant) else self.variables.get(term, ANY)
+        )
+
+    def _expression(self, expression: Expression, literal: Literal) -> Types:
+        """Return the types of the value of an expression; none, with a warning, if it never has one."""
+        if not isinstance(expression, Apply):
+            return self.term(expression)
+        function = builtins.lookup(expression.function)
+        assert function is not None
+        if not any(True for _ in variables_of(expression)):
+            return self._constant(expression, literal)
+        arguments = [self._expression(argument, literal) for argument in expression.arguments]
+        types = function.types  # a lazy function bears arguments without a value
+        found = types.gives(arguments) if function.lazy else types.result(arguments)
+        if found and expression.function in DIVISIONS and _is_zero(expression.arguments[1]):
+            self._warn("division by zero never has a value", self._place(literal), None)
+            return NEVER
+        if not found and all(arguments):
+            self._warn_of_arguments(expression, arguments, literal)
+        return found
+
+    def _constant(self, expression: Apply, literal: Literal) -> Types:
+        """Return the type of an expression without variables: it is evaluated."""
+        try:
+            value = evaluate(expression, {})
+        except Overflow:
+            return ANY  # which is reported when it is evaluated
+        if value is not None:
+            return frozenset({type_of(value)})
+        self._warn("the expression never has a value", self._place(literal), None)
+        return NEVER
+
+    def _warn_of_arguments(self, expression: Apply, arguments: Sequence[Types], literal: Literal) -> None:
+        function = builtins.lookup(expression.function)
+        assert function is not None
+        for place, types in enumerate(arguments):
+            taken = function.types.taken(place)
+            if not types & taken:
+                message = (
+                    f"`{function.name}` never has a value: argument {place + 1} is {written(types)}, "
+                    f"and it takes {written(taken)}"
+                )
+                self._warn(message, self._place(literal), None)
+
+    # ---- warnings
+
+    def _warn(self, message: str, span: Span | None, help: str | None) -> None:
+        self._found.append(Diagnostic(codes.NEVER_MATCHES, message, span, help, severity=Severity.WARNING))
+
+    def _place(self, literal: Literal) -> Span | None:
+        """Return where a literal stands, else its rule."""
+        places = dict(self.rule.places)
+        candidates: tuple[Literal, ...] = (literal,)
+        if isinstance(literal, Assignment):
+            sides = literal.variable, literal.expression
+            candidates = (literal, Comparison("=", *sides), Comparison("=", *reversed(sides)))
+        return next((places[each] for each in candidates if each in places), self.rule.span)
+
+
+def _binding_atoms(literal: Literal) -> Iterator[Atom]:
+    """Yield the atoms that hold, for some values of their variables, whenever the literal does."""
+    match literal:
+        case Atom():
+            yield literal
+        case Throughout(atom):
+            yield atom
+        case Metric(operator, _, operands):
+            # The first operand of since and until need not hold, if the second holds at once.
+            for operand in operands[1:] if operator in ("since", "until") else operands:
+                if isinstance(operand, Atom):
+                    yield from atoms_of(operand)
+                else:
+                    yield from _binding_atoms(operand)
+
+
+def _types_of_facts(program: Program) -> dict[str, Columns]:
+    """Return the types of the facts of a program, of which there may be very many."""
+    kinds: dict[str, list[dict[Kind, Value]]] = {}  # for each column a value of each kind
+    for fact in program.facts:
+        seen = kinds.get(fact.predicate)
+        if seen is None:
+            seen = kinds[fact.predicate] = [{} for _ in fact.values]
+        for column, value in zip(seen, fact.values, strict=True):
+            if value.kind not in column:
+                column[value.kind] = value
+    return {
+        name: tuple(
+            types_of_kinds(column) if Kind.BIG in column else _types_of(column.values()) for column in seen
+        )
+        for name, seen in kinds.items()
+    }
+
+
+def _types_of(values: Iterable[Value]) -> Types:
+    return frozenset(map(type_of, values))
+
+
+def _united(columns: Columns, more: Columns) -> Columns:
+    return tuple(types | others for types, others in zip(columns, more, strict=True))
+
+
+def _imported(form: str, types: Sequence[ColumnType], arity: int) -> Columns:
+    """Return the types of an import's columns."""
+    if form in RDF and arity == len(TRIPLES):
+        return TRIPLES
+    read = [one for one in types if one is not ColumnType.SKIP]
+    return tuple(map(types_of_column, read)) if len(read) == arity else (ANY,) * arity
+
+
+def _is_zero(expression: Expression) -> bool:
+    if not isinstance(expression, Constant) or type_of(expression.value) not in NUMBER:
+        return False
+    return exact_number(expression.value) == 0
+
+
+def _other_form(value: Value, types: Types) -> str | None:
+    """Return how a constant might be written to match a column."""
+    if type_of(value) is Type.IRI and Type.STRING in types:
+        return f'write `"{value.content}"` if text is meant'
+    if type_of(value) is Type.STRING and Type.IRI in types:
+        return f"write `{value.content}` without quotes if a name is meant"
+    if type_of(value) is Type.STRING and types & NUMBER and str(value.content).strip("+-").isdigit():
+        return f"write `{value.content}` without quotes if a number is meant"
+    return None
+
+
+def _converted(comparison: Comparison, left: Types, right: Types) -> str | None:
+    """Return what might be meant by a comparison that never holds."""
+    for side, other in ((comparison.left, right), (comparison.right, left)):
+        if isinstance(side, Constant) and (found := _other_form(side.value, other)) is not None:
+            return found
+    return "convert one of the two, such as by `STR` or `INT`"
+
+
+def described(program: Program, inferred: Inferred, names: Iterable[str]) -> Iterator[str]:
+    """Yield a line for each predicate: its columns, and what they hold."""
+    for name in names:
+        predicate = program.predicates[name]
+        columns = (
+            f"{column or f'c{place}'}: {written(types)}"
+            for place, (column, types) in enumerate(
+                zip(predicate.columns, inferred.of(predicate), strict=True), 1
+            )
+        )
+        yield f"{predicate.written}({', '.join(columns)})"

@@ -1,0 +1,220 @@
+"""Types: what the values of a column can be, known before there are any.
+
+`Types` is a set of them: a column of mixed values has several, and one of which nothing is known has `ANY`.
+Values of different types are never equal, so that two columns without a common type never join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from tidelog.logic import values
+from tidelog.logic.values import ColumnType, Kind, Value
+
+
+class Type(Enum):
+    """The type of a value: its kind, whatever its size, by the name that a declaration uses."""
+
+    BOOLEAN = "boolean"
+    INTEGER = "int"
+    DECIMAL = "decimal"
+    DOUBLE = "double"
+    DATE = "date"
+    DATETIME = "dateTime"
+    STRING = "string"
+    LANGUAGE_STRING = "langString"
+    LITERAL = "literal"  # of a datatype that is none of the above
+    IRI = "iri"
+    BLANK = "blank"
+
+
+Types = frozenset[Type]
+
+ANY: Types = frozenset(Type)
+NEVER: Types = frozenset()  # of what has no value
+NUMBER: Types = frozenset({Type.INTEGER, Type.DECIMAL, Type.DOUBLE})
+TEXT: Types = frozenset({Type.STRING, Type.LANGUAGE_STRING})
+
+_OF_KIND = {
+    Kind.BOOLEAN: Type.BOOLEAN,
+    Kind.INTEGER: Type.INTEGER,
+    Kind.DECIMAL: Type.DECIMAL,
+    Kind.DOUBLE: Type.DOUBLE,
+    Kind.DATE: Type.DATE,
+    Kind.DATETIME: Type.DATETIME,
+    Kind.STRING: Type.STRING,
+    Kind.LANGUAGE_STRING: Type.LANGUAGE_STRING,
+    Kind.LITERAL: Type.LITERAL,
+    Kind.IRI: Type.IRI,
+    Kind.BLANK: Type.BLANK,
+}
+
+_OF_COLUMN: dict[ColumnType, Types] = {
+    ColumnType.STRING: frozenset({Type.STRING}),
+    ColumnType.IRI: frozenset({Type.IRI, Type.BLANK}),
+    ColumnType.INTEGER: frozenset({Type.INTEGER}),
+    ColumnType.DECIMAL: frozenset({Type.DECIMAL}),
+    ColumnType.DOUBLE: frozenset({Type.DOUBLE}),
+    ColumnType.BOOLEAN: frozenset({Type.BOOLEAN}),
+    ColumnType.DATE: frozenset({Type.DATE}),
+    ColumnType.DATETIME: frozenset({Type.DATETIME}),
+}
+
+# Types whose values have an order among each other; those of the others are only equal or not.
+_COMPARABLE = (NUMBER, *(frozenset({one}) for one in Type if one not in NUMBER))
+
+_NAMES: dict[str, Types] = {
+    "any": ANY,
+    "number": NUMBER,
+    "text": TEXT,
+    "day": frozenset({Type.DATE, Type.DATETIME}),
+    "plain": ANY - {Type.IRI, Type.BLANK},
+    **{one.value: frozenset({one}) for one in Type},
+}
+
+
+def type_of(value: Value) -> Type:
+    """Return the type of a value.
+
+    >>> type_of(values.integer(2**70))
+    <Type.INTEGER: 'int'>
+    """
+    if value.kind is Kind.BIG:
+        return Type.INTEGER if values.is_integer(value) else Type.DECIMAL
+    return _OF_KIND[value.kind]
+
+
+def types_of_kinds(kinds: Iterable[Kind]) -> Types:
+    """Return the types that values of these kinds can have."""
+    found = set(kinds)
+    whole = {Type.INTEGER, Type.DECIMAL} if Kind.BIG in found else set()
+    return frozenset(whole | {_OF_KIND[kind] for kind in found - {Kind.BIG}})
+
+
+def types_of_column(column: ColumnType) -> Types:
+    """Return the types that a column may hold which is declared so."""
+    return _OF_COLUMN.get(column, ANY)
+
+
+def column_of(types: Types) -> ColumnType:
+    """Return the declaration that says most about a column of these types.
+
+    >>> column_of(frozenset({Type.INTEGER})), column_of(TEXT)
+    (<ColumnType.INTEGER: 'int'>, <ColumnType.ANY: 'any'>)
+    """
+    return next((column for column, held in _OF_COLUMN.items() if types and types <= held), ColumnType.ANY)
+
+
+def are_comparable(left: Types, right: Types) -> bool:
+    """Return whether some value of the one has an order with some value of the other."""
+    return any(left & together and right & together for together in _COMPARABLE)
+
+
+def written(types: Types) -> str:
+    """Return the types as a user reads them.
+
+    >>> written(NUMBER), written(ANY), written(types_of_column(ColumnType.IRI)), written(NEVER)
+    ('int | decimal | double', 'any', 'iri', 'none')
+    """
+    if types == ANY:
+        return "any"
+    shown = types - {Type.BLANK} if Type.IRI in types else types
+    return " | ".join(one.value for one in Type if one in shown) or "none"
+
+
+# ---- signatures of functions
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """The types that a function takes, the last for all further arguments, and what it gives for them."""
+
+    takes: tuple[Types, ...]
+    gives: Callable[[Sequence[Types]], Types]
+
+    def taken(self, place: int) -> Types:
+        """Return the types that the argument at a place may have for the function to have a value."""
+        return self.takes[min(place, len(self.takes) - 1)]
+
+    def result(self, arguments: Sequence[Types]) -> Types:
+        """Return the types of the value, for arguments of these types; none if there is never a value."""
+        used = [types & self.taken(place) for place, types in enumerate(arguments)]
+        return self.gives(used) if all(used) else NEVER
+
+
+def _arithmetic(arguments: Sequence[Types]) -> Types:
+    """A double if one operand is a double, else a decimal if one is, else an integer."""
+    found: set[Type] = set()
+    for place, types in enumerate(arguments):
+        found = set(types) if place == 0 else {_wider(one, other) for one in found for other in types}
+    return frozenset(found)
+
+
+_WIDTH = (Type.INTEGER, Type.DECIMAL, Type.DOUBLE)
+
+
+def _wider(one: Type, other: Type) -> Type:
+    return max(one, other, key=_WIDTH.index)
+
+
+def _whole_or_double(arguments: Sequence[Types]) -> Types:
+    """An integer if all operands are, else a double."""
+    whole = {Type.INTEGER} if all(Type.INTEGER in types for types in arguments) else set()
+    return frozenset(whole | ({Type.DOUBLE} if any(types - {Type.INTEGER} for types in arguments) else set()))
+
+
+def _power(arguments: Sequence[Types]) -> Types:
+    """Exact if the exponent is an integer that is not negative, else a double, but never of two integers."""
+    base, exponent = arguments
+    exact = base - {Type.DOUBLE} if Type.INTEGER in exponent else NEVER
+    is_double = base != {Type.INTEGER} or exponent != {Type.INTEGER}
+    return exact | ({Type.DOUBLE} if is_double else NEVER)
+
+
+def _of_all(arguments: Sequence[Types]) -> Types:
+    return NEVER.union(*arguments)
+
+
+def _part(arguments: Sequence[Types]) -> Types:
+    """A text in the language of the first, or the empty text."""
+    return arguments[0] | {Type.STRING}
+
+
+def _joined(arguments: Sequence[Types]) -> Types:
+    """A text in a language only if all parts may be in one."""
+    is_tagged = arguments and all(Type.LANGUAGE_STRING in types for types in arguments)
+    return TEXT if is_tagged else frozenset({Type.STRING})
+
+
+_RESULTS: dict[str, Callable[[Sequence[Types]], Types]] = {
+    "arithmetic": _arithmetic,
+    "int or double": _whole_or_double,
+    "power": _power,
+    "first": lambda arguments: arguments[0],
+    "one of them": _of_all,
+    "second or third": lambda arguments: _of_all(arguments[1:]),
+    "part": _part,
+    "joined": _joined,
+}
+
+
+def signature(text: str) -> Signature:
+    """Return the signature that a text writes: the types of the arguments, `->`, and those of the result.
+
+    A result may also be a word for how it follows from the arguments, such as `arithmetic`.
+
+    >>> written(signature("number, number -> arithmetic").result([NUMBER, frozenset({Type.DOUBLE})]))
+    'double'
+    """
+    takes, _, gives = (part.strip() for part in text.partition("->"))
+    result = _RESULTS.get(gives)
+    if result is None:
+        fixed = _read(gives)
+        result = lambda arguments: fixed  # noqa: E731 - one of two ways to say the same
+    return Signature(tuple(_read(part) for part in takes.split(",")), result)
+
+
+def _read(text: str) -> Types:
+    return NEVER.union(*(_NAMES[name.strip()] for name in text.split("|")))
