@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -18,9 +19,13 @@ if TYPE_CHECKING:
 # `make test-slow` sets HYPOTHESIS_PROFILE=slow, which tries five times as many examples.
 RELAXED = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 settings.register_profile("quick", max_examples=30, deadline=None, suppress_health_check=RELAXED)
-settings.register_profile("default-of-tests", max_examples=50, deadline=None, suppress_health_check=RELAXED)
-settings.register_profile("slow", max_examples=250, deadline=None, suppress_health_check=RELAXED)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default-of-tests"))
+settings.register_profile("slow", max_examples=150, deadline=None, suppress_health_check=RELAXED)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+# A shell starts what runs in the background with Ctrl-C ignored, which every process of a test inherits.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 # ---- Spark

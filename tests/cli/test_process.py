@@ -112,7 +112,10 @@ def on_terminal(*arguments: str, colours: bool = True, until: bytes = b"") -> tu
             if until and until in shown:
                 process.send_signal(signal.SIGINT)
                 until = b""
-        code = process.wait(60)
+        try:
+            code = process.wait(60)
+        finally:
+            process.kill()  # else leaving the block would wait for ever
     os.close(master)
     return shown.decode().replace("\r\n", "\n"), code
 

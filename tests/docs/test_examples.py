@@ -183,6 +183,7 @@ def test_demo(workplace: Path) -> None:
     assert (workplace / "output" / "plan.html").exists()
 
 
+@pytest.mark.slow
 def test_demo_on_spark(workplace: Path) -> None:
     done = subprocess.run(
         ["sh", "examples/spark/demo.sh"],

@@ -19,6 +19,8 @@ from tests.maintenance.test_laws import ALGORITHMS
 from tidelog.logic.program import Program
 from tidelog.logic.values import Value, integer
 
+pytestmark = pytest.mark.slow  # two minutes for code that few changes touch
+
 Make = Callable[[Program, Facts], FarBench]
 
 

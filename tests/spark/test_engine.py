@@ -114,6 +114,7 @@ def test_another_salt_gives_the_same_facts(spark: Any) -> None:
 # ---- events
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", [JOINS, EXECUTORS])
 def test_events_count_what_the_columnar_engine_counts(strategy: str, spark: Any) -> None:
     text = f"{REACH} far(?x, #count(?y)) :- reach(?x, ?y) . odd(?x) :- reach(?x, ?y), ?y = ?x + 3 ."
@@ -186,6 +187,7 @@ def test_an_interrupt_cancels_the_jobs_and_the_session_goes_on(spark: Any) -> No
     assert spark.range(5).count() == 5
 
 
+@pytest.mark.slow
 def test_frames_and_facts_of_the_driver_are_joined(spark: Any) -> None:
     """They come from different sessions; what is counted of either must be told."""
     rules = f"{REACH} reach(?x, ?y) :- hop(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), hop(?y, ?z) ."
@@ -207,6 +209,7 @@ SCRIPT = [
 RULES = ["+ back(?y, ?x) :- reach(?x, ?y) .", "- reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) ."]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("maintainer", "resident"),
     [
@@ -240,6 +243,7 @@ def test_changes_of_facts_and_rules(maintainer: str, resident: int, spark: Any) 
     assert deltas[0] == deltas[1]
 
 
+@pytest.mark.slow
 def test_more_facts_than_the_driver_is_to_hold_have_no_tables_there(spark: Any) -> None:
     reasoner = tl.Reasoner(tl.parse(REACH), engine=tl.spark(spark, strategy=JOINS, resident_facts=3))
     reasoner.insert("edge", spark.createDataFrame(chain(5)))
@@ -249,6 +253,7 @@ def test_more_facts_than_the_driver_is_to_hold_have_no_tables_there(spark: Any) 
     assert len(reasoner.query("reach(0, ?x)", "magic")) == 5
 
 
+@pytest.mark.slow
 def test_instances_are_counted_where_the_facts_lie(spark: Any) -> None:
     """Three edges to 3 from 0, one way that is longer: one founded instance, one hidden by its rank."""
     rules = f"{REACH} reach(?x, ?z) :- reach(?x, ?y), reach(?y, ?z) ."
@@ -266,6 +271,7 @@ def test_instances_are_counted_where_the_facts_lie(spark: Any) -> None:
     assert deltas[0] == deltas[1]
 
 
+@pytest.mark.slow
 def test_what_an_update_touches_is_fetched_and_the_bulk_stays(
     spark: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -304,6 +310,7 @@ def test_what_costs_many_jobs_in_parts_is_fetched_as_a_whole(
     assert reasoner.engine.is_placed("reach") and len(reasoner["reach"]) == 190
 
 
+@pytest.mark.slow
 def test_an_update_that_touches_too_much_is_taken_back_and_derived_anew(spark: Any) -> None:
     settings = tl.spark(spark, strategy=EXECUTORS, resident_facts=0, fetched_facts=10)
     for maintainer in ("dred", "auto"):
