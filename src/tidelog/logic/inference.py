@@ -416,24 +416,14 @@ def _binding_atoms(literal: Literal) -> Iterator[Atom]:
 
 def _types_of_facts(program: Program) -> dict[str, Columns]:
     """Return the types of the facts of a program, of which there may be very many."""
-    kinds: dict[str, list[dict[Kind, Value]]] = {}  # for each column a value of each kind
+    kinds: dict[str, list[set[Kind]]] = {}
     for fact in program.facts:
         seen = kinds.get(fact.predicate)
         if seen is None:
-            seen = kinds[fact.predicate] = [{} for _ in fact.values]
+            seen = kinds[fact.predicate] = [set() for _ in fact.values]
         for column, value in zip(seen, fact.values, strict=True):
-            if value.kind not in column:
-                column[value.kind] = value
-    return {
-        name: tuple(
-            types_of_kinds(column) if Kind.BIG in column else _types_of(column.values()) for column in seen
-        )
-        for name, seen in kinds.items()
-    }
-
-
-def _types_of(values: Iterable[Value]) -> Types:
-    return frozenset(map(type_of, values))
+            column.add(value.kind)
+    return {name: tuple(map(types_of_kinds, seen)) for name, seen in kinds.items()}
 
 
 def _united(columns: Columns, more: Columns) -> Columns:

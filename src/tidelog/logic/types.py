@@ -22,7 +22,8 @@ class Type(Enum):
     DECIMAL = "decimal"
     DOUBLE = "double"
     DATE = "date"
-    DATETIME = "dateTime"
+    DATETIME = "dateTime"  # with a time zone: a moment
+    LOCAL_DATETIME = "localDateTime"  # without one: what a clock shows, wherever it hangs
     STRING = "string"
     LANGUAGE_STRING = "langString"
     LITERAL = "literal"  # of a datatype that is none of the above
@@ -36,6 +37,7 @@ ANY: Types = frozenset(Type)
 NEVER: Types = frozenset()  # of what has no value
 NUMBER: Types = frozenset({Type.INTEGER, Type.DECIMAL, Type.DOUBLE})
 TEXT: Types = frozenset({Type.STRING, Type.LANGUAGE_STRING})
+MOMENT: Types = frozenset({Type.DATETIME, Type.LOCAL_DATETIME})
 
 _OF_KIND = {
     Kind.BOOLEAN: Type.BOOLEAN,
@@ -43,13 +45,14 @@ _OF_KIND = {
     Kind.DECIMAL: Type.DECIMAL,
     Kind.DOUBLE: Type.DOUBLE,
     Kind.DATE: Type.DATE,
-    Kind.DATETIME: Type.DATETIME,
     Kind.STRING: Type.STRING,
     Kind.LANGUAGE_STRING: Type.LANGUAGE_STRING,
     Kind.LITERAL: Type.LITERAL,
     Kind.IRI: Type.IRI,
     Kind.BLANK: Type.BLANK,
 }
+
+_OF_SEVERAL = {Kind.BIG: frozenset({Type.INTEGER, Type.DECIMAL}), Kind.DATETIME: MOMENT}
 
 _OF_COLUMN: dict[ColumnType, Types] = {
     ColumnType.STRING: frozenset({Type.STRING}),
@@ -59,19 +62,20 @@ _OF_COLUMN: dict[ColumnType, Types] = {
     ColumnType.DOUBLE: frozenset({Type.DOUBLE}),
     ColumnType.BOOLEAN: frozenset({Type.BOOLEAN}),
     ColumnType.DATE: frozenset({Type.DATE}),
-    ColumnType.DATETIME: frozenset({Type.DATETIME}),
+    ColumnType.DATETIME: MOMENT,
 }
 
 # Types whose values have an order among each other; those of the others are only equal or not.
-_COMPARABLE = (NUMBER, *(frozenset({one}) for one in Type if one not in NUMBER))
+_COMPARABLE = (NUMBER, MOMENT, *(frozenset({one}) for one in Type if one not in NUMBER | MOMENT))
 
 _NAMES: dict[str, Types] = {
     "any": ANY,
     "number": NUMBER,
     "text": TEXT,
-    "day": frozenset({Type.DATE, Type.DATETIME}),
+    "day": MOMENT | {Type.DATE},
     "plain": ANY - {Type.IRI, Type.BLANK},
     **{one.value: frozenset({one}) for one in Type},
+    "dateTime": MOMENT,
 }
 
 
@@ -83,14 +87,14 @@ def type_of(value: Value) -> Type:
     """
     if value.kind is Kind.BIG:
         return Type.INTEGER if values.is_integer(value) else Type.DECIMAL
+    if value.kind is Kind.DATETIME:
+        return Type.LOCAL_DATETIME if value.extra is None else Type.DATETIME
     return _OF_KIND[value.kind]
 
 
 def types_of_kinds(kinds: Iterable[Kind]) -> Types:
     """Return the types that values of these kinds can have."""
-    found = set(kinds)
-    whole = {Type.INTEGER, Type.DECIMAL} if Kind.BIG in found else set()
-    return frozenset(whole | {_OF_KIND[kind] for kind in found - {Kind.BIG}})
+    return NEVER.union(*(_OF_SEVERAL.get(kind) or {_OF_KIND[kind]} for kind in kinds))
 
 
 def types_of_column(column: ColumnType) -> Types:
@@ -121,6 +125,7 @@ def written(types: Types) -> str:
     if types == ANY:
         return "any"
     shown = types - {Type.BLANK} if Type.IRI in types else types
+    shown = shown - {Type.LOCAL_DATETIME} if Type.DATETIME in types else shown
     return " | ".join(one.value for one in Type if one in shown) or "none"
 
 
