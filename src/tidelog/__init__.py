@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tidelog import pipeline
+    from tidelog import pipeline, spark
     from tidelog.changes import Delta
-    from tidelog.engine.spark.settings import SparkSettings
     from tidelog.logic.program import Program
     from tidelog.logic.sandbox import Folders
     from tidelog.logic.time import Interval, read_interval
@@ -159,21 +158,11 @@ def timeline(
     return Drawing(relations, start, end, lanes)
 
 
-def spark(session: object = None, **settings: Any) -> SparkSettings:
-    """The Spark engine: `Reasoner(program, engine=tl.spark(session, strategy="iterated-joins"))`.
-
-    Without a session the shared one is used, which starts when it is first needed.
-    """
-    from tidelog.engine.spark.settings import SparkSettings
-
-    return SparkSettings(session, **settings)
-
-
 def __getattr__(name: str) -> object:
     from importlib import import_module
 
-    if name == "pipeline":
-        return import_module("tidelog.pipeline")
+    if name in ("pipeline", "spark"):
+        return import_module(f"tidelog.{name}")
     if name in _LAZY:
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -33,7 +33,7 @@ TEXT_FORMS: dict[str, Callable[[Value], str]] = {
 NUMBERS = (Kind.INTEGER, Kind.DECIMAL, Kind.DOUBLE, Kind.BIG)
 
 
-def _distinct(ids: Ids) -> tuple[Ids, npt.NDArray[np.int64]]:
+def without_repeats(ids: Ids) -> tuple[Ids, npt.NDArray[np.int64]]:
     """The distinct ids in ascending order, and the place of each given id among them."""
     if not len(ids):
         return ids, np.zeros(0, np.int64)
@@ -46,7 +46,7 @@ def _distinct(ids: Ids) -> tuple[Ids, npt.NDArray[np.int64]]:
 
 def to_arrow(dictionary: Dictionary, ids: Ids) -> pa.Array:
     """The values as an Arrow column: typed if all are of one kind, plain texts otherwise."""
-    distinct, places = _distinct(ids)
+    distinct, places = without_repeats(ids)
     return taken(_typed(dictionary, distinct), places)
 
 
@@ -58,7 +58,7 @@ def to_column(dictionary: Dictionary, ids: Ids) -> tuple[pa.Array, ColumnType]:
 
     It is typed if all values are of one kind and Arrow's type holds them, else it has exact texts.
     """
-    distinct, places = _distinct(ids)
+    distinct, places = without_repeats(ids)
     kinds = _kinds(dictionary, distinct)
     column_type = _LOSSLESS.get(next(iter(kinds))) if len(kinds) == 1 else None
     if column_type is not None and _has_plain_zone(dictionary, distinct, column_type):
@@ -123,7 +123,7 @@ def _decimals(dictionary: Dictionary, ids: Ids) -> pa.Array:
 
 def to_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:
     """The values as texts: `plain`, `field`, `exact`, `ntriples` or `json`."""
-    distinct, places = _distinct(ids)
+    distinct, places = without_repeats(ids)
     return taken(_distinct_texts(dictionary, distinct, form), places)
 
 
@@ -146,7 +146,7 @@ def _written(dictionary: Dictionary, ids: Ids, form: str) -> list[str]:
 
 def to_objects(dictionary: Dictionary, ids: Ids) -> list[Any]:
     """The values as Python objects."""
-    distinct, places = _distinct(ids)
+    distinct, places = without_repeats(ids)
     objects = [to_python(value) for value in dictionary.decode_all(distinct.tolist())]
     return [objects[place] for place in places.tolist()]
 
@@ -155,7 +155,7 @@ def order(dictionary: Dictionary, columns: tuple[Ids, ...], rows: int) -> npt.ND
     """The places of the rows in the total order of values, first column first."""
     if not columns or not rows:
         return np.arange(rows)
-    distinct, _ = _distinct(np.concatenate(columns))
+    distinct, _ = without_repeats(np.concatenate(columns))
     ranks = np.zeros(int(distinct[-1]) + 1, np.int64)
     ranks[_sorted(dictionary, distinct)] = np.arange(len(distinct))
     return np.lexsort([ranks[column] for column in reversed(columns)])

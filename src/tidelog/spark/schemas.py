@@ -1,0 +1,194 @@
+"""Spark's types and those of columns: one table, both ways; and how rows of many predicates share columns.
+
+| Spark | here |
+|---|---|
+| boolean | boolean |
+| tinyint, smallint, int, bigint | int |
+| decimal(p, s) | decimal |
+| float, double | double |
+| date | date |
+| timestamp | dateTime, in UTC |
+| timestamp_ntz | dateTime without a time zone |
+| string, char, varchar | string |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyarrow.types import is_decimal
+from pyspark.sql import types as spark_types
+
+from tidelog.engine.columnar.typed import arrow_type
+from tidelog.errors import Diagnostic
+from tidelog.logic.inference import Columns, Inferred
+from tidelog.logic.program import Predicate
+from tidelog.logic.types import Type, Types, column_of
+from tidelog.logic.values import ColumnType
+from tidelog.relation import column_names
+from tidelog.spark import codes
+
+_READ: Mapping[type[spark_types.DataType], Type] = {
+    spark_types.BooleanType: Type.BOOLEAN,
+    spark_types.ByteType: Type.INTEGER,
+    spark_types.ShortType: Type.INTEGER,
+    spark_types.IntegerType: Type.INTEGER,
+    spark_types.LongType: Type.INTEGER,
+    spark_types.DecimalType: Type.DECIMAL,
+    spark_types.FloatType: Type.DOUBLE,
+    spark_types.DoubleType: Type.DOUBLE,
+    spark_types.DateType: Type.DATE,
+    spark_types.TimestampType: Type.DATETIME,
+    spark_types.TimestampNTZType: Type.LOCAL_DATETIME,
+    spark_types.StringType: Type.STRING,
+    spark_types.CharType: Type.STRING,
+    spark_types.VarcharType: Type.STRING,
+}
+_WRITTEN: Mapping[pa.DataType, spark_types.DataType] = {
+    pa.bool_(): spark_types.BooleanType(),
+    pa.int64(): spark_types.LongType(),
+    pa.float64(): spark_types.DoubleType(),
+    pa.date32(): spark_types.DateType(),
+    pa.timestamp("us"): spark_types.TimestampNTZType(),
+    pa.timestamp("us", "UTC"): spark_types.TimestampType(),
+}
+NULLARY = "holds"  # the one column of a predicate without arguments
+
+
+def read_type(of: spark_types.DataType) -> Type | None:
+    """Return the type of the values of a Spark column; None if it has none here."""
+    return _READ.get(type(of))
+
+
+def spark_type(types: Types) -> spark_types.DataType:
+    """Return Spark's type of a column that holds values of these types."""
+    wanted = arrow_type(types)
+    if is_decimal(wanted):
+        return spark_types.DecimalType(wanted.precision, wanted.scale)
+    return _WRITTEN.get(wanted, spark_types.StringType())
+
+
+def arrow_of(of: spark_types.DataType) -> pa.DataType:
+    """Return Arrow's type of an output's column of this Spark type."""
+    if isinstance(of, spark_types.DecimalType):
+        return pa.decimal128(of.precision, of.scale)
+    return next((arrow for arrow, spark in _WRITTEN.items() if spark == of), pa.string())
+
+
+# ---- inputs
+
+
+@dataclass(frozen=True)
+class Input:
+    """The columns of a frame that hold the arguments of a predicate, in their order, and their types."""
+
+    predicate: Predicate
+    columns: tuple[str, ...]
+    spark: tuple[spark_types.DataType, ...]
+    types: Columns
+
+    @property
+    def read_as(self) -> tuple[ColumnType, ...]:
+        """How the values are read: as declared, else as Spark has them."""
+        if self.predicate.declared:
+            return self.predicate.types
+        return tuple(map(column_of, self.types))
+
+
+def read_input(
+    name: str, predicate: Predicate | None, schema: spark_types.StructType
+) -> tuple[Input | None, list[Diagnostic]]:
+    """Return how a frame of this schema is read as a predicate, or all that is wrong with it."""
+    fields = {field.name: field for field in schema.fields}
+    place = f"the frame `{name}`"
+    if predicate is None:
+        message = f"no rule and no declaration mentions `{name}`"
+        return None, [Diagnostic(codes.NO_SUCH_PREDICATE, message, place=place, help="leave the frame out")]
+    named = [column for column in predicate.columns if column is not None]
+    if len(named) == predicate.arity and all(column in fields for column in named):
+        chosen = [fields[column] for column in named]
+    elif len(fields) == len(schema.fields) == predicate.arity:
+        chosen = list(fields.values())
+    else:
+        message = f"`{predicate.written}` has {predicate.arity} columns, the frame {len(schema.fields)}"
+        help = f"select its columns in order: {', '.join(column_names(predicate)) or 'none'}"
+        return None, [Diagnostic(codes.WRONG_COLUMNS, message, place=place, help=help)]
+    found = [(field, read_type(field.dataType)) for field in chosen]
+    faults = [
+        Diagnostic(
+            codes.NO_SUCH_TYPE,
+            f"column `{field.name}` is of the type {field.dataType.simpleString()}, which has no values here",
+            place=place,
+            help="cast it, such as to string, or select its parts",
+        )
+        for field, type in found
+        if type is None
+    ]
+    if faults:
+        return None, faults
+    kinds = tuple(frozenset({type}) for _, type in found if type is not None)
+    columns, spark = tuple(field.name for field in chosen), tuple(field.dataType for field in chosen)
+    return Input(predicate, columns, spark, kinds), []
+
+
+# ---- rows of many predicates in one frame
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Columns that rows of many predicates share: the second string of a row lies where those of others do.
+
+    A struct for each predicate would be clearer, and take eight bytes of each row for each of its columns.
+    """
+
+    types: Mapping[str, spark_types.DataType]
+    of: Mapping[str, tuple[str, ...]]  # by predicate, where its columns lie
+
+
+def slots(predicates: Mapping[str, Iterable[spark_types.DataType]]) -> Slots:
+    """Return where the columns of each predicate lie."""
+    types: dict[str, spark_types.DataType] = {}
+    of: dict[str, tuple[str, ...]] = {}
+    for name, columns in predicates.items():
+        counts: dict[str, int] = {}
+        places = []
+        for column in columns:
+            shown = column.simpleString()
+            number = counts[shown] = counts.get(shown, -1) + 1
+            slot = f"{shown} {number}"
+            types[slot] = column
+            places.append(slot)
+        of[name] = tuple(places)
+    return Slots(types, of)
+
+
+@dataclass(frozen=True)
+class Output:
+    """The columns of a predicate's frame: their names, and what they hold."""
+
+    predicate: Predicate
+    types: Columns
+
+    @property
+    def fields(self) -> Iterator[tuple[str, spark_types.DataType]]:
+        """The name and Spark's type of each column; one of truth values where there are no arguments."""
+        if not self.predicate.arity:
+            yield NULLARY, spark_types.BooleanType()
+        for name, types in zip(column_names(self.predicate), self.types, strict=True):
+            yield name, spark_type(types)
+
+    @property
+    def schema(self) -> spark_types.StructType:
+        """The schema of the frame."""
+        return spark_types.StructType([spark_types.StructField(*field) for field in self.fields])
+
+
+def outputs_of(predicates: Sequence[Predicate], inferred: Inferred) -> dict[str, Output]:
+    """Return the outputs by the names that users know them by."""
+    found = {}
+    for predicate in predicates:
+        types = tuple(each or frozenset(Type) for each in inferred.of(predicate))
+        found[predicate.written] = Output(predicate, types)
+    return found
