@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidelog.engine.spark.settings import SparkSettings
-    from tidelog.spark.derive import Derived, check, derive, rules
+    from tidelog.spark.functions import Derived, check, derive, rules
 
 __all__ = ["Derived", "check", "derive", "rules"]
 
@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
     """Import what needs pyspark when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("tidelog.spark.derive"), name)
+    return getattr(import_module("tidelog.spark.functions"), name)
 
 
 class _Module(ModuleType):
