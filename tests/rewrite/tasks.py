@@ -1,4 +1,4 @@
-"""Tasks that run a localised program, simulated in one process over Python sets: correct, and nothing else."""
+"""Tasks that run a localised program, simulated in one process over Python sets."""
 
 from __future__ import annotations
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from random import Random
 
 import pytest
+from benchmarks.program import program_path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -14,9 +16,13 @@ from tests.strategies import EVERYTHING, Case, cases
 
 import tidelog as tl
 from tidelog.engine import reference
-from tidelog.logic.program import Program
+from tidelog.logic.program import Fact, Program
+from tidelog.logic.strata import strata
+from tidelog.logic.values import integer
 from tidelog.plan.rule_text import Writing
-from tidelog.rewrite.localise import Localised, NotLocalisable, Sizes, localise
+from tidelog.rewrite.localise import Localised, NotLocalisable, Route, Sizes, localise
+from tidelog.rewrite.localise_homes import kept_arguments
+from tidelog.rewrite.localise_sizes import constants_of
 
 TASKS = (1, 2, 3)
 MOST_FACTS = 200_000
@@ -33,6 +39,8 @@ def rules_of(localised: Localised) -> set[str]:
 
 def agree(program: Program, localised: Localised, tasks: int) -> Tasks:
     """Run the tasks, and compare all that they hold with the facts of the original program."""
+    for rule in localised.program.rules:
+        assert localised.outboxes.isdisjoint(atom.predicate for atom in (*rule.positive, *rule.negated))
     simulated = run(program, localised, tasks, MOST_FACTS)
     simulated.check(reference.evaluate(program, max_facts=MOST_FACTS))
     return simulated
@@ -44,7 +52,7 @@ PROGRAMS = {
     "nonlinear closure": f"{EDGES} {PATHS}",
     "left-linear closure": f"{EDGES} {REACH}",
     "same generation": """
-        parent(1, 2) . parent(1, 3) . parent(2, 4) . parent(2, 5) . parent(3, 6) . parent(6, 7) . parent(4, 8) .
+        parent(1, 2) . parent(1, 3) . parent(2, 4) . parent(2, 5) . parent(3, 6) . parent(6, 7) .
         same(?x, ?y) :- parent(?p, ?x), parent(?p, ?y) .
         same(?x, ?y) :- parent(?p, ?x), same(?p, ?q), parent(?q, ?y) .
     """,
@@ -56,10 +64,12 @@ PROGRAMS = {
         most(?x) :- lost(?x, ?n), ~more(?n) .
         more(?n) :- lost(_, ?n), lost(_, ?m), ?m > ?n .
     """,
-    "triangles": f"{EDGES} edge(4, 1) . edge(3, 1) . triangle(?x, ?y, ?z) :- edge(?x, ?y), edge(?y, ?z), edge(?z, ?x) .",
+    "triangles": f"""{EDGES} edge(4, 1) . edge(3, 1) .
+        triangle(?x, ?y, ?z) :- edge(?x, ?y), edge(?y, ?z), edge(?z, ?x) .
+    """,
     "a long body": f"""{EDGES} a(1, 2) . b(2, 5) .
-        far(?a, ?h) :- edge(?a, ?b), edge(?b, ?c), a(?x, ?b), edge(?c, ?d), edge(?d, ?e), b(?b, ?y), edge(?e, ?f),
-            edge(?f, ?g), edge(?g, ?h), ?x < ?h .
+        far(?a, ?h) :- edge(?a, ?b), edge(?b, ?c), a(?x, ?b), edge(?c, ?d), edge(?d, ?e), b(?b, ?y),
+            edge(?e, ?f), edge(?f, ?g), edge(?g, ?h), ?x < ?h .
     """,
     "cross products": """
         a(1) . a(2) . b(3) . b(4) . c(5, 6) . d(6, 7) .
@@ -72,7 +82,8 @@ PROGRAMS = {
         number(#count(?x)) :- edge(?x, _), on() . alone() :- off() . alone() :- both(), on() .
     """,
     "constants": f"""{EDGES}
-        from_one(?y) :- edge(1, ?y) . two(?x, 2) :- edge(?x, 2), edge(2, ?y) . is(3) :- edge(5, 6), ~edge(6, 5) .
+        from_one(?y) :- edge(1, ?y) . two(?x, 2) :- edge(?x, 2), edge(2, ?y) .
+        is(3) :- edge(5, 6), ~edge(6, 5) .
         loop(?x) :- edge(?x, ?x) . not_one(?x) :- edge(?x, ?y), ~edge(?y, 1), ~edge(1, ?y) .
         one(1, ?x) :- one(?x, 1) . one(1, 2) . one(2, 1) :- edge(1, 2) .
     """,
@@ -83,7 +94,8 @@ PROGRAMS = {
     """,
     "aggregates": f"""{EDGES}
         degree(?x, #count(?y)) :- edge(?x, ?y) . sum(#sum(?x, ?y)) :- edge(?x, ?y) .
-        largest(#max(?y), ?x) :- edge(?x, ?z), edge(?z, ?y) . half(?x / 2, #count(?y) + 1, #min(?x)) :- edge(?x, ?y) .
+        largest(#max(?y), ?x) :- edge(?x, ?z), edge(?z, ?y) .
+        half(?x / 2, #count(?y) + 1, #min(?x)) :- edge(?x, ?y) .
         few(#count(?x)) :- edge(?x, ?y), ~edge(?y, ?x), ?x < 5 . nothing(#count(?x)) :- edge(?x, 99) .
         both(#sum(?x, ?y), #avg(?y)) :- edge(?x, ?y), edge(?y, ?z) . constant(#sum(1, ?x), 7) :- edge(?x, _) .
     """,
@@ -117,10 +129,230 @@ def large_sizes(program: Program) -> Sizes:
 @pytest.mark.parametrize("sizes", [true_sizes, large_sizes])
 @pytest.mark.parametrize("tasks", TASKS)
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_tasks_hold_what_the_program_derives(name: str, tasks: int, sizes: object) -> None:
-    assert callable(sizes)
+def test_tasks_hold_what_the_program_derives(
+    name: str, tasks: int, sizes: Callable[[Program], Sizes]
+) -> None:
     program = tl.parse(PROGRAMS[name])
     agree(program, localise(program, sizes(program), tasks), tasks)
+
+
+# ---- plans
+
+
+def test_a_nonlinear_closure_is_joined_where_the_middle_is_owned() -> None:
+    localised = localise(tl.parse(PATHS), Sizes({"edge": 100_000}), 4)
+    assert rules_of(localised) == {
+        "path @0(?x, ?y) :- edge @0(?x, ?y) .",
+        "path >(?x, ?z) :- path @1(?x, ?y), path @0(?y, ?z) .",
+    }
+    assert localised.routes == {"path >": (Route("path @0", 0),), "path @0": (Route("path @1", 1),)}
+    assert localised.outboxes == {"path >"}
+
+
+CHAIN = Sizes({"edge": 2_000}, {("edge", 0): 2_000, ("edge", 1): 2_000})
+
+
+@pytest.mark.parametrize(
+    ("text", "rule"),
+    [
+        (REACH, "reach @0(?x, ?z) :- reach @0(?x, ?y), edge @all(?y, ?z) ."),
+        (
+            "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- edge(?x, ?y), reach(?y, ?z) .",
+            "reach @1(?x, ?z) :- edge @all(?x, ?y), reach @1(?y, ?z) .",
+        ),
+    ],
+)
+def test_an_argument_that_a_recursion_keeps_is_its_home(text: str, rule: str) -> None:
+    program = tl.parse(f"{EDGES} {text}")
+    localised = localise(program, CHAIN, 4)
+    assert rule in rules_of(localised)
+    assert sum(agree(program, localised, 3).delivered) == 0
+
+
+def test_recursion_through_several_predicates_keeps_an_argument() -> None:
+    program = tl.parse(f"""{EDGES}
+        even(?x, ?x) :- edge(?x, _) . even(?x, ?z) :- odd(?z, ?y, ?x), edge(?y, ?z) .
+        odd(?z, ?y, ?x) :- even(?x, ?y), edge(?y, ?z) .
+    """)
+    assert kept_arguments(strata(program.rules)) == {"even": 0, "odd": 2}
+
+
+@pytest.mark.parametrize("rule", ["p(?y, ?x) :- p(?x, ?y) .", "p(?x, ?z) :- p(?x, ?y), p(?y, ?z) ."])
+def test_no_argument_is_kept(rule: str) -> None:
+    assert kept_arguments(strata(tl.parse(rule).rules)) == {}
+
+
+def test_a_large_relation_is_not_copied_to_many_tasks() -> None:
+    sizes = Sizes({"edge": 1_000_000}, {("edge", 0): 1_000_000, ("edge", 1): 1_000_000})
+    assert "reach >(?x, ?z) :- reach @1(?x, ?y), edge @0(?y, ?z) ." in rules_of(
+        localise(tl.parse(REACH), sizes, 50)
+    )
+
+
+def test_schema_goes_to_every_task() -> None:
+    program = tl.parse(
+        "type(?x, ?b) :- type(?x, ?a), sub(?a, ?b) . sub(?a, ?c) :- sub(?a, ?b), sub(?b, ?c) ."
+    )
+    localised = localise(program, Sizes({"type": 500_000, "sub": 100}), 8)
+    assert rules_of(localised) == {
+        "type @0(?x, ?b) :- type @0(?x, ?a), sub @all(?a, ?b) .",
+        "sub @all(?a, ?c) :- sub @all(?a, ?b), sub @all(?b, ?c) .",
+    }
+    assert not localised.routes
+
+
+TRIANGLE = "triangle(?x, ?y, ?z) :- edge(?x, ?y), edge(?y, ?z), edge(?z, ?x) ."
+
+
+@pytest.mark.parametrize(
+    ("values", "tasks", "is_joined"),
+    [(1_000, 2, False), (1_000, 50, False), (30_000, 2, False), (30_000, 8, True), (100_000, 50, True)],
+)
+def test_no_join_is_larger_than_copies_of_what_it_joins(values: int, tasks: int, is_joined: bool) -> None:
+    sizes = Sizes({"edge": 100_000}, {("edge", 0): values, ("edge", 1): values})
+    localised = localise(tl.parse(TRIANGLE), sizes, tasks)
+    joins = [copy.rows for copies in localised.auxiliaries.values() for copy in copies]
+    assert sum(joins) <= tasks * 100_000
+    assert bool(joins) == is_joined
+
+
+def test_the_smaller_side_of_a_product_goes_to_every_task() -> None:
+    localised = localise(tl.parse("p(?x, ?y) :- a(?x), b(?y) ."), Sizes({"a": 5_000, "b": 90_000}), 4)
+    assert rules_of(localised) == {"p @1(?x, ?y) :- a @all(?x), b @0(?y) ."}
+
+
+def test_atoms_with_constants_are_selected_where_that_saves_copies() -> None:
+    text = "type(?x, ?c) :- triple(?p, domain, ?c), triple(?x, ?p, ?y) ."
+    program = tl.parse(text)
+    ((name, place, value),) = constants_of(program)
+    matching = {(name, place, value): 40}
+    localised = localise(program, Sizes({"triple": 1_000_000}, {("triple", 1): 20}, matching), 4)
+    assert rules_of(localised) == {
+        "triple [?0, domain, ?1] >(?0, ?1) :- triple @0(?0, domain, ?1) .",
+        "type @0(?x, ?c) :- triple [?0, domain, ?1] @all(?p, ?c), triple @0(?x, ?p, ?y) .",
+    }
+    whole = localise(program, Sizes({"triple": 100}), 4)
+    assert not whole.auxiliaries
+
+
+def test_rows_come_to_the_owner_of_their_group() -> None:
+    program = tl.parse("n(?x, #count(?z)) :- e(?x, ?y), f(?y, ?z) . total(#sum(?y, ?x)) :- e(?x, ?y) .")
+    columns = [("e", 0), ("e", 1), ("f", 0), ("f", 1)]
+    sizes = Sizes({"e": 100_000, "f": 100_000}, dict.fromkeys(columns, 100_000))
+    localised = localise(program, sizes, 4)
+    assert rules_of(localised) >= {
+        "rows 1 @0 >(?x, ?z) :- e @1(?x, ?y), f @0(?y, ?z) .",
+        "n @0(?x, #count(?z)) :- gate 1(), rows 1 @0(?x, ?z) .",
+        "total >(#sum(?y, ?x)) :- gate 1(), rows 2 @first(?y, ?x) .",
+    }
+
+
+def test_gates_open_in_the_order_of_strata() -> None:
+    program = tl.parse(PROGRAMS["unreachable pairs, counted"])
+    localised = localise(program, large_sizes(program), 3)
+    assert localised.gates == ("gate 1", "gate 2", "gate 3")
+
+
+def test_every_task_knows_of_an_inconsistency() -> None:
+    program = tl.parse(f"{EDGES} bottom() :- edge(?x, ?x), edge(?y, ?x), ?x != 3 .")
+    localised = localise(program, large_sizes(program), 3)
+    (home,) = localised.copies["bottom"]
+    assert [store[home.relation] for store in run(program, localised, 3).stores] == [{()}] * 3
+
+
+def test_what_is_planned_is_described() -> None:
+    described = localise(
+        tl.parse(f"{PATHS} n(#count(?x)) :- path(?x, _) ."), Sizes({"edge": 100_000}), 4
+    ).describe()
+    for line in (
+        "edge: about 100,000 rows at the owner of the first argument.",
+        "the rule `path(?x, ?y) :- edge(?x, ?y) .`: runs at the owner of ?x, on edge @0; nothing is sent.",
+    ):
+        assert line in described.splitlines()
+    assert "rows are gathered at task 0" in described
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["?x = ?y :- e(?x, ?y) .", "?x != ?y :- e(?x, ?y) .", "p(?x) :- diamondminus[0, 1] e(?x, ?x) ."],
+)
+def test_rules_over_time_and_equality_are_refused(text: str) -> None:
+    with pytest.raises(NotLocalisable) as refused:
+        localise(tl.parse(text), Sizes(), 2)
+    assert refused.value.rule is not None
+    assert text in str(refused.value)
+
+
+def test_given_times_and_equality_are_refused() -> None:
+    for text in ("e(1)@[1, 2] .", "a = b ."):
+        with pytest.raises(NotLocalisable, match="states"):
+            localise(tl.parse(text), Sizes(), 2)
+
+
+# ---- the university
+
+# Rows, and distinct values of each column, of W5 with a million facts.
+UNIVERSITY = {
+    "AssistantProfessor": (1412, 1412),
+    "AssociateProfessor": (1759, 1759),
+    "Course": (8005, 8005),
+    "Department": (150, 150),
+    "FullProfessor": (1260, 1260),
+    "GraduateCourse": (8059, 8059),
+    "GraduateStudent": (18947, 18947),
+    "Lecturer": (885, 885),
+    "Publication": (60356, 60356),
+    "ResearchAssistant": (5517, 5517),
+    "ResearchGroup": (2258, 2258),
+    "TeachingAssistant": (4142, 4142),
+    "UndergraduateStudent": (59710, 59710),
+    "University": (8, 8),
+    "advisor": (30689, 30689, 4457),
+    "doctoralDegreeFrom": (5354, 5354, 997),
+    "emailAddress": (83335, 83335, 83335),
+    "headOf": (150, 150, 150),
+    "mastersDegreeFrom": (5354, 5354, 995),
+    "memberOf": (78665, 78665, 150),
+    "name": (159355, 159355, 944),
+    "publicationAuthor": (107599, 60356, 21121),
+    "researchInterest": (4463, 4463, 30),
+    "subOrganizationOf": (2416, 2416, 159),
+    "takesCourse": (216956, 78665, 15987),
+    "teacherOf": (16064, 5354, 16064),
+    "teachingAssistantOf": (4142, 4142, 3235),
+    "telephone": (83335, 83335, 83335),
+    "undergraduateDegreeFrom": (24301, 24301, 1000),
+    "worksFor": (5354, 5354, 150),
+}
+
+
+def university() -> tuple[Program, Sizes]:
+    """The rules of W5, and the sizes of its facts."""
+    rows = {name: counts[0] for name, counts in UNIVERSITY.items()}
+    columns = [(name, *pair) for name, counts in UNIVERSITY.items() for pair in enumerate(counts[1:])]
+    return tl.load(program_path("W5")), Sizes(rows, {(name, place): count for name, place, count in columns})
+
+
+@pytest.mark.parametrize("tasks", [2, 4, 8])
+def test_few_relations_of_the_university_have_two_copies(tasks: int) -> None:
+    program, sizes = university()
+    localised = localise(program, sizes, tasks)
+    assert len(program.rules) <= len(localised.program.rules) <= 70
+    assert sum(map(len, localised.copies.values())) <= 58
+    assert not localised.gates
+
+
+@pytest.mark.parametrize("tasks", [2, 3])
+def test_tasks_hold_what_the_university_derives(tasks: int) -> None:
+    program, sizes = university()
+    random = Random(tasks)
+    facts = tuple(
+        Fact(name, tuple(integer(random.randrange(9)) for _ in counts[1:]))
+        for name, counts in UNIVERSITY.items()
+        for _ in range(3)
+    )
+    program = replace(program, facts=facts)
+    agree(program, localise(program, sizes, 4), tasks)
 
 
 # ---- random programs

@@ -1,13 +1,15 @@
 """Localisation: from a program to the one that each of P tasks runs on its part of the facts.
 
-Ganguly, Silberschatz, Tsur: A Framework for the Parallel Processing of Datalog Queries, SIGMOD 1990, for rules whose
-instances are divided by the hash of a term. Loo et al.: Declarative Networking: Language, Execution and Optimization,
-SIGMOD 2006, for the rewriting of rules until all that one reads lies in one place.
+Ganguly, Silberschatz, Tsur: A Framework for the Parallel Processing of Datalog Queries, SIGMOD 1990, for
+rules whose instances are divided by the hash of a term. Loo et al.: Declarative Networking: Language,
+Execution and Optimization, SIGMOD 2006, for the rewriting of rules until all that one reads lies in one
+place.
 
 `path @0` is the copy of `path` whose facts lie at the task that owns their first argument (the hash of the
-value says which), `path @all` lies at every task. All facts that a local rule reads lie at the owner of one term of the
-rule, or at every task. One copy of a derived predicate is its *home*, the set of record: what is derived elsewhere is
-put into an *outbox*, `path >`, and sent there, and new facts of the home are sent on to the other copies.
+value says which), `path @all` lies at every task. All facts that a local rule reads lie at the owner of one
+term of the rule, or at every task. One copy of a derived predicate is its *home*, the set of record: what is
+derived elsewhere is put into an *outbox*, `path >`, and sent there, and new facts of the home are sent on to
+the other copies.
 
     path(?x, ?z) :- path(?x, ?y), path(?y, ?z) .
 
@@ -17,11 +19,12 @@ becomes, run at the owner of `?y`,
 
 with the routes `path >` to `path @0`, by its first argument, and `path @0` to `path @1`, by its second.
 
-The tasks run in rounds: each derives all it can, then all exchange what is new. A rule that negates or aggregates also
-reads a *gate*, a fact that every task inserts once a round has delivered nothing: what it reads is then complete.
+The tasks run in rounds: each derives all it can, then all exchange what is new. A rule that negates or
+aggregates also reads a *gate*, a fact that every task inserts once a round has delivered nothing: what it
+reads is then complete.
 
-Invariant: once all gates are open and nothing is delivered, the union of a predicate's home over all tasks has the facts
-of the original program, and each copy has exactly those of them that belong to its task.
+Invariant: once all gates are open and nothing is delivered, the union of a predicate's home over all tasks
+has the facts of the original program, and each copy has exactly those of them that belong to its task.
 """
 
 from __future__ import annotations
@@ -97,7 +100,7 @@ class Copy:
 class Route:
     """Where new facts of a local relation go.
 
-    A `replicated` relation is the same at every task: each keeps what belongs to it, and nothing need be sent.
+    A `replicated` relation is the same at every task: each keeps what belongs to it, and nothing is sent.
     """
 
     target: str
@@ -118,8 +121,8 @@ class Reason:
 class Localised:
     """The program of a task, and how its relations are fed.
 
-    Given facts go to all copies of their predicate, those that the program states included; only what is derived
-    follows the routes. No rule reads an outbox: what is derived there is sent, and need not be kept.
+    Given facts, those that the program states included, go to all copies of their predicate; only what is
+    derived follows the routes. No rule reads an outbox: what is derived there is sent, and need not be kept.
     """
 
     program: Program
@@ -142,13 +145,35 @@ class Localised:
 def localise(program: Program, sizes: Sizes, tasks: int) -> Localised:
     """Return the program that each of so many tasks runs, planned for these sizes of the given relations."""
     _check(program)
-    plain, selected = (select(program, constants=each) for each in (False, True))
-    found = []
-    for candidate in (plain, selected) if selected.rules != plain.rules else (plain,):
-        estimates = estimate(candidate, sizes)
-        found.append((arrange(candidate, estimates, tasks), candidate, estimates))
-    arrangement, chosen, estimates = min(found, key=lambda each: each[0].cost)
-    return _Emission(program, chosen, estimates, arrangement).localised()
+    plan = _Candidate.of(program, select(program, constants=False), sizes, tasks)
+    selected = select(program, constants=True)
+    if selected.rules != plan.program.rules:
+        whole = _Candidate.of(program, selected, sizes, tasks)
+        fewer = select(program, constants=True, without=whole.divided_selections())
+        found = (plan, whole, _Candidate.of(program, fewer, sizes, tasks))
+        plan = min(found, key=lambda candidate: candidate.arrangement.cost)
+    return _Emission(program, plan).localised()
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """A way to run the program: with some selections, and with the best arrangement that was found for it."""
+
+    program: Program
+    selections: frozenset[str]
+    estimates: Estimates
+    arrangement: Arrangement
+
+    @staticmethod
+    def of(original: Program, program: Program, sizes: Sizes, tasks: int) -> _Candidate:
+        selections = frozenset(program.predicates.keys() - original.predicates.keys())
+        estimates = estimate(program, sizes)
+        return _Candidate(program, selections, estimates, arrange(program, estimates, tasks, selections))
+
+    def divided_selections(self) -> frozenset[str]:
+        """Return the selections that lie at no place where the whole relation could not."""
+        copies = self.arrangement.copies
+        return frozenset(name for name in self.selections if EVERYWHERE not in copies[name])
 
 
 def _check(program: Program) -> None:
@@ -191,9 +216,7 @@ class _Emission:
     """The local program. Mutable: it gathers relations and routes from rule to rule."""
 
     original: Program
-    program: Program  # with selections
-    estimates: Estimates
-    arrangement: Arrangement
+    candidate: _Candidate
     copies: dict[str, tuple[Copy, ...]] = field(default_factory=dict)
     auxiliaries: dict[str, tuple[Copy, ...]] = field(default_factory=dict)
     predicates: dict[str, Predicate] = field(default_factory=dict)
@@ -204,13 +227,13 @@ class _Emission:
 
     def localised(self) -> Localised:
         """Return all that was gathered."""
-        self.levels = levels(self.program.rules)
-        for name in self.program.predicates:
+        self.levels = levels(self.candidate.program.rules)
+        for name in self.candidate.program.predicates:
             self.copies[name] = self._copies(name)
-        reasons = tuple(map(self._reason, self.program.rules, self.arrangement.chosen))
+        reasons = tuple(map(self._reason, self.candidate.program.rules, self.candidate.arrangement.chosen))
         rules = tuple(dict.fromkeys(rule for reason in reasons for rule in reason.local))
         empty = replace(self.original, facts=(), imports=(), exports=(), outputs=(), queries=(), warnings=())
-        selections = {name: self.copies[name] for name in self.copies if name not in self.original.predicates}
+        selections = {name: self.copies[name] for name in sorted(self.candidate.selections)}
         return Localised(
             replace(empty, predicates=self.predicates, rules=rules),
             {name: self.copies[name] for name in self.original.predicates},
@@ -219,22 +242,24 @@ class _Emission:
             tuple(self.gates[level].predicate for level in sorted(self.gates)),
             frozenset(self.outboxes),
             reasons,
-            self.arrangement.cost,
+            self.candidate.arrangement.cost,
         )
 
     # ---- relations
 
     def _copies(self, name: str) -> tuple[Copy, ...]:
         """Define the copies of a predicate, and the routes from its home to the others."""
-        rows = self.estimates.rows(name)
-        copies = tuple(Copy(_local(name, place), place, rows) for place in self.arrangement.copies[name])
-        known = self.program.predicates[name]
-        types = self.program.types_of(known)
+        rows = self.candidate.estimates.rows(name)
+        copies = tuple(
+            Copy(_local(name, place), place, rows) for place in self.candidate.arrangement.copies[name]
+        )
+        known = self.candidate.program.predicates[name]
+        types = self.candidate.program.types_of(known)
         for copy in copies:
             self.predicates[copy.relation] = replace(
                 known, name=copy.relation, written=copy.relation, types=types
             )
-        if name in self.arrangement.homes:
+        if name in self.candidate.arrangement.homes:
             for copy in copies[1:]:
                 self._route(copies[0].relation, copy, replicated=copies[0].place is EVERYWHERE)
         return copies
@@ -294,7 +319,9 @@ class _Emission:
             self._outbox(gathered.relation, gathered, terms, replicated=key is None), self._gated(rule, body)
         )
         owner = terms[chosen.gathered] if isinstance(chosen.gathered, int) else FIRST
-        head, text = self._head(rule, owner, self.estimates.rows(rule.head.predicate), replicated=False)
+        head, text = self._head(
+            rule, owner, self.candidate.estimates.rows(rule.head.predicate), replicated=False
+        )
         grouped = replace(rule, head=head, body=self._gated(rule, (Atom(gathered.relation, terms),), True))
         return (sent, grouped), f"{_count(rows)} are gathered at {_where(chosen.gathered)}; {text}"
 
@@ -360,7 +387,11 @@ def _described(copy: Copy) -> str:
 def _where(place: Place) -> str:
     if not isinstance(place, int):
         return place.value
-    return f"the owner of the {ORDINALS[place]} argument" if place < len(ORDINALS) else f"the owner of argument {place + 1}"
+    return (
+        f"the owner of the {ORDINALS[place]} argument"
+        if place < len(ORDINALS)
+        else f"the owner of argument {place + 1}"
+    )
 
 
 def _count(rows: float) -> str:

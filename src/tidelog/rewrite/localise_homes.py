@@ -1,11 +1,12 @@
 """Where relations lie: a home for each derived one, the copies that rules read, and a plan for each rule.
 
-The cost of an arrangement is the number of rows that are sent, and of those that are stored beside the homes. Homes
-are found by hill climbing, from the first argument of each relation, and from the arguments that recursions keep: in
-`reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z)` the first, so that with `edge` at every task nothing is sent.
+The cost of an arrangement is the number of rows that are sent, and of those that are stored beside the homes.
+Homes are found by hill climbing, from the first argument of each relation, and from the arguments that
+recursions keep: in `reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z)` the first, so that with `edge` at every
+task nothing is sent.
 
-Invariant: a step with a key reads at least one relation that lies at the key's owner, so that each of its matches is
-found at that task and at no other.
+Invariant: a step with a key reads at least one relation that lies at the key's owner, so that each of its
+matches is found at that task and at no other.
 """
 
 from __future__ import annotations
@@ -62,8 +63,13 @@ class Arrangement:
     cost: float
 
 
-def arrange(program: Program, estimates: Estimates, tasks: int) -> Arrangement:
-    """Return the cheapest arrangement that hill climbing finds."""
+def arrange(
+    program: Program, estimates: Estimates, tasks: int, auxiliary: frozenset[str] = frozenset()
+) -> Arrangement:
+    """Return the cheapest arrangement that hill climbing finds.
+
+    Homes cost nothing, for each fact must lie somewhere, except for those of auxiliary predicates.
+    """
     plans = tuple(plans_of(rule, estimates, tasks) for rule in program.rules)
     first: dict[str, Place] = {
         name: 0 if program.predicates[name].arity else EVERYWHERE for name in sorted(program.derived)
@@ -71,7 +77,7 @@ def arrange(program: Program, estimates: Estimates, tasks: int) -> Arrangement:
     starts = [first, {**first, **kept_arguments(strata(program.rules))}]
     found = []
     for start in starts if starts[0] != starts[1] else starts[:1]:
-        arranging = _Arranging(program, plans, estimates, tasks, dict(start))
+        arranging = _Arranging(program, plans, estimates, tasks, dict(start), auxiliary)
         arranging.climb()
         found.append(arranging.arrangement())
     return min(found, key=lambda arrangement: arrangement.cost)
@@ -88,7 +94,7 @@ def is_aligned(terms: Sequence[Term], place: Place, key: Term | None) -> bool:
 
 
 def kept_arguments(parts: Iterable[Stratum]) -> dict[str, int]:
-    """Return for each recursive predicate an argument that all recursive rules take over unchanged, if there is one."""
+    """Return an argument of each recursive predicate that all recursive rules keep, if there is one."""
     kept: dict[str, int] = {}
     for stratum in parts:
         if stratum.recursive:
@@ -99,7 +105,7 @@ def kept_arguments(parts: Iterable[Stratum]) -> dict[str, int]:
 
 
 def _kept_from(stratum: Stratum, predicate: str, place: int) -> dict[str, int]:
-    """Return the arguments through which a stratum keeps this argument of one of its predicates, or nothing."""
+    """Return the arguments in which a stratum keeps this argument of one of its predicates, or nothing."""
     kept = {predicate: place}
     waiting = [predicate]
     while waiting:
@@ -131,6 +137,7 @@ class _Arranging:
         estimates: Estimates,
         tasks: int,
         homes: dict[str, Place],
+        auxiliary: frozenset[str],
     ) -> None:
         self.program = program
         self.rules = program.rules
@@ -138,6 +145,7 @@ class _Arranging:
         self.estimates = estimates
         self.tasks = tasks
         self.homes = homes
+        self.auxiliary = auxiliary
         self.uses: Counter[tuple[str, Place]] = Counter()  # how many rules read a copy
         self.chosen: dict[int, Chosen] = {}
         self.touching = _rules_by_predicate(program.rules)
@@ -228,7 +236,9 @@ class _Arranging:
         name, place = copy
         rows = self.estimates.rows(name)
         held = spread(rows, self.tasks) if place is EVERYWHERE else rows
-        return held - rows if self.homes.get(name) == place else COPYING * held
+        if self.homes.get(name) != place:
+            return COPYING * held
+        return held if name in self.auxiliary else held - rows
 
     def _placed(self, number: int, plan: Plan) -> Chosen:
         """Return the plan with the cheapest places for what it reads."""
@@ -243,7 +253,7 @@ class _Arranging:
         return Chosen(plan, tuple(places), gathered, plan.moved + sent)
 
     def _places(self, step: Step, whole: set[str], is_anchored: bool) -> tuple[Place | None, ...]:
-        """Return the places of a step's reads: copies that exist are preferred, but one is at the key's owner."""
+        """Return the places of a step's reads: copies that exist, if one read is at the key's owner."""
         anchor = None if is_anchored else self._anchor(step)
         return tuple(self._place(read, whole, is_free=read is not anchor) for read in step.reads)
 
@@ -266,7 +276,7 @@ class _Arranging:
     # ---- what a rule sends
 
     def _sending(self, rule: Rule, last: Step) -> tuple[Place | None, float]:
-        """Return where the rows of an aggregate are gathered, and the estimated cost of what the rule sends."""
+        """Return where the rows of an aggregate are gathered, and the estimated cost of sending."""
         home = self.homes[rule.head.predicate]
         if not rule.aggregations:
             is_here = last.key is None or is_aligned(rule.head.terms, home, last.key)

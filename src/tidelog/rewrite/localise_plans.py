@@ -1,11 +1,11 @@
 """The ways in which one rule can be run by tasks that each hold a part of the facts.
 
-A *plan* is a chain of steps. The facts that a step reads lie at the owner of one term, its *key*, or at every task. A
-step joins all it can; what is needed later, and no more, goes on to the key of the next step.
+A *plan* is a chain of steps. The facts that a step reads lie at the owner of one term, its *key*, or at every
+task. A step joins all it can; what is needed later, and no more, goes on to the key of the next step.
 
-The search keeps the cheapest partial plans of each length (`WIDTH`), so that long bodies take time in proportion to
-their length. A plan of one step is always among the results, for each key: atoms without the key lie at every task. A
-join larger than copying all relations to all tasks is therefore never chosen.
+The search keeps the cheapest partial plans of each length (`WIDTH`), so that long bodies take time in
+proportion to their length. A plan of one step is always among the results, for each key: atoms without the
+key lie at every task. A join larger than copying all relations to all tasks is therefore never chosen.
 
 Invariant: the matches of a plan's last step, over all tasks, are the matches of the rule's body.
 """
@@ -35,7 +35,10 @@ COPYING: Final = 2  # a row of a copy is sent, and it is stored
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A literal of a step. Its facts lie at the owner of one of these arguments, or at every task if there are none."""
+    """A literal of a step, and the arguments that are its key.
+
+    Its facts lie at the owner of one of these arguments, or at every task if there are none.
+    """
 
     literal: Literal
     arguments: tuple[int, ...] = ()
@@ -72,7 +75,7 @@ class Plan:
 
 
 def target(rule: Rule) -> tuple[Term, ...]:
-    """Return the terms that the last step has to provide: the head's, or the group and the aggregated arguments."""
+    """Return the terms that the last step provides: the head's, or the group and what is aggregated."""
     if not rule.aggregations:
         return rule.head.terms
     arguments = (term for each in rule.aggregations for term in each.arguments if isinstance(term, Variable))
@@ -149,7 +152,7 @@ class _Search:
         return sum(self.sizes[place] > SMALL for place in self.positive if self.variables[place]) <= 1
 
     def _keys(self, partial: _Partial) -> Iterable[Term]:
-        """Return the terms at whose owners the next step may be run; a constant only where one atom is read."""
+        """Return the terms at whose owners the next step may run; a constant only where one atom is read."""
         terms = (term for place in self._left(partial) for term in self._atom(place).terms)
         keys = dict.fromkeys((*sorted(partial.bound, key=lambda each: each.name), *terms))
         return [key for key in keys if isinstance(key, Variable) or len(self.positive) == 1]
@@ -163,7 +166,7 @@ class _Search:
         return literal
 
     def _with_small(self, partial: _Partial, near: list[int]) -> list[int]:
-        """Return the atoms with those that are joined to them and are cheaper to copy than the matches to send."""
+        """Return the atoms, and those joined to them that are cheaper to copy than the matches to send."""
         group = list(near)
         bound = partial.bound.union(*(self.variables[place] for place in near))
         rows = self._matches(partial.done.union(near)) if group or partial.done else 0.0

@@ -1,17 +1,18 @@
 """Estimated sizes of derived relations, from sizes and distinct counts of those that are given.
 
-Selinger, Astrahan, Chamberlin, Lorie, Price: Access Path Selection in a Relational Database Management System,
-SIGMOD 1979, section 4: a join on a variable keeps one row of each pair in so many as the variable has values.
+Selinger, Astrahan, Chamberlin, Lorie, Price: Access Path Selection in a Relational Database Management
+System, SIGMOD 1979, section 4: a join on a variable keeps one row of each pair in so many as the variable has
+values.
 
-A recursive relation is estimated by some rounds of its rules. What a rule derives from one recursive atom alone,
-such as an inverse, is taken to be known mostly: else a pair of inverses would grow with each round.
+A recursive relation is estimated by some rounds of its rules. What a rule derives from one recursive atom
+alone, such as an inverse, is taken to be known mostly: else a pair of inverses would grow with each round.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
 
@@ -24,7 +25,7 @@ from tidelog.logic.program import (
     Rule,
     Variable,
 )
-from tidelog.logic.strata import Stratum, strata
+from tidelog.logic.strata import strata
 from tidelog.logic.values import Value
 
 REPEATED: Final = 10  # facts for each value of a column whose distinct values were not counted
@@ -37,15 +38,18 @@ PASSING: Final = {"=": 0.1, "!=": 1.0, "<": 1 / 3, "<=": 1 / 3, ">": 1 / 3, ">="
 
 @dataclass(frozen=True)
 class Sizes:
-    """What is known of the given relations; a relation that is not named has the facts that the program states."""
+    """What is known of given relations; one that is not named has the facts that the program states."""
 
     rows: Mapping[str, int] = field(default_factory=dict)
     distinct: Mapping[tuple[str, int], int] = field(default_factory=dict)  # values of a predicate's column
     matching: Mapping[tuple[str, int, Value], int] = field(default_factory=dict)  # rows with a value there
 
     @staticmethod
-    def of(facts: Mapping[str, Collection[Sequence[Value]]]) -> Sizes:
-        """Count rows and distinct values of facts.
+    def of(
+        facts: Mapping[str, Collection[Sequence[Value]]],
+        constants: Iterable[tuple[str, int, Value]] = (),
+    ) -> Sizes:
+        """Count rows and distinct values of facts, and the rows that have these constants.
 
         >>> from tidelog.logic.values import integer
         >>> Sizes.of({"edge": [(integer(1), integer(2)), (integer(1), integer(3))]}).distinct
@@ -58,7 +62,23 @@ class Sizes:
                 for name, rows in facts.items()
                 for place, column in enumerate(zip(*rows, strict=True))
             },
+            {
+                (name, place, value): sum(row[place] == value for row in facts[name])
+                for name, place, value in constants
+                if name in facts
+            },
         )
+
+
+def constants_of(program: Program) -> frozenset[tuple[str, int, Value]]:
+    """Return the constants in bodies, each with its column: what `Sizes.matching` is asked for."""
+    return frozenset(
+        (atom.predicate, place, term.value)
+        for rule in program.rules
+        for atom in (*rule.positive, *rule.negated)
+        for place, term in enumerate(atom.terms)
+        if isinstance(term, Constant)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +112,7 @@ class Estimates:
 
     relations: Mapping[str, Relation]
     sizes: Sizes
+    given: Mapping[str, Relation]
 
     def rows(self, predicate: str) -> float:
         """Return the estimated rows of a relation."""
@@ -105,26 +126,35 @@ class Estimates:
             if isinstance(literal, Comparison):
                 rows *= PASSING[literal.operator]
             elif isinstance(literal, Atom):
-                rows *= self.relations[literal.predicate].rows
-                for place, term in enumerate(literal.terms):
-                    known = self.relations[literal.predicate].distinct[place]
+                selected = self._selected(literal)
+                rows *= selected
+                for term, column in zip(
+                    literal.terms, self.relations[literal.predicate].distinct, strict=True
+                ):
                     if isinstance(term, Constant):
-                        rows *= self._share(literal.predicate, place, term.value)
-                    elif term in values:
+                        continue
+                    known = min(column, selected)
+                    if term in values:
                         rows /= max(values[term], known, 1.0)
-                        values[term] = min(values[term], known)
-                    else:
-                        values[term] = known
+                    values[term] = min(values.get(term, known), known)
         rows = min(rows, MOST)
         return Matches(rows, {variable: min(known, rows) for variable, known in values.items()})
 
+    def _selected(self, atom: Atom) -> float:
+        """Return how many rows of a relation have the constants of an atom."""
+        rows = self.relations[atom.predicate].rows
+        for place, term in enumerate(atom.terms):
+            if isinstance(term, Constant):
+                rows *= self._share(atom.predicate, place, term.value)
+        return rows
+
     def _share(self, predicate: str, place: int, value: Value) -> float:
-        """Return the share of a relation's rows that have this value in a column."""
+        """Return the share of a relation's rows that have this value, as among its given rows."""
+        given = self.given.get(predicate)
+        if given is None or not given.rows:
+            return 1 / max(self.relations[predicate].distinct[place], 1.0)
         counted = self.sizes.matching.get((predicate, place, value))
-        given = self.sizes.rows.get(predicate, 0)
-        if counted is not None and given:
-            return counted / given
-        return 1 / max(self.relations[predicate].distinct[place], 1.0)
+        return 1 / max(given.distinct[place], 1.0) if counted is None else counted / given.rows
 
 
 def spread(rows: float, tasks: int) -> float:
@@ -143,23 +173,38 @@ def estimate(program: Program, sizes: Sizes) -> Estimates:
         columns = (sizes.distinct.get((name, place), usual) for place in range(predicate.arity))
         given[name] = Relation(rows, tuple(min(rows, max(1.0, float(column))) for column in columns))
     known = dict(given)
+    estimates = Estimates(known, sizes, given)
     for stratum in strata(program.rules, program.predicates):
+        early = {name: given[name] for name in stratum.predicates if given[name].rows}
         for _ in range(ROUNDS if stratum.recursive else 1):
-            _estimate_once(stratum, given, known, sizes)
-    return Estimates(known, sizes)
+            made = {name: _Derived(given[name]) for name in stratum.predicates}
+            for rule in stratum.rules:
+                recursive = [atom for atom in rule.positive if atom.predicate in made]
+                made[rule.head.predicate].add(rule, _matches(rule, recursive, estimates, early), recursive)
+            known.update({name: derived.relation(known[name]) for name, derived in made.items()})
+            early = {name: known[name] for name in made if known[name].rows} | early
+    return estimates
 
 
-def _estimate_once(
-    stratum: Stratum, given: Mapping[str, Relation], known: dict[str, Relation], sizes: Sizes
-) -> None:
-    """Apply the rules of a stratum to the estimates once."""
-    estimates = Estimates(known, sizes)
-    made = {name: _Derived(given[name]) for name in stratum.predicates}
-    for rule in stratum.rules:
-        recursive = [atom for atom in rule.positive if atom.predicate in made]
-        made[rule.head.predicate].add(rule, estimates.matches(rule.body), recursive)
-    for name, derived in made.items():
-        known[name] = derived.relation()
+def _matches(
+    rule: Rule, recursive: Sequence[Atom], estimates: Estimates, early: Mapping[str, Relation]
+) -> Matches:
+    """Estimate the matches of a body as if its recursion were linear.
+
+    One recursive atom has the rows of now, and all others those of the first round: else the estimate would
+    be squared with each round.
+    """
+    later = recursive[1:]
+    if not later:
+        return estimates.matches(rule.body)
+    names = {atom.predicate: f"{atom.predicate} early" for atom in later}
+    body = [
+        Atom(names[each.predicate], each.terms) if isinstance(each, Atom) and each in later else each
+        for each in rule.body
+    ]
+    known = estimates.relations
+    first = {called: early.get(name, known[name]) for name, called in names.items()}
+    return replace(estimates, relations={**known, **first}).matches(body)
 
 
 class _Derived:
@@ -188,8 +233,9 @@ class _Derived:
             else:
                 self.distinct[place] += known
 
-    def relation(self) -> Relation:
-        """Return the estimate: no more rows than combinations of values."""
+    def relation(self, before: Relation) -> Relation:
+        """Return the estimate: no more rows than combinations of values, no fewer than the round before."""
         columns = [max(pair) for pair in zip(self.distinct, self.most_distinct, strict=True)]
         rows = min(max(self.rows, self.most_copied), prod(columns, start=1.0))
-        return Relation(rows, tuple(min(column, rows) for column in columns))
+        distinct = (max(min(pair[0], rows), pair[1]) for pair in zip(columns, before.distinct, strict=True))
+        return Relation(max(rows, before.rows), tuple(distinct))
