@@ -12,9 +12,10 @@ matches is found at that task and at no other.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import chain
 from typing import Final
 
 from tidelog.logic.program import Atom, Program, Rule, Term, Variable
@@ -44,13 +45,7 @@ class Chosen:
     places: tuple[tuple[Place | None, ...], ...]  # of the reads of each step; None for tests
     gathered: Place | None  # where the rows of an aggregate are gathered, if the last step does not have them
     sent: float  # the estimated cost of what is sent, copies apart
-
-    def copies(self) -> Iterator[tuple[str, Place]]:
-        """Return the copies that the plan reads."""
-        for step, places in zip(self.plan.steps, self.places, strict=True):
-            for read, place in zip(step.reads, places, strict=True):
-                if read.atom is not None and place is not None:
-                    yield read.atom.predicate, place
+    copies: frozenset[tuple[str, Place]]  # that the plan reads
 
 
 @dataclass(frozen=True)
@@ -146,7 +141,7 @@ class _Arranging:
         self.tasks = tasks
         self.homes = homes
         self.auxiliary = auxiliary
-        self.uses: Counter[tuple[str, Place]] = Counter()  # how many rules read a copy
+        self.uses: dict[str, Counter[Place]] = {name: Counter() for name in program.predicates}  # by rules
         self.chosen: dict[int, Chosen] = {}
         self.touching = _rules_by_predicate(program.rules)
         for _ in range(2):  # the second time each rule knows the copies that all others read
@@ -155,13 +150,9 @@ class _Arranging:
     def climb(self) -> None:
         """Move homes, the largest relations first, as long as that makes the arrangement cheaper."""
         names = sorted(self.homes, key=lambda name: (-self.estimates.rows(name), name))
-        best = self.cost()
         for _ in range(PASSES):
-            before = best
-            for name in names:
-                for home in self._possible_homes(name):
-                    best = self._try(name, home, best)
-            if best == before:
+            moved = [self._try(name, home) for name in names for home in self._possible_homes(name)]
+            if not any(moved):
                 return
 
     def _possible_homes(self, name: str) -> list[Place]:
@@ -170,39 +161,45 @@ class _Arranging:
             return [*range(arity), EVERYWHERE]
         return list(range(arity))
 
-    def _try(self, name: str, home: Place, best: float) -> float:
-        """Move one home if that is cheaper, and return the cost."""
+    def _try(self, name: str, home: Place) -> bool:
+        """Move one home if that is cheaper, and say whether it was."""
         before = self.homes[name]
         if home == before:
-            return best
-        rules = self.touching.get(name, ())
+            return False
+        rules = self.touching[name]
+        names = {atom.predicate for number in rules for atom in _atoms(self.rules[number])}
         chosen = {number: self.chosen[number] for number in rules}
+        cost = self._cost(rules, names)
         self.homes[name] = home
         self._choose_all(rules)
-        cost = self.cost()
-        if cost < best:
-            return cost
+        if self._cost(rules, names) < cost:
+            return True
         self.homes[name] = before
         for number, earlier in chosen.items():
             self._replace(number, earlier)
-        return best
+        return False
 
-    def cost(self) -> float:
-        """Return the estimated rows that are sent, or stored beside those of the homes."""
-        copies = self.uses.keys() | self.homes.items()
-        return sum(map(self._copy_cost, copies)) + sum(chosen.sent for chosen in self.chosen.values())
+    def _cost(self, rules: Iterable[int], names: Iterable[str]) -> float:
+        """Return the rows that rules send, and those that are stored of relations beside their homes."""
+        sent = sum(self.chosen[number].sent for number in rules)
+        return sent + sum(self._copy_cost(name, place) for name in names for place in self._all_places(name))
+
+    def _all_places(self, name: str) -> set[Place]:
+        home = self.homes.get(name)
+        return set(self.uses[name]) if home is None else {home, *self.uses[name]}
 
     def arrangement(self) -> Arrangement:
         """Return the arrangement as it is now."""
-        copies: dict[str, dict[Place, None]] = {name: {home: None} for name, home in self.homes.items()}
-        for name, place in sorted(self.uses, key=lambda copy: (copy[0], *_order(copy[1]))):
-            copies.setdefault(name, {})[place] = None
-        for name, predicate in self.program.predicates.items():
-            copies.setdefault(name, {0 if predicate.arity else EVERYWHERE: None})
+        copies = {name: self._ordered_places(name) for name in self.program.predicates}
         chosen = tuple(self.chosen[number] for number in range(len(self.rules)))
-        return Arrangement(
-            dict(self.homes), chosen, {name: tuple(places) for name, places in copies.items()}, self.cost()
+        return Arrangement(dict(self.homes), chosen, copies, self._cost(range(len(self.rules)), copies))
+
+    def _ordered_places(self, name: str) -> tuple[Place, ...]:
+        """Return where a relation lies, its home first; of a given one that is where it is divided."""
+        places = sorted(
+            self._all_places(name), key=lambda place: (place != self.homes.get(name), *_order(place))
         )
+        return tuple(places) or (0 if self.program.predicates[name].arity else EVERYWHERE,)
 
     # ---- the plan of one rule
 
@@ -214,26 +211,24 @@ class _Arranging:
 
     def _replace(self, number: int, chosen: Chosen | None) -> None:
         """Choose another plan for a rule, and count the copies that it reads."""
-        for copy in set(self.chosen[number].copies()) if number in self.chosen else ():
-            self.uses[copy] -= 1
-            if not self.uses[copy]:
-                del self.uses[copy]
-        if chosen is None:
-            self.chosen.pop(number, None)
-        else:
+        earlier = self.chosen.pop(number, None)
+        for name, place in earlier.copies if earlier is not None else ():
+            self.uses[name][place] -= 1
+            if not self.uses[name][place]:
+                del self.uses[name][place]
+        if chosen is not None:
             self.chosen[number] = chosen
-            self.uses.update(set(chosen.copies()))
+            for name, place in chosen.copies:
+                self.uses[name][place] += 1
 
     def _added_cost(self, chosen: Chosen) -> float:
         """Return what a plan costs beside what all other rules do."""
-        new = {copy for copy in chosen.copies() if not self._exists(*copy)}
-        return chosen.sent + sum(map(self._copy_cost, new))
+        return chosen.sent + sum(self._copy_cost(*copy) for copy in chosen.copies if not self._exists(*copy))
 
     def _exists(self, name: str, place: Place) -> bool:
-        return self.homes.get(name) == place or (name, place) in self.uses
+        return self.homes.get(name) == place or place in self.uses[name]
 
-    def _copy_cost(self, copy: tuple[str, Place]) -> float:
-        name, place = copy
+    def _copy_cost(self, name: str, place: Place) -> float:
         rows = self.estimates.rows(name)
         held = spread(rows, self.tasks) if place is EVERYWHERE else rows
         if self.homes.get(name) != place:
@@ -250,7 +245,12 @@ class _Arranging:
             places.append(self._places(step, whole, is_anchored=step.key in carried))
             carried = step.kept
         gathered, sent = self._sending(self.rules[number], plan.last)
-        return Chosen(plan, tuple(places), gathered, plan.moved + sent)
+        copies = frozenset(
+            (read.atom.predicate, place)
+            for read, place in zip(reads, chain(*places), strict=True)
+            if read.atom is not None and place is not None
+        )
+        return Chosen(plan, tuple(places), gathered, plan.moved + sent, copies)
 
     def _places(self, step: Step, whole: set[str], is_anchored: bool) -> tuple[Place | None, ...]:
         """Return the places of a step's reads: copies that exist, if one read is at the key's owner."""
@@ -259,8 +259,12 @@ class _Arranging:
 
     def _anchor(self, step: Step) -> Read | None:
         """Return the read that stays at the key's owner whatever copies there are: the largest."""
-        divided = [read for read in step.reads if isinstance(read.literal, Atom) and read.arguments]
-        return max(divided, key=lambda read: self.estimates.rows(read.literal.predicate), default=None)
+        divided = [
+            (self.estimates.rows(read.literal.predicate), read)
+            for read in step.reads
+            if isinstance(read.literal, Atom) and read.arguments
+        ]
+        return max(divided, key=lambda pair: pair[0], default=(0.0, None))[1]
 
     def _place(self, read: Read, whole: set[str], is_free: bool) -> Place | None:
         if read.atom is None:
@@ -301,9 +305,13 @@ def _rules_by_predicate(rules: Sequence[Rule]) -> dict[str, tuple[int, ...]]:
     """Return the numbers of the rules in which each predicate stands."""
     found: dict[str, dict[int, None]] = {}
     for number, rule in enumerate(rules):
-        for atom in (rule.head, *rule.positive, *rule.negated):
+        for atom in _atoms(rule):
             found.setdefault(atom.predicate, {})[number] = None
     return {name: tuple(numbers) for name, numbers in found.items()}
+
+
+def _atoms(rule: Rule) -> tuple[Atom, ...]:
+    return (rule.head, *rule.positive, *rule.negated)
 
 
 def _order(place: Place) -> tuple[bool, int]:

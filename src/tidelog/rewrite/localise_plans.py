@@ -24,9 +24,10 @@ from tidelog.logic.program import (
     Rule,
     Term,
     Variable,
+    literal_atoms,
     literal_variables,
 )
-from tidelog.rewrite.localise_sizes import SMALL, Estimates, spread
+from tidelog.rewrite.localise_sizes import SMALL, Estimates, Matches, spread
 
 WIDTH: Final = 4  # partial plans that are followed at a time
 KEPT: Final = 16  # plans of several steps that are given back
@@ -41,14 +42,8 @@ class Read:
     """
 
     literal: Literal
+    atom: Atom | None  # None if the literal is a test
     arguments: tuple[int, ...] = ()
-
-    @property
-    def atom(self) -> Atom | None:
-        """The atom that is read, if it is no test."""
-        if isinstance(self.literal, Negation):
-            return self.literal.atom
-        return self.literal if isinstance(self.literal, Atom) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +121,12 @@ class _Search:
         self.wanted = frozenset(term for term in target(rule) if isinstance(term, Variable))
         self.positive = [place for place, each in enumerate(rule.body) if isinstance(each, Atom)]
         self.sizes = [self._size(literal) for literal in rule.body]
+        self.local = [self._local(place) for place in range(len(rule.body))]
+        self._known: dict[frozenset[int], Matches] = {}
 
     def _size(self, literal: Literal) -> float:
-        atom = literal.atom if isinstance(literal, Negation) else literal
-        return self.estimates.rows(atom.predicate) if isinstance(atom, Atom) else 0.0
+        atom = next(literal_atoms(literal), None)
+        return 0.0 if atom is None else self.estimates.rows(atom.predicate)
 
     def extend(self, partial: _Partial) -> Iterator[_Partial]:
         """Return the partial plan with one step more, in all ways that are worth a thought."""
@@ -169,7 +166,7 @@ class _Search:
         """Return the atoms, and those joined to them that are cheaper to copy than the matches to send."""
         group = list(near)
         bound = partial.bound.union(*(self.variables[place] for place in near))
-        rows = self._matches(partial.done.union(near)) if group or partial.done else 0.0
+        rows = self._matches(partial.done.union(near)).rows if group or partial.done else 0.0
         for place in sorted(self._left(partial), key=self.sizes.__getitem__):
             is_joined = not self.variables[place] or self.variables[place] & bound
             if place not in group and is_joined and spread(self.sizes[place], self.tasks) <= rows:
@@ -177,8 +174,11 @@ class _Search:
                 bound |= self.variables[place]
         return group
 
-    def _matches(self, places: Iterable[int]) -> float:
-        return self.estimates.matches(self.body[place] for place in places).rows
+    def _matches(self, places: frozenset[int]) -> Matches:
+        """Estimate the matches of some literals, once."""
+        if places not in self._known:
+            self._known[places] = self.estimates.matches(self.body[place] for place in sorted(places))
+        return self._known[places]
 
     def _step(
         self, partial: _Partial, key: Term | None, group: Sequence[int], *, is_last: bool = False
@@ -186,20 +186,20 @@ class _Search:
         """Return the partial plan with a step that joins these atoms, and applies all tests that it can."""
         reads = {place: self._read(place, key) for place in group}
         bound = partial.bound.union(*(self.variables[place] for place in group))
-        rows = self._matches(partial.done.union(group))
+        rows = self._matches(partial.done.union(group)).rows
         for place, literal in enumerate(self.body):
             if place in partial.done or isinstance(literal, Atom) or not self._is_ready(place, bound):
                 continue
             read = self._read(place, key)
             if not isinstance(literal, Negation) or is_last or self._is_cheap(read, place, rows):
                 reads[place] = read
-                bound |= self.variables[place] - self._local(place)
+                bound |= self.variables[place] - self.local[place]
         return self._extended(partial, key, reads, bound)
 
     def _is_ready(self, place: int, bound: frozenset[Variable]) -> bool:
         """Whether all is bound that a test, an assignment or a negation needs."""
         literal = self.body[place]
-        made = {literal.variable} if isinstance(literal, Assignment) else self._local(place)
+        made = {literal.variable} if isinstance(literal, Assignment) else self.local[place]
         return self.variables[place] - made <= bound
 
     def _local(self, place: int) -> frozenset[Variable]:
@@ -211,9 +211,9 @@ class _Search:
 
     def _read(self, place: int, key: Term | None) -> Read:
         literal = self.body[place]
-        atom = literal.atom if isinstance(literal, Negation) else literal
-        terms = atom.terms if isinstance(atom, Atom) else ()
-        return Read(literal, tuple(at for at, term in enumerate(terms) if term == key))
+        atom = next(literal_atoms(literal), None)
+        terms = () if atom is None else atom.terms
+        return Read(literal, atom, tuple(at for at, term in enumerate(terms) if term == key))
 
     def _is_cheap(self, read: Read, place: int, rows: float) -> bool:
         """Whether a negated atom holds the key, or is cheaper to copy than the matches to send."""
@@ -231,7 +231,7 @@ class _Search:
             *(self.variables[place] for place in range(len(self.body)) if place not in done)
         )
         kept = tuple(sorted(bound & needed, key=lambda variable: variable.name))
-        rows = self.estimates.matches(self.body[place] for place in sorted(done)).projected(kept)
+        rows = self._matches(done).projected(kept)
         step = Step(key, tuple(reads[place] for place in _in_order(self.body, reads)), kept, rows)
         moved = partial.moved
         if key is None:
