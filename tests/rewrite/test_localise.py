@@ -253,6 +253,25 @@ def test_gates_open_in_the_order_of_strata() -> None:
     assert localised.gates == ("gate 1", "gate 2", "gate 3")
 
 
+def test_what_is_only_given_is_negated_without_a_gate() -> None:
+    program = tl.parse(
+        f"{EDGES} p(?x) :- edge(?x, ?y), ~edge(?y, ?x) . p(?y) :- p(?x), edge(?x, ?y), ~off(?y) ."
+    )
+    localised = localise(program, large_sizes(program), 3)
+    assert localised.gates == ()
+    agree(program, localised, 3)
+
+
+def test_what_only_asks_for_some_fact_is_told_to_every_task() -> None:
+    program = tl.parse("p(?x) :- a(?x), b(_, _), ~c(_, 1) .")
+    localised = localise(program, Sizes({"a": 50_000, "b": 50_000, "c": 50_000}), 4)
+    assert rules_of(localised) == {
+        "b [?_0, ?_1] >() :- b @0(_, _) .",
+        "c [?_0, 1] >() :- c @0(_, 1) .",
+        "p @0(?x) :- gate 1(), a @0(?x), b [?_0, ?_1] @all(), ~c [?_0, 1] @all() .",
+    }
+
+
 def test_every_task_knows_of_an_inconsistency() -> None:
     program = tl.parse(f"{EDGES} bottom() :- edge(?x, ?x), edge(?y, ?x), ?x != 3 .")
     localised = localise(program, large_sizes(program), 3)

@@ -121,8 +121,8 @@ class Reason:
 class Localised:
     """The program of a task, and how its relations are fed.
 
-    Given facts, those that the program states included, go to all copies of their predicate; only what is
-    derived follows the routes. No rule reads an outbox: what is derived there is sent, and need not be kept.
+    Given facts, those that the program states included, are in all copies of their predicate before the first
+    round; only what is derived follows the routes. No rule reads an outbox: what is derived there is sent, and need not be kept.
     """
 
     program: Program
@@ -201,11 +201,13 @@ def levels(rules: Sequence[Rule]) -> dict[str, int]:
 
 
 def gate_of(rule: Rule, known: Mapping[str, int]) -> int:
-    """Return the number of the gate that a rule waits for, 0 if it waits for none."""
-    if not rule.negated and not rule.aggregations:
-        return 0
-    complete = (*rule.negated, *rule.positive) if rule.aggregations else rule.negated
-    return 1 + max((known.get(atom.predicate, 0) for atom in complete), default=0)
+    """Return the number of the gate that a rule waits for, 0 if it waits for none.
+
+    What is negated and only given is complete from the beginning. Rows that are aggregated may be sent first.
+    """
+    if rule.aggregations:
+        return 1 + max((known.get(atom.predicate, 0) for atom in (*rule.negated, *rule.positive)), default=0)
+    return max((1 + known[atom.predicate] for atom in rule.negated if atom.predicate in known), default=0)
 
 
 # ---- local rules
@@ -343,6 +345,8 @@ class _Emission:
         if not is_strict and not any(isinstance(literal, Negation) for literal in body):
             return body
         level = gate_of(rule, self.levels)
+        if not level:
+            return body
         gate = self.gates.setdefault(level, Atom(f"gate {level}", ()))
         self._define(gate.predicate, 0)
         return (gate, *body)

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import chain
+from math import inf
 from typing import Final
 
 from tidelog.logic.program import Atom, Program, Rule, Term, Variable
@@ -204,10 +205,16 @@ class _Arranging:
     # ---- the plan of one rule
 
     def _choose_all(self, rules: Iterable[int]) -> None:
+        """Choose the cheapest plan of each rule beside what all others do."""
         for number in rules:
             self._replace(number, None)
-            choices = [self._placed(number, plan) for plan in self.plans[number]]
-            self._replace(number, min(choices, key=self._added_cost))
+            best, cost = None, inf
+            for plan in self.plans[number]:
+                if plan.moved < cost:  # else it is no cheaper, whatever it reads
+                    chosen = self._placed(number, plan)
+                    added = self._added_cost(chosen)
+                    best, cost = (chosen, added) if added < cost or best is None else (best, cost)
+            self._replace(number, best)
 
     def _replace(self, number: int, chosen: Chosen | None) -> None:
         """Choose another plan for a rule, and count the copies that it reads."""
