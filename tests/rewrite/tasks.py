@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import product
 from zlib import crc32
 
 from tidelog.engine import reference
 from tidelog.logic.program import Program
 from tidelog.logic.values import Value
-from tidelog.rewrite.localise import EVERYWHERE, Localised, Place, Route
+from tidelog.rewrite.localise import EVERYWHERE, Copy, Localised, Place, Route
 
 Row = tuple[Value, ...]
 Facts = Mapping[str, Iterable[Row]]
@@ -38,16 +39,20 @@ class Tasks:
     routed: list[set[tuple[str, Row]]] = field(default_factory=list)  # what each has told already
     delivered: list[int] = field(default_factory=list)  # facts to other tasks, by round
 
-    def load(self, facts: Facts) -> None:
+    def load(self, facts: Facts, heavy: Collection[Value] = ()) -> None:
         """Put given facts into all copies; they follow no route."""
         self.stores = [{} for _ in range(self.count)]
         self.routed = [set() for _ in range(self.count)]
         for name, rows in facts.items():
-            for copy in self.localised.copies[name]:
-                for row in rows:
-                    for task in places(row, copy.place, self.count):
-                        self.stores[task].setdefault(copy.relation, set()).add(row)
-                        self.routed[task].add((copy.relation, row))
+            self._put(self.localised.copies[name], rows)
+        for copies in self.localised.heavy.values():
+            self._put(copies, {(value,) for value in heavy})
+
+    def _put(self, copies: Iterable[Copy], rows: Iterable[Row]) -> None:
+        for copy, row in product(copies, rows):
+            for task in places(row, copy.place, self.count):
+                self.stores[task].setdefault(copy.relation, set()).add(row)
+                self.routed[task].add((copy.relation, row))
 
     def run(self) -> None:
         """Derive and exchange until nothing is delivered, then open the next gate."""
@@ -111,9 +116,15 @@ def stated(program: Program) -> dict[str, set[Row]]:
     return facts
 
 
-def run(program: Program, localised: Localised, tasks: int, max_facts: int | None = None) -> Tasks:
+def run(
+    program: Program,
+    localised: Localised,
+    tasks: int,
+    max_facts: int | None = None,
+    heavy: Collection[Value] = (),
+) -> Tasks:
     """Run a localised program over the facts that the original one states."""
     simulated = Tasks(localised, tasks, max_facts)
-    simulated.load(stated(program))
+    simulated.load(stated(program), heavy)
     simulated.run()
     return simulated

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from random import Random
+import random
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
 
 import pytest
 from benchmarks.program import program_path
@@ -18,7 +18,7 @@ import tidelog as tl
 from tidelog.engine import reference
 from tidelog.logic.program import Fact, Program
 from tidelog.logic.strata import strata
-from tidelog.logic.values import integer
+from tidelog.logic.values import Value, integer
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.localise import Localised, NotLocalisable, Route, Sizes, localise
 from tidelog.rewrite.localise_homes import kept_arguments
@@ -37,11 +37,11 @@ def rules_of(localised: Localised) -> set[str]:
     return {writing.rule(rule) for rule in localised.program.rules}
 
 
-def agree(program: Program, localised: Localised, tasks: int) -> Tasks:
+def agree(program: Program, localised: Localised, tasks: int, heavy: Collection[Value] = ()) -> Tasks:
     """Run the tasks, and compare all that they hold with the facts of the original program."""
     for rule in localised.program.rules:
         assert localised.outboxes.isdisjoint(atom.predicate for atom in (*rule.positive, *rule.negated))
-    simulated = run(program, localised, tasks, MOST_FACTS)
+    simulated = run(program, localised, tasks, MOST_FACTS, heavy)
     simulated.check(reference.evaluate(program, max_facts=MOST_FACTS))
     return simulated
 
@@ -308,6 +308,33 @@ def test_given_times_and_equality_are_refused() -> None:
             localise(tl.parse(text), Sizes(), 2)
 
 
+# ---- skew
+
+LIKES = "liked(?x, ?z) :- likes(?x, ?y), made(?y, ?z) ."
+
+
+def test_heavy_values_are_joined_apart() -> None:
+    facts = "".join(f"likes({number}, 0) . likes({number}, {number}) ." for number in range(1, 20))
+    program = tl.parse(f"{facts} made(0, 77) . made(0, 78) . made(3, 79) . {LIKES}")
+    columns = {("likes", 0): 1_000_000, ("likes", 1): 500_000, ("made", 0): 400_000, ("made", 1): 400_000}
+    sizes = Sizes({"likes": 1_000_000, "made": 400_000}, columns)
+    assert "liked >(?x, ?z) :- likes @1(?x, ?y), made @0(?y, ?z) ." in rules_of(localise(program, sizes, 8))
+    localised = localise(program, replace(sizes, heavy={("likes", 1): 900_000}), 8)
+    expected = {
+        "likes 2 heavy light >(?c0, ?c1) :- likes @0(?c0, ?c1), ~likes 2 heavy @all(?c1) .",
+        "made 1 of likes 2 heavy >(?c0, ?c1) :- made @0(?c0, ?c1), likes 2 heavy @all(?c0) .",
+        "liked >(?x, ?z) :- likes 2 heavy light @1(?x, ?y), made @0(?y, ?z) .",
+        "liked @0(?x, ?z) :- "
+        "likes 2 heavy @all(?y), likes @0(?x, ?y), made 1 of likes 2 heavy @all(?y, ?z) .",
+    }
+    assert rules_of(localised) == expected
+    assert not localised.gates
+    for heavy in ((), (integer(0),), tuple(map(integer, range(9)))):
+        simulated = agree(program, localised, 3, heavy)
+    light = localised.auxiliaries["likes 2 heavy light"][0].relation
+    assert all(integer(0) != row[1] for store in simulated.stores for row in store[light])
+
+
 # ---- the university
 
 # Rows, and distinct values of each column, of W5 with a million facts.
@@ -364,9 +391,9 @@ def test_few_relations_of_the_university_have_two_copies(tasks: int) -> None:
 @pytest.mark.parametrize("tasks", [2, 3])
 def test_tasks_hold_what_the_university_derives(tasks: int) -> None:
     program, sizes = university()
-    random = Random(tasks)
+    chance = random.Random(tasks)
     facts = tuple(
-        Fact(name, tuple(integer(random.randrange(9)) for _ in counts[1:]))
+        Fact(name, tuple(integer(chance.randrange(9)) for _ in counts[1:]))
         for name, counts in UNIVERSITY.items()
         for _ in range(3)
     )
@@ -383,31 +410,45 @@ def untrue_sizes(draw: DrawFn, arities: Mapping[str, int]) -> Sizes:
     rows = {name: draw(st.sampled_from((0, 1, 50, 5_000, 80_000, 3_000_000))) for name in arities}
     columns = [(name, place) for name, arity in arities.items() for place in range(arity)]
     counted = draw(st.lists(st.sampled_from(columns), unique=True)) if columns else []
-    return Sizes(rows, {(name, place): draw(st.integers(1, 1 + rows[name])) for name, place in counted})
+    distinct = {(name, place): draw(st.integers(1, 1 + rows[name])) for name, place in counted}
+    skewed = draw(st.lists(st.sampled_from(columns), unique=True, max_size=3)) if columns else []
+    return Sizes(rows, distinct, heavy={(name, place): rows[name] for name, place in skewed})
+
+
+@dataclass(frozen=True)
+class Random:
+    """A program, the sizes and the number of tasks that it is planned for, and how it is run."""
+
+    case: Case
+    sizes: Sizes
+    planned: int
+    tasks: int
+    heavy: frozenset[int]
+
+    def check(self) -> None:
+        """Compare what tasks hold with the facts of the program."""
+        program = tl.parse(self.case.text)
+        localised = localise(program, self.sizes, self.planned)
+        agree(program, localised, self.tasks, frozenset(map(integer, self.heavy)))
 
 
 @st.composite
-def localisations(draw: DrawFn) -> tuple[Case, Sizes, int, int]:
-    """A program, the sizes and the number of tasks that it is planned for, and the number that run it."""
+def localisations(draw: DrawFn) -> Random:
+    """Programs, plans of all kinds for them, and numbers of tasks."""
     case = draw(cases(EVERYTHING))
     sizes = draw(untrue_sizes(case.arities))
-    return case, sizes, draw(st.sampled_from((1, 2, 4, 50))), draw(st.sampled_from(TASKS))
-
-
-def check_random(drawn: tuple[Case, Sizes, int, int]) -> None:
-    case, sizes, planned, tasks = drawn
-    program = tl.parse(case.text)
-    agree(program, localise(program, sizes, planned), tasks)
+    heavy = draw(st.frozensets(st.integers(0, 3)))
+    return Random(case, sizes, draw(st.sampled_from((1, 2, 4, 50))), draw(st.sampled_from(TASKS)), heavy)
 
 
 @settings(max_examples=4 * settings().max_examples)
 @given(localisations())
-def test_tasks_hold_what_random_programs_derive(drawn: tuple[Case, Sizes, int, int]) -> None:
-    check_random(drawn)
+def test_tasks_hold_what_random_programs_derive(drawn: Random) -> None:
+    drawn.check()
 
 
 @pytest.mark.slow
 @settings(max_examples=10_000)
 @given(localisations())
-def test_tasks_hold_what_many_random_programs_derive(drawn: tuple[Case, Sizes, int, int]) -> None:
-    check_random(drawn)
+def test_tasks_hold_what_many_random_programs_derive(drawn: Random) -> None:
+    drawn.check()

@@ -48,6 +48,7 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import strata
 from tidelog.logic.values import ColumnType
+from tidelog.rewrite.heavy_keys import Column, split_heavy
 from tidelog.rewrite.localise_homes import (
     EVERYWHERE,
     FIRST,
@@ -122,12 +123,15 @@ class Localised:
     """The program of a task, and how its relations are fed.
 
     Given facts, those that the program states included, are in all copies of their predicate before the first
-    round; only what is derived follows the routes. No rule reads an outbox: what is derived there is sent, and need not be kept.
+    round; only what is derived follows the routes. So are the frequent values of the columns of `heavy`: any
+    values are right, and few are of use. No rule reads an outbox: what is derived there is sent, and need not
+    be kept.
     """
 
     program: Program
     copies: Mapping[str, tuple[Copy, ...]]  # of each predicate of the original program, its home first
     auxiliaries: Mapping[str, tuple[Copy, ...]]  # relations that the original program does not have
+    heavy: Mapping[Column, tuple[Copy, ...]]  # relations for the most frequent values of a predicate's column
     routes: Mapping[str, tuple[Route, ...]]
     gates: tuple[str, ...]  # to be inserted one after the other
     outboxes: frozenset[str]
@@ -150,30 +154,43 @@ def localise(program: Program, sizes: Sizes, tasks: int) -> Localised:
     if selected.rules != plan.program.rules:
         whole = _Candidate.of(program, selected, sizes, tasks)
         fewer = select(program, constants=True, without=whole.divided_selections())
-        found = (plan, whole, _Candidate.of(program, fewer, sizes, tasks))
-        plan = min(found, key=lambda candidate: candidate.arrangement.cost)
+        plan = _cheapest(plan, whole, _Candidate.of(program, fewer, sizes, tasks))
+    split = split_heavy(plan.program, sizes)
+    if split.heavy:
+        plan = _cheapest(plan, _Candidate.of(program, split.program, split.sizes, tasks, split.heavy))
     return _Emission(program, plan).localised()
 
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A way to run the program: with some selections, and with the best arrangement that was found for it."""
+    """A way to run the program, perhaps with more predicates, and the best arrangement found for it."""
 
     program: Program
-    selections: frozenset[str]
+    added: frozenset[str]
+    heavy: Mapping[str, Column]
     estimates: Estimates
     arrangement: Arrangement
 
     @staticmethod
-    def of(original: Program, program: Program, sizes: Sizes, tasks: int) -> _Candidate:
-        selections = frozenset(program.predicates.keys() - original.predicates.keys())
+    def of(
+        original: Program,
+        program: Program,
+        sizes: Sizes,
+        tasks: int,
+        heavy: Mapping[str, Column] | None = None,
+    ) -> _Candidate:
+        added = frozenset(program.predicates.keys() - original.predicates.keys())
         estimates = estimate(program, sizes)
-        return _Candidate(program, selections, estimates, arrange(program, estimates, tasks, selections))
+        return _Candidate(program, added, heavy or {}, estimates, arrange(program, estimates, tasks, added))
 
     def divided_selections(self) -> frozenset[str]:
         """Return the selections that lie at no place where the whole relation could not."""
         copies = self.arrangement.copies
-        return frozenset(name for name in self.selections if EVERYWHERE not in copies[name])
+        return frozenset(name for name in self.added if EVERYWHERE not in copies[name])
+
+
+def _cheapest(*candidates: _Candidate) -> _Candidate:
+    return min(candidates, key=lambda candidate: candidate.arrangement.cost)
 
 
 def _check(program: Program) -> None:
@@ -235,11 +252,12 @@ class _Emission:
         reasons = tuple(map(self._reason, self.candidate.program.rules, self.candidate.arrangement.chosen))
         rules = tuple(dict.fromkeys(rule for reason in reasons for rule in reason.local))
         empty = replace(self.original, facts=(), imports=(), exports=(), outputs=(), queries=(), warnings=())
-        selections = {name: self.copies[name] for name in sorted(self.candidate.selections)}
+        added = {name: self.copies[name] for name in sorted(self.candidate.added)}
         return Localised(
             replace(empty, predicates=self.predicates, rules=rules),
             {name: self.copies[name] for name in self.original.predicates},
-            {**selections, **self.auxiliaries},
+            {**added, **self.auxiliaries},
+            {column: self.copies[name] for name, column in self.candidate.heavy.items()},
             {name: tuple(routes) for name, routes in self.routes.items()},
             tuple(self.gates[level].predicate for level in sorted(self.gates)),
             frozenset(self.outboxes),

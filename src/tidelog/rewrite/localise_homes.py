@@ -238,6 +238,8 @@ class _Arranging:
     def _copy_cost(self, name: str, place: Place) -> float:
         rows = self.estimates.rows(name)
         held = spread(rows, self.tasks) if place is EVERYWHERE else rows
+        if isinstance(place, int):  # rows of heavy values lie at one task, as if that were at all of them
+            held += self.tasks * self.estimates.sizes.heavy.get((name, place), 0)
         if self.homes.get(name) != place:
             return COPYING * held
         return held if name in self.auxiliary else held - rows

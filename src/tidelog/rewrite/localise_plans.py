@@ -196,6 +196,19 @@ class _Search:
                 bound |= self.variables[place] - self.local[place]
         return self._extended(partial, key, reads, bound)
 
+    def _heavy(self, places: Iterable[int], key: Term | None) -> float:
+        """Return how many rows of the atoms have heavy values where the key stands: one task would own them."""
+        heavy = self.estimates.sizes.heavy
+        return max(
+            (
+                heavy.get((atom.predicate, at), 0)
+                for atom in (self._atom(place) for place in self.positive if place in places)
+                for at, term in enumerate(atom.terms)
+                if term == key
+            ),
+            default=0,
+        )
+
     def _is_ready(self, place: int, bound: frozenset[Variable]) -> bool:
         """Whether all is bound that a test, an assignment or a negation needs."""
         literal = self.body[place]
@@ -239,6 +252,7 @@ class _Search:
         if partial.steps:
             before = partial.steps[-1]
             moved += COPYING * (before.rows if key in before.kept else spread(before.rows, self.tasks))
+            moved += COPYING * self.tasks * self._heavy(partial.done, key)
         copied = sum(
             self.sizes[at] if read.arguments else spread(self.sizes[at], self.tasks)
             for at, read in reads.items()

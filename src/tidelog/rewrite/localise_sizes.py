@@ -43,6 +43,7 @@ class Sizes:
     rows: Mapping[str, int] = field(default_factory=dict)
     distinct: Mapping[tuple[str, int], int] = field(default_factory=dict)  # values of a predicate's column
     matching: Mapping[tuple[str, int, Value], int] = field(default_factory=dict)  # rows with a value there
+    heavy: Mapping[tuple[str, int], int] = field(default_factory=dict)  # rows with the most frequent values
 
     @staticmethod
     def of(
