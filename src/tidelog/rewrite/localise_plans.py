@@ -197,7 +197,7 @@ class _Search:
         return self._extended(partial, key, reads, bound)
 
     def _heavy(self, places: Iterable[int], key: Term | None) -> float:
-        """Return how many rows of the atoms have heavy values where the key stands: one task would own them."""
+        """Return how many rows of the atoms have heavy values where the key stands, for one task to own."""
         heavy = self.estimates.sizes.heavy
         return max(
             (
