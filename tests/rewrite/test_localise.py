@@ -171,6 +171,13 @@ def test_an_argument_that_a_recursion_keeps_is_its_home(text: str, rule: str) ->
     assert sum(agree(program, localised, 3).delivered) == 0
 
 
+@pytest.mark.parametrize("tasks", [2, 4, 8, 30])
+def test_a_small_relation_of_a_recursion_is_copied_to_any_number_of_tasks(tasks: int) -> None:
+    localised = localise(tl.parse(REACH), Sizes({"edge": 900}), tasks)
+    assert "reach @0(?x, ?z) :- reach @0(?x, ?y), edge @all(?y, ?z) ." in rules_of(localised)
+    assert all(route.replicated for routes in localised.routes.values() for route in routes)
+
+
 def test_recursion_through_several_predicates_keeps_an_argument() -> None:
     program = tl.parse(f"""{EDGES}
         even(?x, ?x) :- edge(?x, _) . even(?x, ?z) :- odd(?z, ?y, ?x), edge(?y, ?z) .

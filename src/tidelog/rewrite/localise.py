@@ -33,6 +33,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tidelog.errors import counted
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import (
     DIFFERENT,
@@ -148,6 +149,8 @@ class Localised:
 
 def localise(program: Program, sizes: Sizes, tasks: int) -> Localised:
     """Return the program that each of so many tasks runs, planned for these sizes of the given relations."""
+    if tasks < 1:
+        raise ValueError(f"a program is run by one task at least, not by {tasks}")
     _check(program)
     plan = _Candidate.of(program, select(program, constants=False), sizes, tasks)
     selected = select(program, constants=True)
@@ -417,7 +420,7 @@ def _where(place: Place) -> str:
 
 
 def _count(rows: float) -> str:
-    return f"about {rows:,.0f} rows"
+    return f"about {counted(round(rows), 'row')}"
 
 
 def _run(key: Term | None, body: Sequence[Literal]) -> str:

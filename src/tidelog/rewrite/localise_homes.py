@@ -25,6 +25,7 @@ from tidelog.rewrite.localise_plans import COPYING, Plan, Read, Step, plans_of
 from tidelog.rewrite.localise_sizes import SMALL, Estimates, spread
 
 PASSES: Final = 3  # over all homes in hill climbing
+RECURSIVE: Final = 2  # what a recursion sends costs rounds too: this many times its rows
 
 
 class Fixed(Enum):
@@ -70,10 +71,12 @@ def arrange(
     first: dict[str, Place] = {
         name: 0 if program.predicates[name].arity else EVERYWHERE for name in sorted(program.derived)
     }
-    starts = [first, {**first, **kept_arguments(strata(program.rules))}]
+    parts = strata(program.rules)
+    recursive = _recursive_rules(program.rules, parts)
+    starts = [first, {**first, **kept_arguments(parts)}]
     found = []
     for start in starts if starts[0] != starts[1] else starts[:1]:
-        arranging = _Arranging(program, plans, estimates, tasks, dict(start), auxiliary)
+        arranging = _Arranging(program, plans, estimates, tasks, dict(start), auxiliary, recursive)
         arranging.climb()
         found.append(arranging.arrangement())
     return min(found, key=lambda arrangement: arrangement.cost)
@@ -134,6 +137,7 @@ class _Arranging:
         tasks: int,
         homes: dict[str, Place],
         auxiliary: frozenset[str],
+        recursive: frozenset[int],
     ) -> None:
         self.program = program
         self.rules = program.rules
@@ -145,6 +149,7 @@ class _Arranging:
         self.uses: dict[str, Counter[Place]] = {name: Counter() for name in program.predicates}  # by rules
         self.chosen: dict[int, Chosen] = {}
         self.touching = _rules_by_predicate(program.rules)
+        self.recursive = recursive
         for _ in range(2):  # the second time each rule knows the copies that all others read
             self._choose_all(range(len(self.rules)))
 
@@ -259,7 +264,8 @@ class _Arranging:
             for read, place in zip(reads, chain(*places), strict=True)
             if read.atom is not None and place is not None
         )
-        return Chosen(plan, tuple(places), gathered, plan.moved + sent, copies)
+        weight = RECURSIVE if number in self.recursive else 1
+        return Chosen(plan, tuple(places), gathered, weight * (plan.moved + sent), copies)
 
     def _places(self, step: Step, whole: set[str], is_anchored: bool) -> tuple[Place | None, ...]:
         """Return the places of a step's reads: copies that exist, if one read is at the key's owner."""
@@ -317,6 +323,16 @@ def _rules_by_predicate(rules: Sequence[Rule]) -> dict[str, tuple[int, ...]]:
         for atom in _atoms(rule):
             found.setdefault(atom.predicate, {})[number] = None
     return {name: tuple(numbers) for name, numbers in found.items()}
+
+
+def _recursive_rules(rules: Sequence[Rule], parts: Iterable[Stratum]) -> frozenset[int]:
+    """Return the numbers of the rules whose heads depend on themselves through the body."""
+    stratum_of = {name: number for number, part in enumerate(parts) for name in part.predicates}
+    return frozenset(
+        number
+        for number, rule in enumerate(rules)
+        if any(stratum_of.get(atom.predicate) == stratum_of[rule.head.predicate] for atom in rule.positive)
+    )
 
 
 def _atoms(rule: Rule) -> tuple[Atom, ...]:

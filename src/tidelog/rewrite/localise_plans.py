@@ -239,6 +239,7 @@ class _Search:
         reads: dict[int, Read],
         bound: frozenset[Variable],
     ) -> _Partial:
+        """Return the partial plan with a step of these reads, and what it costs."""
         done = partial.done.union(reads)
         needed = self.wanted.union(
             *(self.variables[place] for place in range(len(self.body)) if place not in done)
