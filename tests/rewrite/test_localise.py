@@ -7,15 +7,20 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
+from _pytest.mark import ParameterSet
 from benchmarks.program import program_path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from tests.corpus import Case as CorpusCase
+from tests.corpus import cases as corpus_cases
+from tests.corpus import imported
 from tests.rewrite.tasks import Tasks, run, stated
 from tests.strategies import EVERYTHING, Case, cases
 
 import tidelog as tl
 from tidelog.engine import reference
+from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Fact, Program
 from tidelog.logic.strata import strata
 from tidelog.logic.values import Value, integer
@@ -408,6 +413,28 @@ def test_tasks_hold_what_the_university_derives(tasks: int) -> None:
     )
     program = replace(program, facts=facts)
     agree(program, localise(program, sizes, 4), tasks)
+
+
+# ---- the corpus
+
+
+def corpus() -> list[ParameterSet]:
+    """All programs of the corpus that run; those with the rules of OWL 2 RL take seconds."""
+    good = [case for case in corpus_cases() if case.error is None]
+    owl = {case.name: (pytest.mark.slow,) if case.name.startswith("owl/") else () for case in good}
+    return [pytest.param(case, id=case.name, marks=owl[case.name]) for case in good]
+
+
+@pytest.mark.parametrize("case", corpus())
+def test_tasks_hold_what_programs_of_the_corpus_derive(case: CorpusCase) -> None:
+    program = case.program()
+    given = [Fact(name, row) for name, rows in imported(program).items() for row in rows]
+    program = replace(program, facts=(*program.facts, *given))
+    if program.timed or has_equality(program.predicates):
+        with pytest.raises(NotLocalisable):
+            localise(program, true_sizes(program), 2)
+    else:
+        agree(program, localise(program, large_sizes(program), 2), 2)
 
 
 # ---- random programs

@@ -30,6 +30,7 @@ from tidelog.logic.program import (
 from tidelog.rewrite.localise_sizes import SMALL, Estimates, Matches, spread
 
 WIDTH: Final = 4  # partial plans that are followed at a time
+LONG: Final = 12  # atoms of a body beyond which fewer plans are tried
 KEPT: Final = 16  # plans of several steps that are given back
 COPYING: Final = 2  # a row of a copy is sent, and it is stored
 
@@ -149,10 +150,19 @@ class _Search:
         return sum(self.sizes[place] > SMALL for place in self.positive if self.variables[place]) <= 1
 
     def _keys(self, partial: _Partial) -> Iterable[Term]:
-        """Return the terms at whose owners the next step may run; a constant only where one atom is read."""
+        """Return the terms at whose owners the next step may run.
+
+        Matches go to every task only if they are few, or if nothing that is left can be joined with them. A
+        constant is a key only where one atom is read.
+        """
+        left = [place for place in range(len(self.body)) if place not in partial.done]
+        joined = partial.bound & frozenset().union(*(self.variables[place] for place in left))
+        keys = sorted(joined, key=lambda variable: variable.name)
+        if keys and (partial.steps[-1].rows > SMALL or len(self.positive) > LONG):
+            return keys
         terms = (term for place in self._left(partial) for term in self._atom(place).terms)
-        keys = dict.fromkeys((*sorted(partial.bound, key=lambda each: each.name), *terms))
-        return [key for key in keys if isinstance(key, Variable) or len(self.positive) == 1]
+        others = [term for term in terms if isinstance(term, Variable) or len(self.positive) == 1]
+        return list(dict.fromkeys((*keys, *others)))
 
     def _left(self, partial: _Partial) -> list[int]:
         return [place for place in self.positive if place not in partial.done]
