@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 import pytest
-from _pytest.mark import ParameterSet
 from benchmarks.program import program_path
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -418,7 +417,7 @@ def test_tasks_hold_what_the_university_derives(tasks: int) -> None:
 # ---- the corpus
 
 
-def corpus() -> list[ParameterSet]:
+def corpus() -> list[object]:
     """All programs of the corpus that run; those with the rules of OWL 2 RL take seconds."""
     good = [case for case in corpus_cases() if case.error is None]
     owl = {case.name: (pytest.mark.slow,) if case.name.startswith("owl/") else () for case in good}
