@@ -1,0 +1,344 @@
+"""Where relations lie: a home for each derived one, the copies that rules read, and a plan for each rule.
+
+The cost of an arrangement is the number of rows that are sent, and of those that are stored beside the homes.
+Homes are found by hill climbing, from the first argument of each relation, and from the arguments that
+recursions keep: in `reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z)` the first, so that with `edge` at every
+task nothing is sent.
+
+Invariant: a step with a key reads at least one relation that lies at the key's owner, so that each of its
+matches is found at that task and at no other.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import chain
+from math import inf
+from typing import Final
+
+from tidelog.logic.program import Atom, Program, Rule, Term, Variable
+from tidelog.logic.strata import Stratum, strata
+from tidelog.rewrite.localise_plans import COPYING, Plan, Read, Step, plans_of
+from tidelog.rewrite.localise_sizes import SMALL, Estimates, spread
+
+PASSES: Final = 3  # over all homes in hill climbing
+RECURSIVE: Final = 2  # what a recursion sends costs rounds too: this many times its rows
+
+
+class Fixed(Enum):
+    """A place that does not depend on a fact's arguments."""
+
+    EVERYWHERE = "every task"
+    FIRST = "task 0"
+
+
+EVERYWHERE, FIRST = Fixed.EVERYWHERE, Fixed.FIRST
+Place = int | Fixed  # an argument whose owner has the fact, or a fixed place
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The plan of a rule with the place of each relation that it reads."""
+
+    plan: Plan
+    places: tuple[tuple[Place | None, ...], ...]  # of the reads of each step; None for tests
+    gathered: Place | None  # where the rows of an aggregate are gathered, if the last step does not have them
+    sent: float  # the estimated cost of what is sent, copies apart
+    copies: frozenset[tuple[str, Place]]  # that the plan reads
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """Homes, copies, and what each rule does."""
+
+    homes: Mapping[str, Place]
+    chosen: tuple[Chosen, ...]  # for each rule
+    copies: Mapping[str, tuple[Place, ...]]  # of each predicate, its home first
+    cost: float
+
+
+def arrange(
+    program: Program, estimates: Estimates, tasks: int, auxiliary: frozenset[str] = frozenset()
+) -> Arrangement:
+    """Return the cheapest arrangement that hill climbing finds.
+
+    Homes cost nothing, for each fact must lie somewhere, except for those of auxiliary predicates.
+    """
+    plans = tuple(plans_of(rule, estimates, tasks) for rule in program.rules)
+    first: dict[str, Place] = {
+        name: 0 if program.predicates[name].arity else EVERYWHERE for name in sorted(program.derived)
+    }
+    parts = strata(program.rules)
+    recursive = _recursive_rules(program.rules, parts)
+    starts = [first, {**first, **kept_arguments(parts)}]
+    found = []
+    for start in starts if starts[0] != starts[1] else starts[:1]:
+        arranging = _Arranging(program, plans, estimates, tasks, dict(start), auxiliary, recursive)
+        arranging.climb()
+        found.append(arranging.arrangement())
+    return min(found, key=lambda arrangement: arrangement.cost)
+
+
+def is_aligned(terms: Sequence[Term], place: Place, key: Term | None) -> bool:
+    """Whether what a step with this key derives lies at its place already."""
+    if isinstance(place, int):
+        return key is not None and terms[place] == key
+    return place is EVERYWHERE and key is None
+
+
+# ---- arguments that recursions keep
+
+
+def kept_arguments(parts: Iterable[Stratum]) -> dict[str, int]:
+    """Return an argument of each recursive predicate that all recursive rules keep, if there is one."""
+    kept: dict[str, int] = {}
+    for stratum in parts:
+        if stratum.recursive:
+            first = stratum.rules[0].head
+            tries = (_kept_from(stratum, first.predicate, place) for place in range(len(first.terms)))
+            kept.update(next((found for found in tries if found), {}))
+    return kept
+
+
+def _kept_from(stratum: Stratum, predicate: str, place: int) -> dict[str, int]:
+    """Return the arguments in which a stratum keeps this argument of one of its predicates, or nothing."""
+    kept = {predicate: place}
+    waiting = [predicate]
+    while waiting:
+        name = waiting.pop()
+        for rule in (each for each in stratum.rules if each.head.predicate == name):
+            term = rule.head.terms[kept[name]]
+            for atom in (each for each in rule.positive if each.predicate in stratum.predicates):
+                places = [
+                    at for at, each in enumerate(atom.terms) if each == term and isinstance(each, Variable)
+                ]
+                if not places or kept.get(atom.predicate, places[0]) not in places:
+                    return {}
+                if atom.predicate not in kept:
+                    kept[atom.predicate] = places[0]
+                    waiting.append(atom.predicate)
+    return kept
+
+
+# ---- hill climbing
+
+
+class _Arranging:
+    """An arrangement that is being improved. Mutable."""
+
+    def __init__(
+        self,
+        program: Program,
+        plans: Sequence[Sequence[Plan]],
+        estimates: Estimates,
+        tasks: int,
+        homes: dict[str, Place],
+        auxiliary: frozenset[str],
+        recursive: frozenset[int],
+    ) -> None:
+        self.program = program
+        self.rules = program.rules
+        self.plans = plans
+        self.estimates = estimates
+        self.tasks = tasks
+        self.homes = homes
+        self.auxiliary = auxiliary
+        self.uses: dict[str, Counter[Place]] = {name: Counter() for name in program.predicates}  # by rules
+        self.chosen: dict[int, Chosen] = {}
+        self.touching = _rules_by_predicate(program.rules)
+        self.recursive = recursive
+        for _ in range(2):  # the second time each rule knows the copies that all others read
+            self._choose_all(range(len(self.rules)))
+
+    def climb(self) -> None:
+        """Move homes, the largest relations first, as long as that makes the arrangement cheaper."""
+        names = sorted(self.homes, key=lambda name: (-self.estimates.rows(name), name))
+        for _ in range(PASSES):
+            moved = [self._try(name, home) for name in names for home in self._possible_homes(name)]
+            if not any(moved):
+                return
+
+    def _possible_homes(self, name: str) -> list[Place]:
+        arity = self.program.predicates[name].arity
+        if not arity or self.estimates.rows(name) <= SMALL:
+            return [*range(arity), EVERYWHERE]
+        return list(range(arity))
+
+    def _try(self, name: str, home: Place) -> bool:
+        """Move one home if that is cheaper, and say whether it was."""
+        before = self.homes[name]
+        if home == before:
+            return False
+        rules = self.touching[name]
+        names = {atom.predicate for number in rules for atom in _atoms(self.rules[number])}
+        chosen = {number: self.chosen[number] for number in rules}
+        cost = self._cost(rules, names)
+        self.homes[name] = home
+        self._choose_all(rules)
+        if self._cost(rules, names) < cost:
+            return True
+        self.homes[name] = before
+        for number, earlier in chosen.items():
+            self._replace(number, earlier)
+        return False
+
+    def _cost(self, rules: Iterable[int], names: Iterable[str]) -> float:
+        """Return the rows that rules send, and those that are stored of relations beside their homes."""
+        sent = sum(self.chosen[number].sent for number in rules)
+        return sent + sum(self._copy_cost(name, place) for name in names for place in self._all_places(name))
+
+    def _all_places(self, name: str) -> set[Place]:
+        home = self.homes.get(name)
+        return set(self.uses[name]) if home is None else {home, *self.uses[name]}
+
+    def arrangement(self) -> Arrangement:
+        """Return the arrangement as it is now."""
+        copies = {name: self._ordered_places(name) for name in self.program.predicates}
+        chosen = tuple(self.chosen[number] for number in range(len(self.rules)))
+        return Arrangement(dict(self.homes), chosen, copies, self._cost(range(len(self.rules)), copies))
+
+    def _ordered_places(self, name: str) -> tuple[Place, ...]:
+        """Return where a relation lies, its home first; of a given one that is where it is divided."""
+        places = sorted(
+            self._all_places(name), key=lambda place: (place != self.homes.get(name), *_order(place))
+        )
+        return tuple(places) or (0 if self.program.predicates[name].arity else EVERYWHERE,)
+
+    # ---- the plan of one rule
+
+    def _choose_all(self, rules: Iterable[int]) -> None:
+        """Choose the cheapest plan of each rule beside what all others do."""
+        for number in rules:
+            self._replace(number, None)
+            best, cost = None, inf
+            for plan in self.plans[number]:
+                if plan.moved < cost:  # else it is no cheaper, whatever it reads
+                    chosen = self._placed(number, plan)
+                    added = self._added_cost(chosen)
+                    best, cost = (chosen, added) if added < cost or best is None else (best, cost)
+            self._replace(number, best)
+
+    def _replace(self, number: int, chosen: Chosen | None) -> None:
+        """Choose another plan for a rule, and count the copies that it reads."""
+        earlier = self.chosen.pop(number, None)
+        for name, place in earlier.copies if earlier is not None else ():
+            self.uses[name][place] -= 1
+            if not self.uses[name][place]:
+                del self.uses[name][place]
+        if chosen is not None:
+            self.chosen[number] = chosen
+            for name, place in chosen.copies:
+                self.uses[name][place] += 1
+
+    def _added_cost(self, chosen: Chosen) -> float:
+        """Return what a plan costs beside what all other rules do."""
+        return chosen.sent + sum(self._copy_cost(*copy) for copy in chosen.copies if not self._exists(*copy))
+
+    def _exists(self, name: str, place: Place) -> bool:
+        return self.homes.get(name) == place or place in self.uses[name]
+
+    def _copy_cost(self, name: str, place: Place) -> float:
+        rows = self.estimates.rows(name)
+        held = spread(rows, self.tasks) if place is EVERYWHERE else rows
+        if isinstance(place, int):  # rows of heavy values lie at one task, as if that were at all of them
+            held += self.tasks * self.estimates.sizes.heavy.get((name, place), 0)
+        if self.homes.get(name) != place:
+            return COPYING * held
+        return held if name in self.auxiliary else held - rows
+
+    def _placed(self, number: int, plan: Plan) -> Chosen:
+        """Return the plan with the cheapest places for what it reads."""
+        places = []
+        carried: tuple[Variable, ...] = ()
+        reads = [read for step in plan.steps for read in step.reads]
+        whole = {read.atom.predicate for read in reads if read.atom is not None and not read.arguments}
+        for step in plan.steps:
+            places.append(self._places(step, whole, is_anchored=step.key in carried))
+            carried = step.kept
+        gathered, sent = self._sending(self.rules[number], plan.last)
+        copies = frozenset(
+            (read.atom.predicate, place)
+            for read, place in zip(reads, chain(*places), strict=True)
+            if read.atom is not None and place is not None
+        )
+        weight = RECURSIVE if number in self.recursive else 1
+        return Chosen(plan, tuple(places), gathered, weight * (plan.moved + sent), copies)
+
+    def _places(self, step: Step, whole: set[str], is_anchored: bool) -> tuple[Place | None, ...]:
+        """Return the places of a step's reads: copies that exist, if one read is at the key's owner."""
+        anchor = None if is_anchored else self._anchor(step)
+        return tuple(self._place(read, whole, is_free=read is not anchor) for read in step.reads)
+
+    def _anchor(self, step: Step) -> Read | None:
+        """Return the read that stays at the key's owner whatever copies there are: the largest."""
+        divided = [
+            (self.estimates.rows(read.literal.predicate), read)
+            for read in step.reads
+            if isinstance(read.literal, Atom) and read.arguments
+        ]
+        return max(divided, key=lambda pair: pair[0], default=(0.0, None))[1]
+
+    def _place(self, read: Read, whole: set[str], is_free: bool) -> Place | None:
+        if read.atom is None:
+            return None
+        name = read.atom.predicate
+        if not read.arguments:
+            return EVERYWHERE
+        existing = [argument for argument in read.arguments if self._exists(name, argument)]
+        if not existing and is_free and (name in whole or self._exists(name, EVERYWHERE)):
+            return EVERYWHERE
+        return existing[0] if existing else read.arguments[0]
+
+    # ---- what a rule sends
+
+    def _sending(self, rule: Rule, last: Step) -> tuple[Place | None, float]:
+        """Return where the rows of an aggregate are gathered, and the estimated cost of sending."""
+        home = self.homes[rule.head.predicate]
+        if not rule.aggregations:
+            is_here = last.key is None or is_aligned(rule.head.terms, home, last.key)
+            return None, 0.0 if is_here else self._sent(last.rows, home)
+        heads = min(last.rows, self.estimates.rows(rule.head.predicate))
+        results = self._sent(heads, home)
+        if last.key in rule.group:
+            return None, 0.0 if is_aligned(rule.head.terms, home, last.key) else results
+        gathering = last.rows if last.key is None else COPYING * last.rows
+        if not rule.group:
+            return FIRST, gathering + results
+        for place, variable in enumerate(rule.group):
+            if is_aligned(rule.head.terms, home, variable):
+                return place, gathering
+        return 0, gathering + results
+
+    def _sent(self, rows: float, place: Place) -> float:
+        return spread(rows, self.tasks) if place is EVERYWHERE else rows
+
+
+def _rules_by_predicate(rules: Sequence[Rule]) -> dict[str, tuple[int, ...]]:
+    """Return the numbers of the rules in which each predicate stands."""
+    found: dict[str, dict[int, None]] = {}
+    for number, rule in enumerate(rules):
+        for atom in _atoms(rule):
+            found.setdefault(atom.predicate, {})[number] = None
+    return {name: tuple(numbers) for name, numbers in found.items()}
+
+
+def _recursive_rules(rules: Sequence[Rule], parts: Iterable[Stratum]) -> frozenset[int]:
+    """Return the numbers of the rules whose heads depend on themselves through the body."""
+    stratum_of = {name: number for number, part in enumerate(parts) for name in part.predicates}
+    return frozenset(
+        number
+        for number, rule in enumerate(rules)
+        if any(stratum_of.get(atom.predicate) == stratum_of[rule.head.predicate] for atom in rule.positive)
+    )
+
+
+def _atoms(rule: Rule) -> tuple[Atom, ...]:
+    return (rule.head, *rule.positive, *rule.negated)
+
+
+def _order(place: Place) -> tuple[bool, int]:
+    """Arguments first, in order: what is divided is the better home."""
+    return (False, place) if isinstance(place, int) else (True, 0)

@@ -1,0 +1,279 @@
+"""The ways in which one rule can be run by tasks that each hold a part of the facts.
+
+A *plan* is a chain of steps. The facts that a step reads lie at the owner of one term, its *key*, or at every
+task. A step joins all it can; what is needed later, and no more, goes on to the key of the next step.
+
+The search keeps the cheapest partial plans of each length (`WIDTH`), so that long bodies take time in
+proportion to their length. A plan of one step is always among the results, for each key: atoms without the
+key lie at every task. A join larger than copying all relations to all tasks is therefore never chosen.
+
+Invariant: the matches of a plan's last step, over all tasks, are the matches of the rule's body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tidelog.logic.program import (
+    Assignment,
+    Atom,
+    Literal,
+    Negation,
+    Rule,
+    Term,
+    Variable,
+    literal_atoms,
+    literal_variables,
+)
+from tidelog.rewrite.localise_sizes import SMALL, Estimates, Matches, spread
+
+WIDTH: Final = 4  # partial plans that are followed at a time
+LONG: Final = 12  # atoms of a body beyond which fewer plans are tried
+KEPT: Final = 16  # plans of several steps that are given back
+COPYING: Final = 2  # a row of a copy is sent, and it is stored
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A literal of a step, and the arguments that are its key.
+
+    Its facts lie at the owner of one of these arguments, or at every task if there are none.
+    """
+
+    literal: Literal
+    atom: Atom | None  # None if the literal is a test
+    arguments: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What is joined at the owner of one term; without a key, all that is read lies at every task."""
+
+    key: Term | None
+    reads: tuple[Read, ...]  # in an order in which variables are bound before they are tested
+    kept: tuple[Variable, ...]  # what later steps need
+    rows: float  # estimated, of what is kept
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A way to run a rule. `moved` is the estimated cost of what goes from step to step."""
+
+    steps: tuple[Step, ...]
+    moved: float
+
+    @property
+    def last(self) -> Step:
+        """The step that derives the head."""
+        return self.steps[-1]
+
+
+def target(rule: Rule) -> tuple[Term, ...]:
+    """Return the terms that the last step provides: the head's, or the group and what is aggregated."""
+    if not rule.aggregations:
+        return rule.head.terms
+    arguments = (term for each in rule.aggregations for term in each.arguments if isinstance(term, Variable))
+    return tuple(dict.fromkeys((*rule.group, *arguments)))
+
+
+def plans_of(rule: Rule, estimates: Estimates, tasks: int) -> tuple[Plan, ...]:
+    """Return plans of a rule: all of one step, and the cheapest of several steps."""
+    search = _Search(rule, estimates, tasks)
+    waiting = [_Partial((), frozenset(), frozenset(), 0.0, 0.0)]
+    single: list[Plan] = []
+    several: list[tuple[float, Plan]] = []
+    while waiting:
+        following: dict[frozenset[int], _Partial] = {}
+        for partial in (made for each in waiting for made in search.extend(each)):
+            if len(partial.done) < len(rule.body):
+                known = following.get(partial.done)
+                if known is None or partial.cost < known.cost:
+                    following[partial.done] = partial
+            elif len(partial.steps) == 1:
+                single.append(Plan(partial.steps, partial.moved))
+            else:
+                several.append((partial.cost, Plan(partial.steps, partial.moved)))
+        waiting = sorted(following.values(), key=lambda partial: partial.cost)[:WIDTH]
+    several.sort(key=lambda pair: pair[0])
+    return (*single, *(plan for _, plan in several[:KEPT]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Partial:
+    """The first steps of a plan."""
+
+    steps: tuple[Step, ...]
+    done: frozenset[int]  # the literals of the body that they join
+    bound: frozenset[Variable]  # what the last of them keeps
+    cost: float
+    moved: float
+
+
+class _Search:
+    """What the search knows of one rule."""
+
+    def __init__(self, rule: Rule, estimates: Estimates, tasks: int) -> None:
+        self.body = rule.body
+        self.estimates = estimates
+        self.tasks = tasks
+        self.variables = [frozenset(literal_variables(literal)) for literal in rule.body]
+        self.wanted = frozenset(term for term in target(rule) if isinstance(term, Variable))
+        self.positive = [place for place, each in enumerate(rule.body) if isinstance(each, Atom)]
+        self.sizes = [self._size(literal) for literal in rule.body]
+        self.local = [self._local(place) for place in range(len(rule.body))]
+        self._known: dict[frozenset[int], Matches] = {}
+
+    def _size(self, literal: Literal) -> float:
+        atom = next(literal_atoms(literal), None)
+        return 0.0 if atom is None else self.estimates.rows(atom.predicate)
+
+    def extend(self, partial: _Partial) -> Iterator[_Partial]:
+        """Return the partial plan with one step more, in all ways that are worth a thought."""
+        last = partial.steps[-1].key if partial.steps else None
+        for key in self._keys(partial):
+            if key == last and partial.steps:
+                continue
+            near = [place for place in self._left(partial) if key in self._atom(place).terms]
+            groups = (near, self._with_small(partial, near), self._left(partial))
+            made = [
+                self._step(partial, key, group) for group in dict.fromkeys(map(tuple, map(sorted, groups)))
+            ]
+            made.append(self._step(partial, key, self._left(partial), is_last=True))
+            yield from {each.done: each for each in made if each.done != partial.done}.values()
+        if not partial.steps and self._is_repeatable():
+            yield self._step(partial, None, self.positive, is_last=True)
+
+    def _is_repeatable(self) -> bool:
+        """Whether every task may do all the work: at most one relation is large, and it is only scanned."""
+        return sum(self.sizes[place] > SMALL for place in self.positive if self.variables[place]) <= 1
+
+    def _keys(self, partial: _Partial) -> Iterable[Term]:
+        """Return the terms at whose owners the next step may run.
+
+        Matches go to every task only if they are few, or if nothing that is left can be joined with them. A
+        constant is a key only where one atom is read.
+        """
+        left = [place for place in range(len(self.body)) if place not in partial.done]
+        joined = partial.bound & frozenset().union(*(self.variables[place] for place in left))
+        keys = sorted(joined, key=lambda variable: variable.name)
+        if keys and (partial.steps[-1].rows > SMALL or len(self.positive) > LONG):
+            return keys
+        terms = (term for place in self._left(partial) for term in self._atom(place).terms)
+        others = [term for term in terms if isinstance(term, Variable) or len(self.positive) == 1]
+        return list(dict.fromkeys((*keys, *others)))
+
+    def _left(self, partial: _Partial) -> list[int]:
+        return [place for place in self.positive if place not in partial.done]
+
+    def _atom(self, place: int) -> Atom:
+        literal = self.body[place]
+        assert isinstance(literal, Atom)
+        return literal
+
+    def _with_small(self, partial: _Partial, near: list[int]) -> list[int]:
+        """Return the atoms, and those joined to them that are cheaper to copy than the matches to send."""
+        group = list(near)
+        bound = partial.bound.union(*(self.variables[place] for place in near))
+        rows = self._matches(partial.done.union(near)).rows if group or partial.done else 0.0
+        for place in sorted(self._left(partial), key=self.sizes.__getitem__):
+            is_joined = not self.variables[place] or self.variables[place] & bound
+            if place not in group and is_joined and spread(self.sizes[place], self.tasks) <= rows:
+                group.append(place)
+                bound |= self.variables[place]
+        return group
+
+    def _matches(self, places: frozenset[int]) -> Matches:
+        """Estimate the matches of some literals, once."""
+        if places not in self._known:
+            self._known[places] = self.estimates.matches(self.body[place] for place in sorted(places))
+        return self._known[places]
+
+    def _step(
+        self, partial: _Partial, key: Term | None, group: Sequence[int], *, is_last: bool = False
+    ) -> _Partial:
+        """Return the partial plan with a step that joins these atoms, and applies all tests that it can."""
+        reads = {place: self._read(place, key) for place in group}
+        bound = partial.bound.union(*(self.variables[place] for place in group))
+        rows = self._matches(partial.done.union(group)).rows
+        for place, literal in enumerate(self.body):
+            if place in partial.done or isinstance(literal, Atom) or not self._is_ready(place, bound):
+                continue
+            read = self._read(place, key)
+            if not isinstance(literal, Negation) or is_last or self._is_cheap(read, place, rows):
+                reads[place] = read
+                bound |= self.variables[place] - self.local[place]
+        return self._extended(partial, key, reads, bound)
+
+    def _heavy(self, places: Iterable[int], key: Term | None) -> float:
+        """Return how many rows of the atoms have heavy values where the key stands, for one task to own."""
+        heavy = self.estimates.sizes.heavy
+        return max(
+            (
+                heavy.get((atom.predicate, at), 0)
+                for atom in (self._atom(place) for place in self.positive if place in places)
+                for at, term in enumerate(atom.terms)
+                if term == key
+            ),
+            default=0,
+        )
+
+    def _is_ready(self, place: int, bound: frozenset[Variable]) -> bool:
+        """Whether all is bound that a test, an assignment or a negation needs."""
+        literal = self.body[place]
+        made = {literal.variable} if isinstance(literal, Assignment) else self.local[place]
+        return self.variables[place] - made <= bound
+
+    def _local(self, place: int) -> frozenset[Variable]:
+        """Return the variables that occur in this negation and nowhere else."""
+        if not isinstance(self.body[place], Negation):
+            return frozenset()
+        others = self.variables[:place] + self.variables[place + 1 :]
+        return self.variables[place].difference(self.wanted, *others)
+
+    def _read(self, place: int, key: Term | None) -> Read:
+        literal = self.body[place]
+        atom = next(literal_atoms(literal), None)
+        terms = () if atom is None else atom.terms
+        return Read(literal, atom, tuple(at for at, term in enumerate(terms) if term == key))
+
+    def _is_cheap(self, read: Read, place: int, rows: float) -> bool:
+        """Whether a negated atom holds the key, or is cheaper to copy than the matches to send."""
+        return bool(read.arguments) or spread(self.sizes[place], self.tasks) <= rows
+
+    def _extended(
+        self,
+        partial: _Partial,
+        key: Term | None,
+        reads: dict[int, Read],
+        bound: frozenset[Variable],
+    ) -> _Partial:
+        """Return the partial plan with a step of these reads, and what it costs."""
+        done = partial.done.union(reads)
+        needed = self.wanted.union(
+            *(self.variables[place] for place in range(len(self.body)) if place not in done)
+        )
+        kept = tuple(sorted(bound & needed, key=lambda variable: variable.name))
+        rows = self._matches(done).projected(kept)
+        step = Step(key, tuple(reads[place] for place in _in_order(self.body, reads)), kept, rows)
+        moved = partial.moved
+        if key is None:
+            moved += sum(self.tasks * self.sizes[at] for at in self.positive if self.sizes[at] > SMALL)
+        if partial.steps:
+            before = partial.steps[-1]
+            moved += COPYING * (before.rows if key in before.kept else spread(before.rows, self.tasks))
+            moved += COPYING * self.tasks * self._heavy(partial.done, key)
+        copied = sum(
+            self.sizes[at] if read.arguments else spread(self.sizes[at], self.tasks)
+            for at, read in reads.items()
+        )
+        before_this = partial.cost - partial.moved
+        return _Partial(
+            (*partial.steps, step), done, bound & needed, before_this + COPYING * copied + moved, moved
+        )
+
+
+def _in_order(body: tuple[Literal, ...], places: Iterable[int]) -> list[int]:
+    """Return the places with atoms first, so that all they bind is bound before it is tested."""
+    return sorted(places, key=lambda place: (not isinstance(body[place], Atom), place))
