@@ -91,7 +91,7 @@ def test_variables_of_prolog_are_warned_of(tmp_path: Path) -> None:
             read(text)
         assert told[0].filename == __file__
     with pytest.warns(tl.ProgramWarning):
-        assert [item.code for item in tl.parse(text).warnings] == ["W104"]
+        assert [item.code for item in tl.parse(text).warnings] == ["W104", "W105"]
     tl.parse("q(1) . p(?x) :- q(?x) . q(X) . p(<X>) :- q(<X>) .")
 
 

@@ -134,7 +134,7 @@ class _Stratum:
         """Run rules over all facts."""
         for rule in rules:
             if self.occurrences.may_match(rule.positive):
-                self._run(_first_step(rule, self.numbers[id(rule)], self.engine), 1)
+                self._run(first_step(rule, self.numbers[id(rule)], self.engine), 1)
 
     def _repeat(self, new: int) -> int:
         """Run recursive rules until nothing is new; returns the number of rounds."""
@@ -153,7 +153,7 @@ class _Stratum:
             new = self._advance(count)
         return count
 
-    def _has_work(self, step: _DeltaStep) -> bool:
+    def _has_work(self, step: DeltaStep) -> bool:
         """Whether a rule may match what is new; one that is planned finds out as fast by itself."""
         if step.is_planned:
             return True
@@ -182,7 +182,7 @@ class _Stratum:
         self.check()
 
 
-def _first_step(rule: Rule, number: int, engine: Engine) -> Step:
+def first_step(rule: Rule, number: int, engine: Engine) -> Step:
     """The plan of a rule over all facts."""
     if rule.aggregations:
         return rule, number, _aggregating(rule, number, engine)
@@ -211,7 +211,7 @@ def _aggregating(rule: Rule, number: int, engine: Engine) -> Runnable:
     return run
 
 
-class _DeltaStep:
+class DeltaStep:
     """A rule, driven by what the last round added to one predicate; planned when there first is something.
 
     Many rules of a large stratum never run, and planning one takes as long as matching thousands of facts.
@@ -249,10 +249,10 @@ def _count_atoms(rule: Rule, place: int) -> int:
     return sum(isinstance(literal, Atom) for literal in rule.body[:place])
 
 
-def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> list[_DeltaStep]:
+def _delta_steps(stratum: Stratum, numbers: dict[int, int], engine: Engine) -> list[DeltaStep]:
     """The rules of a stratum over what the last round added."""
     return [
-        _DeltaStep(rule, numbers[id(rule)], stratum.predicates, place, engine)
+        DeltaStep(rule, numbers[id(rule)], stratum.predicates, place, engine)
         for rule in stratum.rules
         for place in delta_pivots(rule, stratum.predicates)
     ]
