@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tidelog import pipeline, spark
+    from tidelog import pipeline
     from tidelog.changes import Delta
     from tidelog.logic.program import Program
     from tidelog.logic.sandbox import Folders
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from tidelog.temporal.chart.drawing import Drawing, Time
     from tidelog.temporal.reasoning import TimeSettings
     from tidelog.transaction import Change
+
+    spark: Any  # the module `tidelog.spark`; called, it returns the settings of the Spark engine
 
 # Imported when they are first used: `import tidelog` does not wait for the engine.
 _LAZY = {

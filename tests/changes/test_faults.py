@@ -317,11 +317,11 @@ def test_a_limit_in_the_first_commits(name: str, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SCENES)
 def test_limits_in_the_first_commits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same at every look, or at a hundred where there are more."""
+    """The same at every look, or at some forty where there are more."""
     stage, looks = Stage(SCENES[name]), Looks(monkeypatch)
     for transaction in range(3):
         most = first_looks(stage, looks, transaction)
-        for look in range(most, 0, -max(1, most // 100)):
+        for look in range(most, 0, -max(1, most // 40)):
             stop_at_first(stage, looks, transaction, look)
 
 

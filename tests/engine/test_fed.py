@@ -68,8 +68,8 @@ def run(program: Program, localised: Localised, count: int) -> list[Task]:
     for name, rows in stated(program).items():
         for copy in localised.copies[name]:
             for row in rows:
-                for task in places(row, copy.place, count):
-                    tasks[task].add(copy.relation, row)
+                for number in places(row, copy.place, count):
+                    tasks[number].add(copy.relation, row)
     for task in tasks:
         task.sent = {source: task.engine.size(source) for source in localised.routes}
         task.fed.begin()

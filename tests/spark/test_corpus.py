@@ -17,8 +17,8 @@ from tidelog.errors import TidelogError
 pytest.importorskip("pyspark")
 
 STRATEGIES = ("iterated-joins", "executor-fixpoint,iterated-joins", "driver-closure", "auto")
-SLOWLY = 7  # one of so many pairs of a case and a strategy is run at all; no multiple of the strategies
-ALWAYS = 5  # and one of so many of these always
+SLOWLY = 29  # one of so many pairs of a case and a strategy is run at all; no multiple of the strategies
+ALWAYS = 2  # and one of so many of these always
 
 
 def parameters() -> list[Any]:

@@ -79,7 +79,7 @@ def test_columns_are_taken_by_name_and_converted_as_declared(spark: SparkSession
     assert rows_of(derived["p"]) == {("x", Decimal("2.5")), ("y", Decimal(1))}
 
 
-VALUES = {
+VALUES: dict[str, list[Any]] = {
     "boolean": [True, False],
     "tinyint": [1, -128],
     "smallint": [1, -32768],
