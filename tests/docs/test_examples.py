@@ -106,14 +106,14 @@ def _console_faults(block: Block) -> Iterator[str]:
 
 def _program_faults(block: Block) -> Iterator[str]:
     try:
-        tl.parse(block.text, name=block.place)
+        program = tl.parse(block.text, name=block.place)
     except tl.ProgramError as error:
         codes = {diagnostic.code for diagnostic in error.diagnostics}
         if codes != {block.argument}:
             yield f"{block.place}: expected {block.argument or 'no error'}\n{error}"
     else:
-        if block.argument:
-            yield f"{block.place}: expected {block.argument}, found no error"
+        if block.argument and block.argument not in {item.code for item in program.warnings}:
+            yield f"{block.place}: expected {block.argument}, found no such fault"
 
 
 def _fact_faults(block: Block, program: str) -> Iterator[str]:

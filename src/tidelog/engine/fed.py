@@ -42,7 +42,7 @@ class Fed:
         """Derive all that follows from what is given."""
         self._engine.begin(self._relations)
         self._seen = self._sizes()
-        for rule, number in self._rules:
+        for rule, number in (*self._rules, *self._aggregates):  # those that read a gate match nothing yet
             if self._occurrences.may_match(rule.positive):
                 self._run(first_step(rule, number, self._engine)[2])
         self.close()
