@@ -223,10 +223,19 @@ def levels(rules: Sequence[Rule]) -> dict[str, int]:
 def gate_of(rule: Rule, known: Mapping[str, int]) -> int:
     """Return the number of the gate that a rule waits for, 0 if it waits for none.
 
-    What is negated and only given is complete from the beginning. Rows that are aggregated may be sent first.
+    Rows that are aggregated are sent first, so that an aggregate waits for one gate more than they do.
     """
+    negated = negation_gate(rule, known)
     if rule.aggregations:
-        return 1 + max((known.get(atom.predicate, 0) for atom in (*rule.negated, *rule.positive)), default=0)
+        return 1 + max((negated, *(known.get(atom.predicate, 0) for atom in rule.positive)))
+    return negated
+
+
+def negation_gate(rule: Rule, known: Mapping[str, int]) -> int:
+    """Return the number of the gate behind which all that a rule negates is complete.
+
+    What is only given is complete from the beginning.
+    """
     return max((1 + known[atom.predicate] for atom in rule.negated if atom.predicate in known), default=0)
 
 
@@ -365,7 +374,7 @@ class _Emission:
         """Return the body behind the gate of its rule, if it negates or is strict for another reason."""
         if not is_strict and not any(isinstance(literal, Negation) for literal in body):
             return body
-        level = gate_of(rule, self.levels)
+        level = (gate_of if is_strict else negation_gate)(rule, self.levels)
         if not level:
             return body
         gate = self.gates.setdefault(level, Atom(f"gate {level}", ()))
