@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.rewrite.tasks import Row, owner, places, stated
+from tests.rewrite.tasks import Row, places, stated
 from tests.strategies import EVERYTHING, Case, cases
 
 import tidelog as tl
@@ -134,8 +134,3 @@ def test_random_programs_give_the_facts_of_the_reference(case: Case, count: int,
     program = tl.parse(case.text)
     with suppress(EvaluationError):  # too many facts
         check(program, count, Sizes({name: rows for name in case.arities if name[0] == "e"}))
-
-
-def test_owners_are_the_same_in_every_process() -> None:
-    values = [fact.values[0] for fact in tl.parse('p(1) . p(a) . p("x") . p(2.5) .').facts]
-    assert [owner(value, 7) for value in values] == [owner(value, 7) for value in values]

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidelog.engine.fixpoint import DeltaStep, first_step
+from tidelog.engine.fixpoint import DeltaStep, Step, first_step, run_plan
 from tidelog.engine.occurrence import Occurrences
-from tidelog.engine.protocol import Engine, Runnable
+from tidelog.engine.protocol import Engine
 from tidelog.logic.program import Rule
 from tidelog.plan.compile import delta_pivots
 
@@ -44,7 +44,7 @@ class Fed:
         self._seen = self._sizes()
         for rule, number in (*self._rules, *self._aggregates):  # those that read a gate match nothing yet
             if self._occurrences.may_match(rule.positive):
-                self._run(first_step(rule, number, self._engine)[2])
+                self._run(first_step(rule, number, self._engine))
         self.close()
 
     def close(self) -> None:
@@ -59,17 +59,14 @@ class Fed:
             self._seen = sizes
             for rule, number in self._aggregates:
                 if any(atom.predicate in grown for atom in rule.positive if not atom.terms):
-                    self._run(first_step(rule, number, self._engine)[2])
+                    self._run(first_step(rule, number, self._engine))
             for step in (step for name in grown for step in self._steps.get(name, ())):
-                if step.is_planned or self._has_work(step):
-                    self._run(step.ready(sizes)[2])
+                if step.has_work(self._occurrences):
+                    self._run(step.ready(sizes))
 
-    def _has_work(self, step: DeltaStep) -> bool:
-        """Return whether a rule may match what is new; one that is planned finds out as fast by itself."""
-        return self._occurrences.has_new(step.pivot) and self._occurrences.may_match(step.rule.positive)
-
-    def _run(self, runnable: Runnable) -> None:
-        runnable()
+    def _run(self, step: Step) -> None:
+        rule, _, runnable = step
+        run_plan(rule, runnable)
         self._check()
 
     def _sizes(self) -> dict[str, int]:

@@ -148,16 +148,10 @@ class _Stratum:
             before, sizes = sizes, {name: self.engine.size(name) for name in self.stratum.predicates}
             grown = {name for name, size in sizes.items() if size > before[name]}
             for step in steps:
-                if step.pivot.predicate in grown and self._has_work(step):
+                if step.pivot.predicate in grown and step.has_work(self.occurrences):
                     self._run(step.ready(sizes), count)
             new = self._advance(count)
         return count
-
-    def _has_work(self, step: DeltaStep) -> bool:
-        """Whether a rule may match what is new; one that is planned finds out as fast by itself."""
-        if step.is_planned:
-            return True
-        return self.occurrences.has_new(step.pivot) and self.occurrences.may_match(step.rule.positive)
 
     def _advance(self, count: int) -> int:
         """End a round; returns how many facts are new."""
@@ -170,16 +164,21 @@ class _Stratum:
         """Run a plan, and say what it did."""
         rule, number, runnable = step
         start = perf_counter()
-        try:
-            outcome = runnable()
-        except Overflow as overflow:
-            raise EvaluationError(Diagnostic(overflow.code, str(overflow), rule.span)) from None
+        outcome = run_plan(rule, runnable)
         if outcome.matches or outcome.new or outcome.no_value:
             seconds = perf_counter() - start
             self.listen(
                 RuleRan(self.place, count, number, outcome.matches, outcome.new, outcome.no_value, seconds)
             )
         self.check()
+
+
+def run_plan(rule: Rule, runnable: Runnable) -> Outcome:
+    """Run a plan of a rule; raise EvaluationError, at the rule, where arithmetic leaves 64 bits."""
+    try:
+        return runnable()
+    except Overflow as overflow:
+        raise EvaluationError(Diagnostic(overflow.code, str(overflow), rule.span)) from None
 
 
 def first_step(rule: Rule, number: int, engine: Engine) -> Step:
@@ -230,10 +229,11 @@ class DeltaStep:
         self._planned: dict[str, int] = {}
         self._runnable: Runnable = _nothing
 
-    @property
-    def is_planned(self) -> bool:
-        """Whether there was something for the rule before."""
-        return bool(self._planned)
+    def has_work(self, occurrences: Occurrences) -> bool:
+        """Whether the rule may match what is new; one that is planned finds out as fast by itself."""
+        if self._planned:
+            return True
+        return occurrences.has_new(self.pivot) and occurrences.may_match(self.rule.positive)
 
     def ready(self, sizes: Mapping[str, int]) -> Step:
         """The step with a plan that fits the sizes of the stratum's predicates."""

@@ -1,4 +1,4 @@
-"""A program as a function from DataFrames to DataFrames: lazy, without an action, on classic and Connect.
+"""A program as a function from DataFrames to DataFrames: lazy, without an action.
 
 All inputs become one frame of tagged rows, one task evaluates the program over them, and each output is a
 filter over what comes out. Spark runs the task when an output is used: once for each action.
@@ -49,6 +49,8 @@ def derive(
     `fail`, or `collect` to have rows that cannot be read in `rejects`; `on_violation` is `fail`, or `keep` to
     have them in `violations`. Further settings are those of `Reasoner`.
     """
+    if on_violation not in ("fail", "keep"):
+        raise ValueError(f"on_violation is `fail` or `keep`, not {on_violation!r}")
     given = dict(inputs or {})
     known = program_of(program)
     _check_program(known)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.arrow import array_of, mask_of, taken
 from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.logic.types import MOMENT, Type, Types
+from tidelog.logic.types import ANY, MOMENT, Type, Types, types_of_kinds
 from tidelog.logic.values import Kind, Value
 
 Ids = npt.NDArray[np.int32]
@@ -65,6 +65,9 @@ def arrow_type(types: Types) -> pa.DataType:
 def to_typed(dictionary: Dictionary, ids: Ids, types: Types) -> pa.Array:
     """Return the values as a column of the Arrow type that belongs to these types; raise `Misfit`."""
     wanted = arrow_type(types)
+    if types != ANY:
+        allowed = [kind for kind in Kind if types_of_kinds((kind,)) & types]
+        _refuse(dictionary, ids, ~np.isin(dictionary.kind[ids], allowed), wanted)
     if wanted == TEXT:
         return decode.to_texts(dictionary, ids, "plain").cast(TEXT)
     if not len(ids):
