@@ -28,8 +28,8 @@ from tidelog.maintenance.net_rows import total
 from tidelog.query.demands import Asked
 from tidelog.query.keeping import Keeping
 from tidelog.reasoner import Reasoner
-from tidelog.rewrite.aggregates import is_auxiliary
 from tidelog.rewrite.closures import ClosureModule
+from tidelog.rewrite.splitting import is_auxiliary
 from tidelog.store import codes, files, records
 from tidelog.store.folder import Folder
 from tidelog.store.journal import Record

@@ -16,8 +16,8 @@ from tidelog.engine.maintaining import Counters
 from tidelog.logic.program import Program
 from tidelog.logic.strata import Stratum, strata
 from tidelog.maintenance.maintainer import Rows
-from tidelog.rewrite.aggregates import is_auxiliary, split
 from tidelog.rewrite.closures import recognise, rewrite
+from tidelog.rewrite.splitting import is_auxiliary, split
 
 Facts = Mapping[str, frozenset[Row]]
 

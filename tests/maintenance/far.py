@@ -24,7 +24,7 @@ from tidelog.engine.spark.requests import Answer, Request
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.logic.program import Program
 from tidelog.logic.strata import Stratum
-from tidelog.rewrite.aggregates import is_auxiliary
+from tidelog.rewrite.splitting import is_auxiliary
 
 NEVER_HOME = SparkSettings(resident_facts=-1)
 

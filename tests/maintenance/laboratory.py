@@ -21,7 +21,7 @@ from tidelog.logic.strata import strata
 from tidelog.maintenance.driver import Driver
 from tidelog.maintenance.maintainer import Rows, Update
 from tidelog.maintenance.task import Algorithm
-from tidelog.rewrite.aggregates import is_auxiliary, split
+from tidelog.rewrite.splitting import is_auxiliary, split
 
 Facts = Mapping[str, frozenset[Row]]
 NO_FACTS: Facts = {}

@@ -7,8 +7,8 @@ from typing import Final
 from tidelog.cli.reasoning import Work
 from tidelog.engine.events import StrataTally, StratumStatistics
 from tidelog.plan.rule_text import Writing, shortened
-from tidelog.rewrite.aggregates import SEPARATOR
 from tidelog.rewrite.over_representatives import MARK
+from tidelog.rewrite.splitting import SEPARATOR
 
 _MOST: Final = 20  # strata on a screen
 _NAME_WIDTH: Final = 44

@@ -2,7 +2,7 @@
 
 After Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993.
 
-An auxiliary relation of `rewrite.aggregates` has one rule and is a stratum of its own. Instances of its body
+An auxiliary relation of `rewrite.splitting` has one rule and is a stratum of its own. Instances of its body
 that were lost or gained name the groups that are touched; for these the rows to aggregate are collected from
 what is true now. Both sets stand on scratch paper, in relations that are forgotten at the end.
 

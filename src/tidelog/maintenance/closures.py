@@ -15,8 +15,8 @@ from tidelog.engine.maintaining import Maintainable
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import strata
 from tidelog.maintenance.task import Task
-from tidelog.rewrite.aggregates import split_rule
 from tidelog.rewrite.closures import ClosureModule, recognise, rewrite
+from tidelog.rewrite.splitting import split_rule
 
 Rules = tuple[Rule, ...]
 Names = frozenset[str]
@@ -137,7 +137,7 @@ class Closures:
 
 
 def numbered(rules: Rules) -> dict[Rule, int]:
-    """The rules, those that aggregate in two, with the numbers of those they were made of."""
+    """The rules, those that aggregate or are long in several, with the numbers of those they were made of."""
     return {part: number for number, rule in enumerate(rules) for part in split_rule(rule)}
 
 

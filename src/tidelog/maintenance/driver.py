@@ -44,7 +44,7 @@ from tidelog.maintenance.net_rows import NetRows
 from tidelog.maintenance.prepared import Library, Step
 from tidelog.maintenance.schedule import Revision, Schedule
 from tidelog.maintenance.task import Algorithm, Section, Task
-from tidelog.rewrite.aggregates import SEPARATOR, is_auxiliary
+from tidelog.rewrite.splitting import SEPARATOR, is_auxiliary
 
 NO_FACTS: Mapping[str, Rows] = {}
 RENEWED_EVERY = 256  # updates after which the plans of a compiled loop are looked over

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tidelog.maintenance.maintainer import Columns, LateRows, Rows
-from tidelog.rewrite.aggregates import is_auxiliary
+from tidelog.rewrite.splitting import is_auxiliary
 
 
 class NetRows(Mapping[str, Rows]):

@@ -17,7 +17,7 @@ from tidelog.maintenance.maintainer import Update
 from tidelog.maintenance.schedule import Schedule
 from tidelog.maintenance.task import Section
 from tidelog.plan.join_order import growth
-from tidelog.rewrite.aggregates import SEPARATOR
+from tidelog.rewrite.splitting import SEPARATOR
 
 DEARER = 1.6  # what an instance costs in rank counting, measured by what it costs in recomputation
 COUNTING = 0.1  # what counting anew costs, shared by the updates that are expected to profit from it

@@ -16,8 +16,8 @@ from tidelog.logic.strata import Stratum, strata
 from tidelog.maintenance.aggregates import aggregate_sources, scratch_relations
 from tidelog.maintenance.prepared import Library, Shelf, Source, Sources, Step
 from tidelog.maintenance.task import Section
-from tidelog.rewrite.aggregates import is_auxiliary
 from tidelog.rewrite.closures import ClosureModule
+from tidelog.rewrite.splitting import is_auxiliary
 
 NO_CLOSURES: Mapping[str, ClosureModule] = {}
 CONSTANT = (  # steps of the rules that stay
@@ -148,9 +148,11 @@ def _section(
 
     unchanged, removed, added = map(sources, (revision.unchanged, revision.removed, revision.added))
     aggregates = is_aggregate(stratum.rules)
+    for rule in stratum.rules:
+        if is_auxiliary(rule.head.predicate):
+            library.engine.define(rule.head.predicate, len(rule.head.terms))
     if aggregates:
         (source,) = (*unchanged, *removed, *added)
-        library.engine.define(source.rule.head.predicate, len(source.rule.head.terms))
         for relation in scratch_relations(source.rule):
             library.engine.scratch(relation.predicate, len(relation.terms))
         made = aggregate_sources(source)

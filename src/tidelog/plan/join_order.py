@@ -8,7 +8,6 @@ of distinct keys it is looked up with.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from heapq import heappop, heappush
 from typing import Protocol
 
 from tidelog.logic.program import (
@@ -19,10 +18,9 @@ from tidelog.logic.program import (
     Negation,
     Variable,
     literal_variables,
-    variables_of,
 )
 from tidelog.logic.values import Value
-from tidelog.rewrite.sideways import Cost
+from tidelog.rewrite.sideways import Cost, arranged
 
 UNKNOWN = 100.0  # facts that an empty relation may have when a plan is run again
 
@@ -48,82 +46,18 @@ def order(
     Places and not literals, since a body may hold the same literal twice. The variables `given` are bound
     before the first.
     """
-    search = _Search(body, statistics, given)
-    if pivot is not None:
-        search.take(pivot)
-    while (chosen := search.next()) is not None:
-        search.take(chosen)
-    return tuple(search.ordered)
+    local = negated_only_variables(body) - set(given)
 
-
-class _Search:
-    """The literals ordered so far; one is looked at again only when one of its variables is bound."""
-
-    def __init__(self, body: Sequence[Literal], statistics: Statistics, given: Collection[Variable]) -> None:
-        self.ordered: list[int] = []
-        self._body = body
-        self._statistics = statistics
-        self._bound = set(given)
-        self._negated_only = negated_only_variables(body) - self._bound
-        self._taken = [False] * len(body)
-        self._missing = [self._needed(literal) - self._bound for literal in body]
-        self._waiting: dict[Variable, list[int]] = {}  # the literals with a variable that is not bound yet
-        # Tests before computations: what a test drops need not be computed.
-        self._ready: list[tuple[bool, int]] = []
-        self._atoms: list[tuple[tuple[float, int], int]] = []
-        self._growth: dict[int, tuple[float, int]] = {}  # of each atom, as it is now
-        for place, literal in enumerate(body):
-            for variable in set(literal_variables(literal)) - self._bound:
-                self._waiting.setdefault(variable, []).append(place)
-            self._look_at(place)
-
-    def next(self) -> int | None:
-        """Return the place of the next literal: a test or computation that is ready, else the best atom."""
-        while self._ready:
-            _, place = heappop(self._ready)
-            if not self._taken[place]:
-                return place
-        while self._atoms:
-            grown, place = heappop(self._atoms)
-            if not self._taken[place] and grown == self._growth[place]:
-                return place
-        return None
-
-    def take(self, place: int) -> None:
-        """Match a literal next."""
-        was_empty = not self._bound
-        self.ordered.append(place)
-        self._taken[place] = True
-        new = set(literal_variables(self._body[place])) - self._negated_only - self._bound
-        self._bound |= new
-        # What an atom multiplies by is guessed differently once anything is bound.
-        found = range(len(self._body)) if was_empty and new else self._freed(new)
-        for other in found:
-            if not self._taken[other]:
-                self._missing[other] -= new
-                self._look_at(other)
-
-    def _freed(self, new: set[Variable]) -> list[int]:
-        """Return the places of the literals that have one of these variables, each once."""
-        return list(dict.fromkeys(place for variable in new for place in self._waiting.pop(variable, ())))
-
-    def _needed(self, literal: Literal) -> set[Variable]:
-        """Return the variables that must be bound before a test, negation or computation."""
-        if isinstance(literal, Assignment):
-            return set(variables_of(literal.expression))
-        return set(literal_variables(literal)) - self._negated_only
-
-    def _look_at(self, place: int) -> None:
-        """Note the literal where it may be chosen."""
-        literal = self._body[place]
+    def rank(literal: Literal, bound: Collection[Variable]) -> tuple[int, tuple[float, int]]:
         if isinstance(literal, Atom):
-            self._growth[place] = grown = growth(literal, self._bound, self._statistics)
-            heappush(self._atoms, (grown, place))
-        elif not self._missing[place]:
-            heappush(self._ready, (isinstance(literal, Assignment), place))
+            return 2, growth(literal, bound, statistics)
+        # Tests before computations: what a test drops need not be computed.
+        return int(isinstance(literal, Assignment)), (0.0, 0)
+
+    return arranged(body, given, local, rank, pivot)
 
 
-def growth(atom: Atom, bound: set[Variable], statistics: Statistics) -> tuple[float, int]:
+def growth(atom: Atom, bound: Collection[Variable], statistics: Statistics) -> tuple[float, int]:
     """By how much joining the atom is expected to multiply the rows, and the atom's size to break ties."""
     size = statistics.size(atom.predicate)
     # A plan outlives the sizes that it was made for: what is empty now must not invite to a cross product.
@@ -147,7 +81,7 @@ def growth(atom: Atom, bound: set[Variable], statistics: Statistics) -> tuple[fl
 
 def expected_growth(statistics: Statistics) -> Cost:
     """What rewriting goes by when it orders bodies."""
-    return lambda atom, bound: growth(atom, set(bound), statistics)[0]
+    return lambda atom, bound: growth(atom, bound, statistics)[0]
 
 
 def negated_only_variables(body: Sequence[Literal]) -> set[Variable]:

@@ -33,10 +33,10 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.strata import components, dependency_graph
 from tidelog.plan.compile import collected_variables
-from tidelog.rewrite.aggregates import SEPARATOR, split_rules
 from tidelog.rewrite.factoring import Binding, Guarded, factor, linearise, relaxed
 from tidelog.rewrite.magic_sets import STATED, substituted
 from tidelog.rewrite.sideways import Cost, Passing, unknown_sizes
+from tidelog.rewrite.splitting import SEPARATOR, split_rules
 
 FEWEST_JOINED = 2  # atoms whose join is worth a relation of its own, rather than to be made twice
 

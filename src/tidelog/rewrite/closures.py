@@ -21,7 +21,7 @@ from enum import Enum
 
 from tidelog.logic.program import Atom, Rule, Term, Variable
 from tidelog.logic.strata import Stratum
-from tidelog.rewrite.aggregates import SEPARATOR
+from tidelog.rewrite.splitting import SEPARATOR
 
 PAIR = (Variable("x"), Variable("y"))
 

@@ -45,9 +45,9 @@ from tidelog.logic.program import (
 )
 from tidelog.logic.safety import order
 from tidelog.logic.values import ColumnType, Value
-from tidelog.rewrite.aggregates import DIGEST_BYTES
 from tidelog.rewrite.equal_groups import Group, group_of
 from tidelog.rewrite.renaming import renamed_body
+from tidelog.rewrite.splitting import DIGEST_BYTES
 
 ALIAS = "= alias"  # (member, representative) of constants that do not stand for themselves
 MARK = " ≈"  # a name with a space is no predicate's

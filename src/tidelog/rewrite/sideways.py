@@ -21,6 +21,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
+from typing import Any
 
 from tidelog.logic.program import (
     Assignment,
@@ -36,6 +38,8 @@ from tidelog.logic.program import (
 
 # How many facts of a stated predicate are to be expected for each binding of the variables.
 Cost = Callable[[Atom, Collection[Variable]], float]
+# When the turn of a literal is, given the variables that are bound: the least comes first.
+Rank = Callable[[Literal, Collection[Variable]], tuple[Any, ...]]
 
 UNKNOWN_SIZE = 1000.0  # facts of a relation nothing is known of
 REPEATED = 10.0  # of its facts that have the same value in a column
@@ -62,34 +66,26 @@ class Passing:
         """
         bound = set(given)
         local = _local_variables(body, bound)
-        waiting = list(enumerate(body))
         ordered: list[Literal] = []
-        while waiting:
-            place, literal = min(waiting, key=lambda item: (self._rank(item[1], bound, local), item[0]))
-            waiting.remove((place, literal))
+        for place in arranged(body, bound, local, self._rank):
+            literal = body[place]
             if isinstance(literal, Assignment) and literal.variable in bound:
                 literal = Comparison("=", literal.variable, literal.expression)
             ordered.append(literal)
             bound.update(set(literal_variables(literal)) - local)
         return tuple(ordered)
 
-    def _rank(
-        self, literal: Literal, bound: Collection[Variable], local: Collection[Variable]
-    ) -> tuple[int, float]:
-        """When a literal's turn is, the least first."""
+    def _rank(self, literal: Literal, bound: Collection[Variable]) -> tuple[int, float]:
+        """When the turn of a literal is that can come next, the least first."""
         match literal:
             case Atom():
                 return self._rank_of_atom(literal, bound)
-            case Negation(atom):
-                is_ready = all(each in bound or each in local for each in literal_variables(literal))
-                last = atom.predicate in self.derived
-                return (_UNREADY if not is_ready else _LAST if last else _TEST), 0
-            case Assignment(_, expression):
-                used = variables_of(expression)
-                return (_COMPUTATION if all(each in bound for each in used) else _UNREADY), 0
+            case Negation(atom) if atom.predicate in self.derived:
+                return _LAST, 0
+            case Assignment():
+                return _COMPUTATION, 0
             case _:
-                is_ready = all(each in bound for each in literal_variables(literal))
-                return (_TEST if is_ready else _UNREADY), 0
+                return _TEST, 0
 
     def _rank_of_atom(self, atom: Atom, bound: Collection[Variable]) -> tuple[int, float]:
         is_derived = atom.predicate in self.derived
@@ -102,8 +98,93 @@ class Passing:
         return group + 1, free + (len(atom.terms) if atom.predicate in self.recursive else 0)
 
 
+def arranged(
+    body: Sequence[Literal],
+    given: Iterable[Variable],
+    local: Collection[Variable],
+    rank: Rank,
+    first: int | None = None,
+) -> tuple[int, ...]:
+    """Return the places of a body's literals, always the one of least rank next; `first` comes first.
+
+    Atoms may come at any time, other literals once their variables are bound, but for those that are
+    `local`. The variables `given` are bound from the beginning.
+    """
+    search = _Search(body, set(given), local, rank)
+    if first is not None:
+        search.take(first)
+    while (place := search.next()) is not None:
+        search.take(place)
+    return tuple(search.ordered)
+
+
+class _Search:
+    """The literals ordered so far; one is looked at again only when one of its variables is bound.
+
+    So a body of thousands of literals is ordered in milliseconds.
+    """
+
+    def __init__(
+        self, body: Sequence[Literal], bound: set[Variable], local: Collection[Variable], rank: Rank
+    ) -> None:
+        self.ordered: list[int] = []
+        self._body = body
+        self._bound = bound
+        self._local = local
+        self._rank = rank
+        self._taken = [False] * len(body)
+        self._missing = [self._needed(literal) - bound for literal in body]
+        self._waiting: dict[Variable, list[int]] = {}  # the literals with a variable that is not bound yet
+        self._heap: list[tuple[Any, int]] = []
+        self._ranks: list[Any] = [None] * len(body)  # as they are now
+        for place, literal in enumerate(body):
+            for variable in set(literal_variables(literal)) - bound:
+                self._waiting.setdefault(variable, []).append(place)
+            self._look_at(place)
+
+    def next(self) -> int | None:
+        """Return the place of the next literal, None after the last."""
+        while self._heap:
+            rank, place = heappop(self._heap)
+            if not self._taken[place] and rank == self._ranks[place]:
+                return place
+        return None
+
+    def take(self, place: int) -> None:
+        """Match a literal next."""
+        was_empty = not self._bound
+        self.ordered.append(place)
+        self._taken[place] = True
+        new = set(literal_variables(self._body[place])).difference(self._local, self._bound)
+        self._bound |= new
+        # What an atom costs is guessed differently once anything is bound.
+        found = range(len(self._body)) if was_empty and new else self._freed(new)
+        for other in found:
+            if not self._taken[other]:
+                self._missing[other] -= new
+                self._look_at(other)
+
+    def _freed(self, new: set[Variable]) -> list[int]:
+        """Return the places of the literals that have one of these variables, each once."""
+        return list(dict.fromkeys(place for variable in new for place in self._waiting.pop(variable, ())))
+
+    def _needed(self, literal: Literal) -> set[Variable]:
+        """Return the variables that must be bound before a literal can come."""
+        if isinstance(literal, Atom):
+            return set()
+        if isinstance(literal, Assignment):
+            return set(variables_of(literal.expression))
+        return set(literal_variables(literal)).difference(self._local)
+
+    def _look_at(self, place: int) -> None:
+        """Note the literal where it may be chosen."""
+        if not self._missing[place]:
+            self._ranks[place] = rank = self._rank(self._body[place], self._bound)
+            heappush(self._heap, (rank, place))
+
+
 # The ranks of literals; of atoms, a derived one comes one place after a stated one.
-_TEST, _COMPUTATION, _JOINED, _BY_CONSTANTS, _UNBOUND, _LAST, _UNREADY = 0, 1, 2, 4, 6, 8, 9
+_TEST, _COMPUTATION, _JOINED, _BY_CONSTANTS, _UNBOUND, _LAST = 0, 1, 2, 4, 6, 8
 
 
 def _has_variables(atom: Atom) -> bool:

@@ -28,8 +28,8 @@ from tidelog.equality.registry import TREATMENTS
 from tidelog.errors import DataError, Diagnostic
 from tidelog.logic.program import Variable
 from tidelog.query.demands import Asked
-from tidelog.rewrite.aggregates import is_auxiliary
 from tidelog.rewrite.over_representatives import ALIAS
+from tidelog.rewrite.splitting import is_auxiliary
 from tidelog.store import codes, files
 from tidelog.store.arrays import SECTION, Array, Section, packed, unpacked
 from tidelog.store.program_form import (

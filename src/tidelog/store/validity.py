@@ -45,7 +45,7 @@ from tidelog.logic.time import Interval
 from tidelog.logic.values import Kind
 from tidelog.maintenance.aggregates import scratch_relations
 from tidelog.query.demands import Asked
-from tidelog.rewrite.aggregates import is_auxiliary, split_rules
+from tidelog.rewrite.splitting import is_auxiliary, split_rules
 from tidelog.store.shapes import FormError
 from tidelog.syntax.tokens import METRIC_WORDS
 from tidelog.temporal.list_kernels import INFINITY, LIMIT

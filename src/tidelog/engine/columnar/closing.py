@@ -28,8 +28,8 @@ from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
 from tidelog.logic.values import ColumnType
 from tidelog.plan.compile import full_plan
-from tidelog.rewrite.aggregates import is_auxiliary
 from tidelog.rewrite.closures import ClosureKind, ClosureModule
+from tidelog.rewrite.splitting import is_auxiliary
 
 Ids = npt.NDArray[np.int32]
 Structure = TransitiveClosure | EquivalenceClosure

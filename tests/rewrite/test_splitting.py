@@ -8,7 +8,7 @@ from tests.strategies import Features, programs
 import tidelog as tl
 from tidelog.engine.reference import evaluate
 from tidelog.logic.strata import strata
-from tidelog.rewrite.aggregates import auxiliary_name, is_auxiliary, split
+from tidelog.rewrite.splitting import auxiliary_name, is_auxiliary, split
 
 RULE = "total(?x, #sum(?n, ?y) + 1) :- item(?x, ?y, ?n) .\n"
 
