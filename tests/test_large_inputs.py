@@ -23,9 +23,11 @@ from tidelog.logic.program import (
     literal_variables,
     variables_of,
 )
-from tidelog.plan import changes
+from tidelog.maintenance.registry import MAINTAINERS
+from tidelog.plan import changes, compile
 from tidelog.plan.join_order import growth, negated_only_variables, order
 from tidelog.reasoner import Reasoner
+from tidelog.rewrite import sideways
 
 DIGITS = "7" * 5_000
 TOO_DEEP = 100_000
@@ -46,6 +48,8 @@ LONG = {
     "negations": "p(1) . r(2) . q(?x) :- p(?x), " + joined(["~r(?x)"] * 2_000),
     "a wide head": "p(1, 1) . q(" + joined([f"?x{n}" for n in range(200)]) + ") :- "
     + joined([f"p(?x{n}, ?x{n + 1})" for n in range(300)]),
+    "recursion": "p(1, 1) . q(?x, ?x) :- p(?x, ?x) . q(?x0, ?x1000) :- "
+    + joined([f"q(?x{n}, ?x{n + 1})" for n in range(1_000)]),
 }  # fmt: skip
 
 
@@ -58,13 +62,64 @@ def test_a_long_rule_derives(name: str) -> None:
         assert list(reasoner["q"]) == [(3001,)]
 
 
-@pytest.mark.parametrize("name", ["comparisons", "a chain"])
-def test_a_long_rule_is_maintained(name: str) -> None:
+@pytest.fixture
+def ordered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Note the lengths of the bodies that are put in order."""
+    lengths: list[int] = []
+    for module in (changes, compile, sideways):
+        name = "order" if hasattr(module, "order") else "arranged"
+        whole = getattr(module, name)
+
+        def counting(body: Sequence[Literal], *rest: Any, whole: Any = whole) -> Any:
+            lengths.append(len(body))
+            return whole(body, *rest)
+
+        monkeypatch.setattr(module, name, counting)
+    return lengths
+
+
+@pytest.mark.parametrize("name", ["atoms", "comparisons", "a chain", "negations", "recursion"])
+def test_a_long_rule_is_maintained(name: str, ordered: list[int]) -> None:
+    """In steps of plans that are some dozen times its literals, not as many as their square."""
+    text = LONG[name] + " ."
+    fact = text[: text.index(" .")]
+    reasoner = Reasoner(tl.parse(text), threads=1)
+    live = reasoner.watch(asked(name))
+    for _ in range(2):
+        reasoner.apply(f"- {fact} .")
+        assert len(reasoner["q"]) == 0 == len(live.answers)
+        reasoner.apply(f"+ {fact} .")
+        assert len(reasoner["q"]) == 1 == len(live.answers)
+    assert sum(ordered) < 150 * len(reasoner.program.rules[-1].body)
+
+
+@pytest.mark.parametrize("maintainer", MAINTAINERS)
+@pytest.mark.parametrize("predicate", ["p", "q"])
+def test_every_maintainer_has_few_plans_of_a_long_rule(
+    predicate: str, maintainer: str, ordered: list[int]
+) -> None:
+    body = joined([f"{predicate}(?x{n}, ?x{n + 1})" for n in range(200)])
+    text = f"p(1, 1) . q(?x, ?x) :- p(?x, ?x) . q(?x0, ?x200) :- {body} ."
+    reasoner = Reasoner(tl.parse(text), threads=1, maintainer=maintainer)
+    reasoner.materialise()
+    for sign in "-+-":
+        reasoner.apply(f"{sign} p(1, 1) .")
+        assert len(reasoner["q"]) == (sign == "+")
+    assert sum(ordered) < 100 * 200
+
+
+@pytest.mark.parametrize("strategy", ["magic", "tabling"])
+@pytest.mark.parametrize("name", ["atoms", "bindings", "recursion"])
+def test_a_long_rule_is_asked(name: str, strategy: str, ordered: list[int]) -> None:
     reasoner = Reasoner(tl.parse(LONG[name] + " ."), threads=1)
-    reasoner.apply("- p(1) .")
-    assert len(reasoner["q"]) == 0
-    reasoner.apply("+ p(1) .")
-    assert len(reasoner["q"]) == 1
+    assert len(reasoner.query(asked(name), strategy)) == 1
+    assert sum(ordered) < 150 * len(reasoner.program.rules[-1].body)
+
+
+def asked(name: str) -> str:
+    """Return the query for all facts that a long rule derives."""
+    head = LONG[name].partition(" :- ")[0].rpartition(" . ")[2]
+    return "q(?x0, ?x1)" if name == "recursion" else head
 
 
 @pytest.mark.parametrize("predicate", ["e", "p"])

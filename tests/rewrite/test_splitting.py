@@ -1,13 +1,17 @@
-"""Aggregates in relations of their own."""
+"""Aggregates in relations of their own, long bodies in pieces."""
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 from hypothesis import given
+from hypothesis import strategies as st
 from tests.strategies import Features, programs
 
 import tidelog as tl
 from tidelog.engine.reference import evaluate
 from tidelog.logic.strata import strata
+from tidelog.rewrite import splitting
 from tidelog.rewrite.splitting import auxiliary_name, is_auxiliary, split
 
 RULE = "total(?x, #sum(?n, ?y) + 1) :- item(?x, ?y, ?n) .\n"
@@ -18,6 +22,28 @@ def test_a_program_means_the_same_after_splitting(text: str) -> None:
     program = tl.parse(text)
     found = evaluate(split(program))
     assert {name: rows for name, rows in found.items() if not is_auxiliary(name)} == evaluate(program)
+
+
+@given(
+    programs(Features(names=True, arithmetic=True, aggregates=True, local_variables=True)),
+    st.integers(1, 3),
+)
+def test_a_program_means_the_same_in_pieces(text: str, size: int) -> None:
+    program = tl.parse(text)
+    with patch.multiple(splitting, LONGEST=size, PIECE=size):
+        parts = split(program)
+    for rule in parts.rules:
+        assert len(rule.positive) + len(rule.negated) <= size + 1  # and what the piece before it found
+    found = evaluate(parts)
+    assert {name: rows for name, rows in found.items() if not is_auxiliary(name)} == evaluate(program)
+
+
+def test_a_piece_has_the_variables_that_are_still_needed() -> None:
+    program = tl.parse("p(?a, ?d) :- q(?a, ?b), q(?b, ?c), ~r(?a, _), q(?c, ?d), ?d > ?a .")
+    with patch.multiple(splitting, LONGEST=1, PIECE=2):
+        first, second = split(program).rules
+    assert [str(term) for term in first.head.terms] == ["?a", "?b"]
+    assert second.positive[0] == first.head
 
 
 def test_what_is_computed_from_aggregates_stands_in_the_plain_rule() -> None:

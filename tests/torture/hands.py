@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -25,6 +25,7 @@ from tidelog.engine.columnar import closing
 from tidelog.errors import TidelogError
 from tidelog.maintenance.registry import MAINTAINERS, MARKED, MARKINGS
 from tidelog.opening import StoredReasoner
+from tidelog.rewrite import splitting
 from tidelog.store import store
 
 LOOKED_OVER = 0.2  # the share of transactions after which all facts are compared, besides what changed
@@ -82,7 +83,9 @@ def play(scenario: Scenario, hand: Hand) -> int:
 
 def play_moments(scenario: Scenario, hand: Hand, found: list[Moment]) -> int:
     """The same where it is known already what must hold."""
-    with patch.object(closing, "FEWEST", 0 if scenario.closes else closing.FEWEST):
+    closes = patch.object(closing, "FEWEST", 0 if scenario.closes else closing.FEWEST)
+    splits = patch.multiple(splitting, LONGEST=1, PIECE=1) if scenario.splits else nullcontext()
+    with closes, splits:
         WAYS[hand.way](Play(scenario, hand, found))
     return len(found) - 1
 

@@ -59,6 +59,7 @@ class Scenario:
     steps: tuple[tuple[str, ...], ...]
     questions: tuple[Question, ...]
     closes: bool = False  # whether closures are kept by structures however few pairs there are
+    splits: bool = False  # whether bodies of two literals are long, and maintained in pieces
 
     @property
     def is_timed(self) -> bool:
@@ -104,7 +105,8 @@ def scenario(number: int, families: Sequence[str] = ()) -> Scenario:
         state ^= set(toggled)
         steps.append(toggled)
     questions = tuple(dict.fromkeys(_question(pool, chance) for _ in range(chance.randint(1, 4))))
-    return Scenario(family, pool.declared, begun, tuple(steps), questions, chance.random() < 0.5)
+    closes, splits = chance.random() < 0.5, chance.random() < 0.2
+    return Scenario(family, pool.declared, begun, tuple(steps), questions, closes, splits)
 
 
 def _toggled(pool: Pool, state: set[str], chance: Random) -> tuple[str, ...]:

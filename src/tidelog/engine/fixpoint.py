@@ -8,7 +8,8 @@ Invariant: after `materialise`, the engine holds the least model of the rules ov
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from time import perf_counter
 
 from tidelog.engine.events import (
@@ -27,9 +28,12 @@ from tidelog.logic.program import Atom, Rule
 from tidelog.logic.strata import Stratum
 from tidelog.plan.compile import aggregate_plans, collected_variables, delta_pivots, delta_plan, full_plan
 from tidelog.rewrite.closures import ClosureModule, recognise
+from tidelog.rewrite.renaming import with_predicates
+from tidelog.rewrite.splitting import SEPARATOR, is_long, pieces
 
 GROWN = 4  # plans are made anew when a relation has grown by this factor
 SMALL = 1000  # … and is no longer this small
+IN_DERIVATION = " ~"  # stands in the names of relations that are gone when a stratum is derived
 
 Step = tuple[Rule, int, Runnable]  # a rule, its number, one of its plans
 
@@ -64,8 +68,41 @@ def derive_stratum(
     """Derive all of one stratum, the one at this place of so many."""
     listen(StratumStarted(place, count, stratum.predicates, stratum.recursive))
     start = perf_counter()
-    rounds = _Stratum(place, stratum, numbers, engine, listen, check).close(closing)
+    with _in_pieces(stratum, numbers, engine) as (parts, part_numbers):
+        rounds = _Stratum(place, parts, part_numbers, engine, listen, check).close(closing)
     listen(StratumEnded(place, rounds, perf_counter() - start))
+
+
+@contextmanager
+def _in_pieces(
+    stratum: Stratum, numbers: dict[int, int], engine: Engine
+) -> Iterator[tuple[Stratum, dict[int, int]]]:
+    """Yield the stratum as it is derived, with the numbers of its rules: long recursive ones are in pieces.
+
+    A rule has a plan for each of its recursive atoms. The relations of pieces are gone after the block.
+    """
+    long = {id(rule) for rule in stratum.rules if is_long(len(delta_pivots(rule, stratum.predicates)))}
+    if not long:
+        yield stratum, numbers
+        return
+    made: dict[Rule, int] = {}
+    added: dict[str, int] = {}  # relations and how many columns they have
+    names: dict[str, str] = {}
+    for rule in stratum.rules:
+        parts = pieces(rule) if id(rule) in long else (rule,)
+        for part in parts[:-1]:
+            # Not those that maintenance may have made of the same pieces.
+            names[part.head.predicate] = name = part.head.predicate.replace(SEPARATOR, IN_DERIVATION)
+            added[name] = len(part.head.terms)
+        made.update({with_predicates(part, names): numbers[id(rule)] for part in parts})
+    for relation, arity in added.items():
+        engine.define(relation, arity)
+    try:
+        whole = Stratum((*stratum.predicates, *added), tuple(made), stratum.recursive)
+        yield whole, {id(part): number for part, number in made.items()}
+    finally:
+        for relation in added:
+            engine.drop(relation)
 
 
 class _Stratum:

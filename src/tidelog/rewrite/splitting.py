@@ -75,9 +75,14 @@ def is_auxiliary(relation: str) -> bool:
 # ---- long bodies
 
 
+def is_long(literals: int) -> bool:
+    """Whether so many literals, each of which is driven by a plan of its own, are too many for one body."""
+    return literals > LONGEST
+
+
 def pieces(rule: Rule) -> tuple[Rule, ...]:
     """The rule, if its body is not too long; else its pieces, the last of which has the rule's head."""
-    if rule.is_metric or sum(map(_reads, rule.body)) <= LONGEST:
+    if rule.is_metric or not is_long(sum(map(_reads, rule.body))):
         return (rule,)
     return tuple(_pieces(rule, Passing(()).order(rule.body, ())))
 
