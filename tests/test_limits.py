@@ -19,6 +19,7 @@ import pytest
 
 import tidelog as tl
 from tidelog.engine import limits
+from tidelog.engine.columnar.table import Table
 from tidelog.logic import include
 from tidelog.maintenance.registry import MAINTAINERS
 from tidelog.plan import changes, compile
@@ -295,6 +296,24 @@ def test_limits_are_looked_at_while_plans_are_made(
     assert clock[0] - before < 20
     reasoner.runtime.timeout = None
     assert set(reasoner["p"]) == {(1, 1)}
+
+
+def test_limits_are_looked_at_while_a_set_of_rows_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a closure come without a set, which the first transaction makes: of many in seconds."""
+    monkeypatch.setattr(Table, "_make_dense", lambda *arguments: False)
+    text = "t(?x, ?y) :- link(?x, ?y) . t(?x, ?z) :- t(?x, ?y), t(?y, ?z) ."
+    reasoner = tl.Reasoner(tl.parse(text), threads=1)
+    reasoner.insert("link", [(number, number + 1) for number in range(300)])
+    reasoner.materialise()
+    table = reasoner.engine.table("t")
+    assert not table.has_set
+    looks = iter(range(5))
+    with pytest.raises(StopIteration):
+        table.complete(lambda: next(looks) and None)
+    assert not table.has_set
+    reasoner.apply("- link(150, 151) .")
+    assert table.has_set
+    assert len(reasoner["t"]) == 150 * 151 // 2 + 149 * 150 // 2
 
 
 # ---- files without end

@@ -329,7 +329,7 @@ class ClosingEngine(MaintainedEngine):
     def _complete_sets(self) -> None:
         """Let facts of relations be looked for whose rows came without a set."""
         for relation in self._numbers if self.has_incomplete else self._closed:
-            self.table(relation).complete()
+            self.table(relation).complete(self.check)
         self.has_incomplete = False
 
     def begin_transaction(self) -> None:

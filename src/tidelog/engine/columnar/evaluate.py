@@ -379,7 +379,7 @@ class ColumnarEngine:
         head = self.table(plan.relation)
         assembled = assemble(plan.relation, plan.root, store, span=plan.rule.span)
         for number in (*assembled.looked_up, head.number):
-            self.tables[number].complete()
+            self.tables[number].complete(self.check)
         return Runner(assembled, self, head)
 
     def table_number(self, relation: str) -> int:

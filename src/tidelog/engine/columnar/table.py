@@ -6,7 +6,7 @@ of ids where that is small, hash slots elsewhere. Row numbers never move.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,16 @@ SEGMENTED_FROM = 1 << 16  # sets of at least so many slots are divided into segm
 SEGMENTS = 16
 LOGGED = 1 << 16  # rows that a log may hold in any case
 PAGE = 4096  # bytes of memory that come at once
+FIRST_HASHED = (
+    64  # rows that are entered into a set before limits are looked at, and twice as many each time …
+)
+HASHED_AT_ONCE = 1 << 20  # … up to these, which take a tenth of a second
+
+Check = Callable[[], None]  # raises where work is to stop
+
+
+def _proceed() -> None:
+    """Nothing stops the work."""
 
 
 @dataclass
@@ -93,11 +103,11 @@ class Table:
 
     # ---- the set of rows
 
-    def _make_set(self, constants: int, rows: int, dense_bytes: int) -> None:
+    def _make_set(self, constants: int, rows: int, dense_bytes: int, check: Check = _proceed) -> None:
         """A new set for the rows that are there: direct if it would be small, hashed otherwise."""
         self.words[layout.SLOT_LIMIT] = 0
         if not self._make_dense(constants, dense_bytes):
-            self._make_hashed(rows)
+            self._make_hashed(rows, check)
 
     def _make_dense(self, constants: int, dense_bytes: int) -> bool:
         # Some room for constants that computations will add.
@@ -123,7 +133,7 @@ class Table:
             position = position * self.words[layout.SIDE] + column[: len(self)]
         return position
 
-    def _make_hashed(self, rows: int) -> None:
+    def _make_hashed(self, rows: int, check: Check) -> None:
         size = 16
         while size * self.load < rows:
             size *= 2
@@ -141,8 +151,16 @@ class Table:
         words[layout.SLOT_COUNT] = size
         words[layout.SEGMENT] = segment
         words[layout.SLOT_LIMIT] = int(size * self.load)
-        if old is None and len(self):
-            kernels.hash_rows(self.descriptors, self.number)
+        if old is None:
+            self._hash_rows(check)
+
+    def _hash_rows(self, check: Check) -> None:
+        """Enter all rows into the empty set: few at first, each of which may cost a page of two megabytes."""
+        first, last = 0, min(FIRST_HASHED, len(self))
+        while first < last:
+            check()
+            kernels.hash_rows(self.descriptors, self.number, first, last)
+            first, last = last, min(last + min(last, HASHED_AT_ONCE), len(self))
 
     @property
     def has_set(self) -> bool:
@@ -154,10 +172,15 @@ class Table:
         self.slots = np.zeros(0, np.int64)
         self.words[[layout.SLOTS, layout.SLOT_COUNT, layout.SLOT_LIMIT, layout.DENSE]] = 0
 
-    def complete(self) -> None:
-        """Make the set of rows, if it was left out when rows were appended."""
-        if not self.has_set:
-            self._make_set(self.constants, len(self) + len(self) // 4, self.dense_bytes)
+    def complete(self, check: Check = _proceed) -> None:
+        """Make the set of rows, if it was left out when rows were appended; `check` may raise to stop."""
+        if self.has_set:
+            return
+        try:
+            self._make_set(self.constants, len(self) + len(self) // 4, self.dense_bytes, check)
+        except BaseException:
+            self._drop_set()
+            raise
 
     # ---- growing
 
@@ -199,7 +222,7 @@ class Table:
     def reserve_segments(self) -> None:
         """Let a hashed set be divided into segments, so that threads can own them."""
         if not self.words[layout.DENSE] and self.words[layout.SLOT_COUNT] < SEGMENTED_FROM:
-            self._make_hashed(int(SEGMENTED_FROM * self.load))
+            self._make_hashed(int(SEGMENTED_FROM * self.load), _proceed)
 
     @property
     def dead(self) -> int:

@@ -278,14 +278,14 @@ def move_slots(old: Any, new: Any, shift: Any, segment: Any) -> None:
             new[position] = slot
 
 
-@kernel("i64[:,:], i64")
-def hash_rows(T: Any, table: Any) -> None:
-    """Enter all rows of a table into its empty hash slots, as when a dense set has been outgrown."""
+@kernel("i64[:,:], i64, i64, i64")
+def hash_rows(T: Any, table: Any, first: Any, last: Any) -> None:
+    """Enter rows of a table into its hash slots, which have none of them, as when a set is made anew."""
     arity = T[table, ARITY]
     capacity = T[table, CAPACITY]
     slots = int64_at(T[table, SLOTS], T[table, SLOT_COUNT])
     segment = T[table, SEGMENT]
-    for row in range(T[table, ROWS]):
+    for row in range(first, last):
         hashed = row_hash(T, table, row, arity, capacity)
         position = np.int64(hashed >> np.uint64(T[table, SIDE]))
         while slots[position] != 0:

@@ -206,7 +206,7 @@ class TransactionEngine(FollowedEngine):
     def standing_of(self, given: Mapping[str, Columns]) -> npt.NDArray[np.uint8]:
         """The flags ALIVE and EXPLICIT of all rows, one relation after the other; 0 of what is no fact."""
         for relation in given:
-            self.table(relation).complete()
+            self.table(relation).complete(self.check)
         batch = self._batch(given)
         standing = np.empty(batch.rows, np.uint8)
         batch_kernels.stand(self.descriptors, *batch.parts, standing)
