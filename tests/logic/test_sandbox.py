@@ -128,6 +128,15 @@ def test_where_one_is_given_the_other_is_nothing(tree: Path) -> None:
     assert Sandbox.of(path).to_read(path) == path.resolve(), "a file may be allowed as well"
 
 
+def test_a_message_names_the_path_as_it_is_written_and_as_it_is(tree: Path) -> None:
+    sandbox = Sandbox.of(tree / "in")
+    with pytest.raises(DataError) as error:
+        sandbox.to_read(tree / "in" / ".." / "out" / "data.csv")
+    (fault,) = error.value.diagnostics
+    written, real = tree / "in" / ".." / "out" / "data.csv", (tree / "out" / "data.csv").resolve()
+    assert fault.message == f"the program may not read `{written}`, which is `{real}`"
+
+
 def test_all_that_is_not_allowed_is_reported_with_its_place(tree: Path) -> None:
     text = '@include "../out/rule.rls" .\n@declare p(x: any) .\n@import p :- csv{ resource = "alias.csv" } .'
     with pytest.raises(tl.ProgramError) as found:

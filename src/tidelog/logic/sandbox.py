@@ -64,8 +64,8 @@ def _inside(path: Path, folders: tuple[Path, ...] | None, verb: str, span: Span 
         # No link is followed again when the file is opened; where there is none, it is called as it was.
         plain = Path(os.path.normpath(path))
         return plain if plain.absolute() == real else real
-    shown = str(path) if real is None or real == path.absolute() else f"{path}` (`{real}`)"[:-1]
-    message = f"the program may not {verb} `{shown}`"
+    meant = "" if real is None or real == path.absolute() else f", which is `{real}`"
+    message = f"the program may not {verb} `{path}`{meant}"
     folder = "DIR" if real is None else str(real.parent)
     help = f"if it should, allow it with `--allow-{verb} {folder}`, in Python `allow_{verb}=[{folder!r}]`"
     raise DataError(Diagnostic(NOT_ALLOWED, message, span, help))
