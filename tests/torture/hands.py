@@ -84,7 +84,7 @@ def play(scenario: Scenario, hand: Hand) -> int:
 def play_moments(scenario: Scenario, hand: Hand, found: list[Moment]) -> int:
     """The same where it is known already what must hold."""
     closes = patch.object(closing, "FEWEST", 0 if scenario.closes else closing.FEWEST)
-    splits = patch.multiple(splitting, LONGEST=1, PIECE=1) if scenario.splits else nullcontext()
+    splits = patch.multiple(splitting, LONGEST=2, PIECE=1) if scenario.splits else nullcontext()
     with closes, splits:
         WAYS[hand.way](Play(scenario, hand, found))
     return len(found) - 1

@@ -59,7 +59,7 @@ class Scenario:
     steps: tuple[tuple[str, ...], ...]
     questions: tuple[Question, ...]
     closes: bool = False  # whether closures are kept by structures however few pairs there are
-    splits: bool = False  # whether bodies of two literals are long, and maintained in pieces
+    splits: bool = False  # whether bodies of three literals are long, and maintained in pieces
 
     @property
     def is_timed(self) -> bool:
