@@ -52,7 +52,7 @@ ON_CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # by which pyspark tells a process th
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one session of a worker, as users get it, with less memory."""
-    from tidelog.engine.spark.session import SessionSettings
+    from tidelog.spark.session import SessionSettings
 
     port = {"spark.connect.grpc.binding.port": str(_free_port())}
     session = SessionSettings(master="local[2]", conf=SESSION | port).start()
