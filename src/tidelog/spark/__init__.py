@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidelog.engine.spark.settings import SparkSettings
-    from tidelog.spark.functions import Derived, check, derive, rules
+    from tidelog.spark.functions import Checked, Derived, check, derive, explain, query, rules
 
-__all__ = ["Derived", "check", "derive", "rules"]
+__all__ = ["Checked", "Derived", "check", "derive", "explain", "query", "rules"]
 
 
 def __getattr__(name: str) -> Any:

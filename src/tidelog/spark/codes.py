@@ -9,9 +9,10 @@ WRONG_COLUMNS: Final = "E861"
 NO_SUCH_TYPE: Final = "E862"
 STREAMING: Final = "E863"
 TRANSFER: Final = "E864"
-TIMED: Final = "E865"
 MISFIT: Final = "E866"
 NO_SESSION: Final = "E867"
+NOT_SHIPPED: Final = "E868"
+FAILED: Final = "E869"
 
 MEANINGS: Final = {
     NO_SUCH_PREDICATE: "a frame for a predicate, or an output, that the program does not have",
@@ -19,7 +20,8 @@ MEANINGS: Final = {
     NO_SUCH_TYPE: "a column of a Spark type that has no values here",
     STREAMING: "a streaming frame: each micro-batch would be evaluated alone",
     TRANSFER: "a program with imports or exports where frames go in and out",
-    TIMED: "a program whose facts hold at times, on frames",
     MISFIT: "a derived value that the type of its column cannot hold",
     NO_SESSION: "no Spark session, and no frame to take it from",
+    NOT_SHIPPED: "a worker of Spark without tidelog, or without what it needs",
+    FAILED: "a job of Spark that failed",
 }
