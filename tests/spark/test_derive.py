@@ -133,7 +133,7 @@ def test_what_is_wrong_with_inputs_is_told_at_once(session: SparkSession, flight
     assert codes == ["E862", "E862", "E861", "E860"]
     for text, code in (
         ('@import p :- csv{resource="p.csv", format=(int)} . q(?x) :- p(?x) .', "E864"),
-        ("q(?x) :- .", "E101"),
+        ("q(?x) :- .", "E107"),
     ):
         with pytest.raises(tl.ProgramError, match=code):
             ts.derive(text, {})
@@ -151,7 +151,7 @@ def test_rows_that_cannot_be_read_are_an_error_or_rejected(session: SparkSession
     assert rows_of(derived["q"]) == {(6,)}
     assert {row.code for row in derived.rejects.collect()} == {"E504"}
     for action in ("collect", "count", "toArrow"):
-        with pytest.raises(Exception, match=r"DataError: error\[E504\]: 'x' is not an integer") as raised:
+        with pytest.raises(Exception, match=r"DataError: error\[E504\]") as raised:
             getattr(ts.derive(program, {"p": frame})["q"], action)()
         assert "Traceback" not in str(raised.value)
         with pytest.raises(tl.DataError) as told:
@@ -176,7 +176,7 @@ def test_what_no_rule_reads_goes_around_the_task(session: SparkSession) -> None:
     one = session.createDataFrame([(7,)], "n int")
     inputs = {"kept": frame, "p": one}
     derived = ts.derive(program, inputs, on_error="collect")
-    assert "Python" not in plan_of(derived["kept"]) and "Python" in plan_of(derived["q"])
+    assert "MapInArrow" not in plan_of(derived["kept"]) and "MapInArrow" in plan_of(derived["q"])
     assert derived["kept"].schema.simpleString() == "struct<n:bigint,x:double,s:string>"
     assert rows_of(derived["kept"]) == {(1, 1.5, "a"), (2, 0.0, "b")}
     assert {(row.place, row.row) for row in derived.rejects.collect()} == {
@@ -220,7 +220,7 @@ def test_constraints_fail_or_are_kept(session: SparkSession) -> None:
 
 
 def test_a_query_derives_what_it_asks_for(session: SparkSession, flights: DataFrame) -> None:
-    unread = session.createDataFrame([(1,)], "n int").selectExpr("raise_error('read') as n")
+    unread = session.createDataFrame([(1,)], "n int").selectExpr("cast(raise_error('read') as int) as n")
     program = FLIGHTS + "other(?n) :- unread(?n) ."
     inputs = {"flight": flights, "unread": unread}
     answers = ts.query(program, 'reach("b", ?to)', inputs)
@@ -236,7 +236,7 @@ def test_a_query_derives_what_it_asks_for(session: SparkSession, flights: DataFr
 def test_an_explanation_is_that_of_a_reasoner(session: SparkSession, flights: DataFrame) -> None:
     found = ts.explain(FLIGHTS, 'reach("a", "d")', {"flight": flights})
     reasoner = tl.Reasoner(FLIGHTS)
-    reasoner.insert("flight", [("a", "b", 5), ("b", "c", 7), ("c", "d", 1)])
+    reasoner.insert("flight", flights.toArrow())
     assert str(found) == str(reasoner.explain('reach("a", "d")'))
     with pytest.raises(tl.ProgramError, match="holds"):
         ts.explain(FLIGHTS, 'reach("d", "a")', {"flight": flights})
@@ -265,7 +265,11 @@ def test_rules_over_time(session: SparkSession) -> None:
     ends = "start:bigint,end:bigint,start_open:boolean,end_open:boolean"
     assert derived["alarm"].schema.simpleString() == f"struct<s:string,{ends},every:bigint>"
     assert rows_of(derived["alarm"]) == {("x", 5, 10, False, True, None)}
-    assert rows_of(derived["tick"]) == {("a", 1, 1, False, False, 2)}
+    reasoner = tl.Reasoner(HOT)
+    reasoner.insert("hot", hot.toArrow())
+    embedded = reasoner["tick"].to_arrow()
+    assert derived["tick"].columns == embedded.column_names
+    assert rows_of(derived["tick"]) == {tuple(row.values()) for row in embedded.to_pylist()}
     ending = ts.derive(HOT, {"hot": hot}, time=TimeSettings(horizon=read_interval("[0, 4]")))
     assert ending["tick"].columns == ["s", "start", "end", "start_open", "end_open"]
     assert rows_of(ending["tick"]) == {("a", 1, 1, False, False), ("a", 3, 3, False, False)}
@@ -310,13 +314,13 @@ def test_equality_and_settings(session: SparkSession) -> None:
 def test_a_worker_without_what_is_needed_says_so(tmp_path: Path) -> None:
     """What is pickled needs nothing but Python to say what else it needs."""
     shipped = tmp_path / "task"
-    shipped.write_bytes(cloudpickle.dumps(Shipped(Path)))
+    shipped.write_bytes(cloudpickle.dumps(Shipped(iter)))  # type: ignore[no-untyped-call]
     script = f"import pickle; print(pickle.load(open({str(shipped)!r}, 'rb')))"
     installed = next(path for path in sys.path if path.endswith("site-packages"))
     for packages, expected in (((), "no numpy and no pyarrow"), (("numpy", "pyarrow"), "no tidelog")):
         path = tmp_path / str(len(packages))
         path.mkdir()
-        for package in ("pyspark", *packages):
+        for package in ("pyspark", "py4j", *packages):
             (path / package).symlink_to(Path(installed, package))
         done = subprocess.run(
             [sys.executable, "-S", "-c", script],

@@ -49,6 +49,10 @@ def run(options: Namespace) -> int:
     """The exit code of `tidelog run`."""
     form = Form.of(options, "csv" if options.output else "table")
     check_options(options, form)
+    if options.engine == "spark":
+        from tidelog.cli import on_spark
+
+        return on_spark.run(options)
     if options.watch:
         check_watchable(options)
     with Work(options) as work:
@@ -102,6 +106,10 @@ def query(options: Namespace) -> int:
     check_options(options, form)
     check_printable(1, form)
     _check_strategy(options.strategy)
+    if options.engine == "spark":
+        from tidelog.cli import on_spark
+
+        return on_spark.query(options)
     with Work(options) as work:
         _query(work, form)
     return 0

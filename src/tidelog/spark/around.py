@@ -39,8 +39,12 @@ def goes_around(program: Program, each: Input, output: Output) -> bool:
     if name in program.derived | read | stated | program.timed or has_equality(program.predicates):
         return False
     types = zip(each.spark, each.types, each.read_as, output.fields, strict=True)
-    return bool(each.columns) and all(
-        declared is column_of(own) and _is_exact(of, wanted) for of, own, declared, (_, wanted) in types
+    return (
+        bool(each.columns)
+        and each.fields is None
+        and all(
+            declared is column_of(own) and _is_exact(of, wanted) for of, own, declared, (_, wanted) in types
+        )
     )
 
 

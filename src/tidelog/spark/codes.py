@@ -13,6 +13,9 @@ MISFIT: Final = "E866"
 NO_SESSION: Final = "E867"
 NOT_SHIPPED: Final = "E868"
 FAILED: Final = "E869"
+NOT_WRITTEN: Final = "E870"
+FORMAT: Final = "E871"
+RETIRED: Final = "E872"
 
 MEANINGS: Final = {
     NO_SUCH_PREDICATE: "a frame for a predicate, or an output, that the program does not have",
@@ -24,4 +27,7 @@ MEANINGS: Final = {
     NO_SESSION: "no Spark session, and no frame to take it from",
     NOT_SHIPPED: "a worker of Spark without tidelog, or without what it needs",
     FAILED: "a job of Spark that failed",
+    NOT_WRITTEN: "what the format `tidelog` cannot write, or read",
+    FORMAT: "an import or export in a format, or with options, that Spark does not have",
+    RETIRED: "the Spark engine of `Reasoner`, which is no more",
 }

@@ -15,6 +15,7 @@ from pyspark.storagelevel import StorageLevel
 from tidelog.spark.around import Around
 from tidelog.spark.schemas import Output, Slots, slots
 from tidelog.spark.task import ERRORS, REJECTS, TAG, VIOLATIONS
+from tidelog.temporal.relation import free_name
 
 STRING = spark_types.StringType()
 SPECIAL = {
@@ -92,7 +93,8 @@ class Derived(Mapping[str, DataFrame]):
 
         It is made to be written in one pass, by the task that derives: nothing is exchanged before.
         """
-        parts = [F.col(TAG)]
+        tag = free_name(TAG, list(self.outputs))
+        parts = [F.col(TAG).alias(tag)]
         for name, output in self._derived.items():
             fields = zip(self._slots.of[name], output.fields, strict=True)
             struct = F.struct(*(F.col(quoted(slot)).alias(column) for slot, (column, _) in fields))
@@ -100,7 +102,7 @@ class Derived(Mapping[str, DataFrame]):
         wanted = self._is_one_of(list(self._derived))
         derived = self._observed.where(wanted).select(*parts)
         for name, each in self._around.items():
-            tagged = each.frame.select(F.lit(name).alias(TAG), F.struct("*").alias(name))
+            tagged = each.frame.select(F.lit(name).alias(tag), F.struct("*").alias(name))
             derived = derived.unionByName(tagged, allowMissingColumns=True)
         return derived
 

@@ -65,23 +65,8 @@ def derive(
     `on_violation` is `fail`, or `keep` to have them in `violations`. All other settings are those of
     `Reasoner`.
     """
-    if on_violation not in ("fail", "keep"):
-        raise ValueError(f"on_violation is `fail` or `keep`, not {on_violation!r}")
     frames = dict(inputs or {})
-    given = _given(program, frames, settings)
-    wanted = given.outputs(_wanted(given.program, outputs))
-    faults = OnError(on_error)
-    passing = {
-        name: around(frames[each], given.inputs[each], output, faults)
-        for name, output in wanted.items()
-        if (each := given.input_of(output.predicate))
-        and goes_around(given.program, given.inputs[each], output)
-    }
-    wanted = {name: output for name, output in wanted.items() if name not in passing}
-    places = slots_of(wanted)
-    ask = Everything(_writings(wanted, places), on_violation == "keep")
-    rows = given.rows(ask, frames, places, faults, _read_by(given.program, [*wanted.values()]))
-    return Derived(rows, wanted, places, passing)
+    return _given(program, frames, settings).derive(frames, outputs, on_error, on_violation)
 
 
 def query(
@@ -98,15 +83,7 @@ def query(
     read. A query without variables has one row, `holds`, if it holds.
     """
     frames = dict(inputs or {})
-    given = _given(program, frames, settings)
-    asked = _resolved(text, given.program)
-    output = given.answers(asked)
-    places = slots_of({ANSWERS: output})
-    (writing,) = _writings({ANSWERS: output}, places)
-    rows = given.rows(
-        Answers(text, writing), frames, places, OnError(on_error), _needed_for(asked, given.program)
-    )
-    return Derived(rows, {ANSWERS: output}, places)[ANSWERS]
+    return _given(program, frames, settings).query(frames, text, on_error)
 
 
 def explain(
@@ -126,12 +103,8 @@ def explain(
     frames = dict(inputs or {})
     given = _given(program, frames, settings)
     asked = _resolved(fact, given.program)
-    places = slots(
-        {
-            "explanation": [spark_types.BinaryType()],
-            **{name: [_STRING] * len(of) for name, of in SPECIAL.items()},
-        }
-    )
+    special = {name: [_STRING] * len(columns) for name, columns in SPECIAL.items()}
+    places = slots({"explanation": [spark_types.BinaryType()], **special})
     options = {"proofs": proofs, "limit": limit, "rows": rows}
     ask = Proofs(fact, options, places.of["explanation"][0])
     found = given.rows(ask, frames, places, OnError.FAIL, _needed_for(asked, given.program))
@@ -207,9 +180,39 @@ class Given:
     inferred: Inferred
     settings: Mapping[str, Any]
 
+    def derive(
+        self, frames: Mapping[str, DataFrame], outputs: Sequence[str] | None, on_error: str, on_violation: str
+    ) -> Derived:
+        """Return the frames of predicates."""
+        if on_violation not in ("fail", "keep"):
+            raise ValueError(f"on_violation is `fail` or `keep`, not {on_violation!r}")
+        program, faults = self.program, OnError(on_error)
+        wanted = self.outputs(_wanted(program, outputs))
+        passing = {
+            name: around(frames[each], self.inputs[each], output, faults)
+            for name, output in wanted.items()
+            if (each := self.input_of(output.predicate)) and goes_around(program, self.inputs[each], output)
+        }
+        wanted = {name: output for name, output in wanted.items() if name not in passing}
+        places = slots_of(wanted)
+        ask = Everything(_writings(wanted, places), on_violation == "keep")
+        rows = self.rows(ask, frames, places, faults, _read_by(program, [*wanted.values()]))
+        return Derived(rows, wanted, places, passing)
+
+    def query(self, frames: Mapping[str, DataFrame], text: str, on_error: str) -> DataFrame:
+        """Return the frame of a query's answers."""
+        asked = _resolved(text, self.program)
+        output = self.answers(asked)
+        places = slots_of({ANSWERS: output})
+        (writing,) = _writings({ANSWERS: output}, places)
+        needed = _needed_for(asked, self.program)
+        rows = self.rows(Answers(text, writing), frames, places, OnError(on_error), needed)
+        return Derived(rows, {ANSWERS: output}, places)[ANSWERS]
+
     def input_of(self, predicate: Predicate) -> str | None:
-        """Return the name under which the frame of a predicate is given, if it is."""
-        return next((name for name, each in self.inputs.items() if each.predicate == predicate), None)
+        """Return the name under which the one frame of a predicate is given, if there is one."""
+        found = [name for name, each in self.inputs.items() if each.predicate == predicate]
+        return found[0] if len(found) == 1 else None  # several files have to be put together
 
     def outputs(self, predicates: Sequence[Predicate]) -> dict[str, Output]:
         """Return what the frames of predicates hold."""
@@ -244,7 +247,14 @@ class Given:
         inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
         taken = slots({name: each.spark for name, each in inputs.items()})
         readings = tuple(
-            Reading(each.predicate.name, taken.of[name], each.read_as, each.columns, each.times)
+            Reading(
+                each.predicate.name,
+                taken.of[name],
+                each.read_as,
+                each.columns,
+                each.times,
+                each.fields is not None,
+            )
             for name, each in inputs.items()
         )
         program = replace(self.program, queries=(), outputs=())

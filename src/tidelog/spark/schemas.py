@@ -93,10 +93,13 @@ class Input:
     spark: tuple[spark_types.DataType, ...]
     types: Columns  # of the arguments
     times: tuple[str, ...] = ()  # the last of the columns
+    fields: tuple[ColumnType, ...] | None = None  # how texts are read that are fields of a file
 
     @property
     def read_as(self) -> tuple[ColumnType, ...]:
         """How the values are read: as declared, else as Spark has them."""
+        if self.fields is not None:
+            return self.fields
         if self.predicate.declared:
             return self.predicate.types
         return tuple(map(column_of, self.types))

@@ -87,7 +87,10 @@ def ship(session: SparkSession, folder: Path) -> None:
     key = session.session_id if is_remote else session.sparkContext.applicationId  # type: ignore[attr-defined]
     if is_here or key in _shipped:
         return
-    archive = str(write_archive(folder / "tidelog.zip"))
+    # Connect refuses another file of a name: after its content, it may be sent again by another process.
+    written = write_archive(folder / "tidelog.zip")
+    digest = hashlib.sha256(written.read_bytes()).hexdigest()[:16]
+    archive = str(written.rename(written.with_name(f"tidelog-{digest}.zip")))
     if is_remote:
         session.addArtifacts(archive, pyfile=True)
     else:

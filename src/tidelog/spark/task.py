@@ -47,6 +47,7 @@ class Reading:
     types: tuple[ColumnType, ...]
     names: tuple[str, ...]
     times: tuple[str, ...] = ()
+    are_fields: bool = False  # texts as files have them, which may be numbers
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,9 @@ class Task:
         types = (*reading.types, *(ColumnType.ANY for _ in reading.times))
         shown = reasoner.predicates()[reading.predicate].written
         wanted = replace(wanted_columns(table.schema, types, (), shown), times=len(reading.times))
+        if reading.are_fields:
+            marks = tuple(of if of is ColumnType.ANY else None for of in types)
+            wanted = replace(wanted, marks=marks)
         read = read_arrow_data([table], wanted, faults)
         if reading.times:
             is_integer = self.program.is_integer_time
