@@ -234,12 +234,13 @@ def test_a_query_derives_what_it_asks_for(session: SparkSession, flights: DataFr
 
 
 def test_an_explanation_is_that_of_a_reasoner(session: SparkSession, flights: DataFrame) -> None:
-    found = ts.explain(FLIGHTS, 'reach("a", "d")', {"flight": flights})
-    reasoner = tl.Reasoner(FLIGHTS)
+    program = FLIGHTS + "@declare flight(src: string, dst: string, km: int) ."
+    found = ts.explain(program, 'reach("a", "d")', {"flight": flights})
+    reasoner = tl.Reasoner(program)
     reasoner.insert("flight", flights.toArrow())
     assert str(found) == str(reasoner.explain('reach("a", "d")'))
-    with pytest.raises(tl.ProgramError, match="holds"):
-        ts.explain(FLIGHTS, 'reach("d", "a")', {"flight": flights})
+    with pytest.raises(tl.ProgramError, match="E655"):
+        ts.explain(program, 'reach("d", "a")', {"flight": flights})
 
 
 def test_explanations_of_any_height_are_packed() -> None:
@@ -309,6 +310,12 @@ def test_equality_and_settings(session: SparkSession) -> None:
     assert len(rows_of(ts.derive(program, inputs, equal="representative")["q"])) == 1
     with pytest.raises(Exception, match=r"Stopped: error"):
         ts.derive("n(0) . n(?x + 1) :- n(?x) .", {}, max_facts=1000)["n"].collect()
+
+
+def test_the_engine_of_reasoners_is_retired() -> None:
+    for old in (lambda: tl.spark(master="local[2]"), lambda: tl.Reasoner(FLIGHTS, engine="spark")):
+        with pytest.raises(tl.ProgramError, match=r"E872(.|\n)*ts\.derive"):
+            old()
 
 
 def test_a_worker_without_what_is_needed_says_so(tmp_path: Path) -> None:

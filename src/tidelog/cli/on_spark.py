@@ -112,7 +112,12 @@ def _given(options: Namespace, program: Program) -> tuple[Given, dict[str, DataF
     from tidelog.spark.session import SessionSettings, load_pyspark
 
     load_pyspark()
+    for key, _ in options.conf:
+        if key.startswith("tidelog."):
+            raise UsageError(f"there is no setting `{key}` of a program on Spark")
     session = SessionSettings(master=options.master, conf=dict(options.conf)).start()
+    if session.sparkContext.uiWebUrl:
+        Messages(options.quiet).say(f"the Spark UI is at {session.sparkContext.uiWebUrl}")
     settings: dict[str, Any] = {
         "modules": options.modules,
         "equality": options.equality,
@@ -142,17 +147,12 @@ def _relation(name: str, table: pa.Table) -> Relation:
     columns = [
         column.cast(pa.string()).fill_null("") if column.null_count else column for column in table.columns
     ]
-    reasoner = Reasoner()
-    reasoner.insert(
-        "rows",
-        pa.Table.from_arrays(columns, names=[f"c{place}" for place in range(len(columns))]),
-        define=True,
-    )
-    ids, rows, dictionary = (
-        reasoner["rows"].coded
-        if table.num_rows
-        else Relation.empty("", table.column_names, reasoner.engine.dictionary).coded
-    )
+    names = [f"c{place}" for place in range(len(columns))]
+    types = ["string" if pa.types.is_string(column.type) else "any" for column in columns]
+    declared = ", ".join(f"{name}: {of}" for name, of in zip(names, types, strict=True))
+    reasoner = Reasoner(f"@declare rows({declared}) .")
+    reasoner.insert("rows", pa.Table.from_arrays(columns, names=names))
+    ids, rows, dictionary = reasoner["rows"].coded
     return Relation(name, table.column_names, ids, rows, dictionary)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidelog.engine.registry import RETIRED
+
 NO_SUCH_PREDICATE: Final = "E860"
 WRONG_COLUMNS: Final = "E861"
 NO_SUCH_TYPE: Final = "E862"
@@ -15,7 +17,6 @@ NOT_SHIPPED: Final = "E868"
 FAILED: Final = "E869"
 NOT_WRITTEN: Final = "E870"
 FORMAT: Final = "E871"
-RETIRED: Final = "E872"
 
 MEANINGS: Final = {
     NO_SUCH_PREDICATE: "a frame for a predicate, or an output, that the program does not have",

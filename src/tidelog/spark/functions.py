@@ -36,6 +36,7 @@ from tidelog.spark.failures import telling
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
+from tidelog.spark.strategies import REASON, TASK
 from tidelog.spark.task import TAG, Answers, Everything, Proofs, Reading, Task, Writing, unpacked
 from tidelog.spark.times import time_fields
 from tidelog.syntax.parser import parse_literals
@@ -141,8 +142,7 @@ class Checked(dict[str, spark_types.StructType]):
         super().__init__(schemas)
         self.warnings = tuple(warnings)
         self.strata = tuple(strata)
-        self.strategy = "task"
-        self.reason = "one task derives everything: its facts have to fit the memory of a worker"
+        self.strategy, self.reason = TASK, REASON
 
     def __str__(self) -> str:
         lines = [f"{name}: {schema.simpleString()}" for name, schema in self.items()]
