@@ -1,0 +1,216 @@
+"""Kernels of the exchange: hashes of values, rows by owner, values by number. Mutates what it is given.
+
+A value's hash depends on nothing but the value and the seed. It is computed from the seed by one invertible
+step for each word of the value: texts of one length that differ in one word never collide, and whether others
+do depends on the seed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, load64, prefetch
+from tidelog.engine.columnar.dictionary_kernels import FULL, intern_number, intern_text, last_bytes
+from tidelog.engine.columnar.layout import D_CAPACITY, D_EXTENT, D_EXTRA, D_HEAP, D_KIND, D_PAYLOAD
+
+FIRST = np.uint64(0x9E3779B97F4A7C15)
+SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
+BLOCK = 64  # hashes whose slots are fetched ahead
+BITS = 32
+# Which kinds are texts, and which of these have a qualifier: `logic.values.Kind`.
+BIG, STRING, LANGUAGE_STRING, LITERAL, BLANK = 5, 8, 9, 10, 12
+SKETCH = 256  # registers of a sketch
+
+
+@inlined
+def is_text(kind: Any) -> Any:
+    """Whether values of a kind are texts."""
+    return kind == BIG or (STRING <= kind <= BLANK)
+
+
+@inlined
+def is_qualified(kind: Any) -> Any:
+    """Whether texts of a kind have a qualifier, another value."""
+    return kind == LANGUAGE_STRING or kind == LITERAL
+
+
+@inlined
+def stirred(hashed: Any, word: Any) -> Any:
+    """The hash with one more word in it."""
+    hashed = (hashed ^ word) * FIRST
+    return hashed ^ (hashed >> np.uint64(32))
+
+
+@inlined
+def spread(hashed: Any) -> Any:
+    """The upper half of a word that depends on all bits of a hash."""
+    return (np.uint64(hashed) * SECOND) >> np.uint64(BITS)
+
+
+@inlined
+def owner_of(hashed: Any, tasks: Any) -> Any:
+    """The task that owns the value with this hash."""
+    return np.int64((spread(hashed) * np.uint64(tasks)) >> np.uint64(BITS))
+
+
+@kernel("i64[:], i64, i64, i64, i64, i64[:]")
+def hash_entries(D: Any, first: Any, last: Any, seed: Any, mask: Any, hashes: Any) -> None:
+    """Write the hash of each entry of a dictionary; an entry's qualifier lies before it."""
+    capacity = D[D_CAPACITY]
+    kinds = bytes_at(D[D_KIND], capacity)
+    payloads = int64_at(D[D_PAYLOAD], capacity)
+    extents = int32_at(D[D_EXTENT], capacity)
+    extras = int32_at(D[D_EXTRA], capacity)
+    for entry in range(first, last):
+        kind = np.int64(kinds[entry])
+        hashed = stirred(np.uint64(seed), np.uint64(kind) + np.uint64(1))
+        if is_text(kind):
+            length = np.int64(extents[entry])
+            address = D[D_HEAP] + payloads[entry]
+            hashed = stirred(hashed, np.uint64(length))
+            if is_qualified(kind):
+                hashed = stirred(hashed, np.uint64(hashes[extras[entry]]))
+            offset = np.int64(0)
+            while offset + 8 < length:
+                hashed = stirred(hashed, load64(address + offset))
+                offset += 8
+            hashed = stirred(hashed, last_bytes(address, length))
+        else:
+            hashed = stirred(hashed, np.uint64(payloads[entry]))
+            hashed = stirred(hashed, np.uint64(extras[entry]))
+        hashed = (hashed ^ (hashed >> np.uint64(29))) * SECOND
+        hashes[entry] = np.int64((hashed ^ (hashed >> np.uint64(32))) & np.uint64(mask))
+
+
+# ---- from hashes to ids
+
+
+@kernel("const i64[:], i32[:], i64, i64, i64 -> i64")
+def enter(hashes: Any, slots: Any, shift: Any, first: Any, last: Any) -> Any:
+    """Enter ids into the slots; returns the first whose hash another id has, or -1."""
+    mask = len(slots) - 1
+    for entry in range(first, last):
+        hashed = hashes[entry]
+        position = np.int64(spread(hashed) >> np.uint64(shift))
+        while slots[position] != 0:
+            if hashes[slots[position] - 1] == hashed:
+                return entry
+            position = (position + 1) & mask
+        slots[position] = entry + 1
+    return np.int64(-1)
+
+
+@kernel("const i64[:], const i64[:], i64, i64, i64, i32[:]")
+def look_up(wanted: Any, hashes: Any, address: Any, count: Any, shift: Any, ids: Any) -> None:
+    """Write the id of each hash, -1 where there is none; so many slots lie at the address."""
+    slots = int32_at(address, count)
+    mask = count - 1
+    begin = 0
+    while begin < len(wanted):
+        end = min(begin + BLOCK, len(wanted))
+        for place in range(begin, end):
+            prefetch(address + 4 * np.int64(spread(wanted[place]) >> np.uint64(shift)))
+        for place in range(begin, end):
+            hashed = wanted[place]
+            position = np.int64(spread(hashed) >> np.uint64(shift))
+            ids[place] = -1
+            while slots[position] != 0:
+                if hashes[slots[position] - 1] == hashed:
+                    ids[place] = slots[position] - 1
+                    break
+                position = (position + 1) & mask
+        begin = end
+
+
+# ---- rows that leave
+
+
+@kernel("const i32[:], const i64[:], i64, i32[:], i64[:]")
+def by_owner(column: Any, hashes: Any, tasks: Any, rows: Any, starts: Any) -> None:
+    """Write the numbers of rows sorted by the owners of a column's values, and where each owner's begin."""
+    starts[:] = 0
+    for row in range(len(column)):
+        starts[owner_of(hashes[column[row]], tasks) + 1] += 1
+    for task in range(tasks):
+        starts[task + 1] += starts[task]
+    place = starts.copy()
+    for row in range(len(column)):
+        owner = owner_of(hashes[column[row]], tasks)
+        rows[place[owner]] = row
+        place[owner] += 1
+
+
+@kernel("const i32[:], const i32[:], i32[:], i32[:], i64, i32[:] -> i64")
+def number_values(column: Any, rows: Any, numbers: Any, listed: Any, count: Any, out: Any) -> Any:
+    """Write for each row the number of its value in the list, to which new values are added.
+
+    `numbers` has for each id 1 plus its number, 0 if it is not listed. Without `rows` all are meant. Returns
+    how many values are listed.
+    """
+    is_chosen = len(rows) > 0
+    for place in range(len(out)):
+        entry = column[rows[place]] if is_chosen else column[place]
+        number = numbers[entry]
+        if number == 0:
+            listed[count] = entry
+            count += 1
+            number = count
+            numbers[entry] = number
+        out[place] = number - 1
+    return count
+
+
+# ---- values that arrive
+
+
+@kernel(
+    "i64[:], const u8[:], const i32[:], const i64[:], const i64[:], i64, const i32[:], i64, i32[:] -> i64"
+)
+def intern_told(
+    D: Any, kinds: Any, extras: Any, words: Any, offsets: Any, texts: Any, places: Any, done: Any, ids: Any
+) -> Any:
+    """Write the ids of values that are told to their places; returns how far it came before it was full.
+
+    A word is the payload of a number, or the length of a text that lies at its offset after `texts`. The
+    qualifier of a text is given by its place in `ids`, which is written before.
+    """
+    for place in range(done, len(kinds)):
+        kind = np.int64(kinds[place])
+        if is_text(kind):
+            extra = np.int64(ids[extras[place]]) if is_qualified(kind) else np.int64(extras[place])
+            found = intern_text(D, texts + offsets[place], words[place], kind, extra)
+        else:
+            found = intern_number(D, kind, words[place], np.int64(extras[place]))
+        if found == FULL:
+            return place
+        ids[places[place]] = found
+    return len(kinds)
+
+
+# ---- what is counted beforehand
+
+
+@kernel("const i32[:], const i64[:], u8[:]")
+def sketch(column: Any, hashes: Any, registers: Any) -> None:
+    """Let each register know the most leading zeros of the hashes that fall to it, plus one."""
+    for row in range(len(column)):
+        hashed = np.uint64(hashes[column[row]]) * SECOND
+        register = np.int64(hashed >> np.uint64(56))
+        rest = (hashed << np.uint64(8)) | np.uint64(128)
+        zeros = 1
+        while rest < np.uint64(0x8000000000000000):
+            rest <<= np.uint64(1)
+            zeros += 1
+        if zeros > registers[register]:
+            registers[register] = zeros
+
+
+@kernel("const i32[:], const i32[:], i64[:]")
+def count_numbered(column: Any, numbers: Any, counts: Any) -> None:
+    """Count the rows of each value that has a number, as `number_values` has them."""
+    for row in range(len(column)):
+        number = numbers[column[row]]
+        if number != 0:
+            counts[number - 1] += 1
