@@ -5,7 +5,8 @@ its rows once, by hash; the rows are numbers into that list. A value that the ot
 what it is stands in the parcel too.
 
 Invariant: within a task each hash belongs to one value. Whoever meets a second value with the hash of
-another, among its own or those that it is told, raises `Collision`; the run must begin again with another seed.
+another, among its own or those that it is told, raises `Collision`: the run must begin again with another
+seed.
 """
 
 from __future__ import annotations
