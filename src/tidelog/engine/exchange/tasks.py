@@ -90,6 +90,7 @@ class Task:
         if self._reader.dictionary is not self._engine.dictionary:
             self._read = Values(self._reader.dictionary, mesh.count, seed, bits)
         self._given: dict[str, list[Part]] = {}
+        self._told = 0  # values, with the given facts
         self._elsewhere = 0  # facts that other tasks have
         self._plan: Localised | None = None
 
@@ -214,6 +215,7 @@ class Task:
             self._deliver(parcels)
         self._given = {}
         if self._read is not self._values:
+            self._told = self._read.told
             self._read, self._reader = self._values, self._engine
         if self.is_owner:
             self._add_heavy(heavy)
@@ -372,6 +374,11 @@ class Task:
                         arrived = self._values.unpack(frame.parts, task)
                         found[name] += [(rows.columns, rows.count) for rows in arrived]
             return found
+
+    def counts(self) -> dict[str, int]:
+        """Return figures: values in the dictionary, values told to others, rows of all relations."""
+        rows = sum(self._engine.size(name) for name in self._names)
+        return {"values": len(self._engine.dictionary), "told": self._told + self._values.told, "rows": rows}
 
     # ---- limits and faults
 
