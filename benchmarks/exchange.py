@@ -1,8 +1,9 @@
-"""Cost and memory of a program that is derived by several tasks: `python -m benchmarks.exchange W5 1000000 1,2,4`.
+"""Cost and memory of several tasks that derive together: `python -m benchmarks.exchange W5 1000000 1,2,4 3`.
 
 CPU seconds of all tasks, from Arrow files (mapped) to everything derived, in processes that have run once
-before with few facts; added anonymous memory of each task. One process derives the same by a `Reasoner`. Each
-task gets every P-th row: a part without order, as Spark deals rows out.
+before with few facts; the most anonymous memory that a task has added. One process derives the same by a
+`Reasoner`. Each task is given a block of each table, or with `rows` at the end every P-th row of it: a part
+without order, as Spark deals rows out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ import pyarrow as pa
 
 from benchmarks.facts import FACTS, Tables
 from benchmarks.generators import chain_edges, tree_edges
-from tidelog.engine.columnar.closing import ClosingEngine
 from tidelog.engine.exchange import Listener, Task
 from tidelog.io.columns import Batch, Column
 from tidelog.logic.program import Program
@@ -33,6 +33,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.reasoner import Reasoner
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
+SHOWN: Final = {"cpu": ".3f", "memory": ".0f", "wall": ".3f"}
 FEW: Final = 200  # a part of the facts for the first run
 CLOSURE: Final = """
     @declare edge(x: int, y: int) .
@@ -59,13 +60,18 @@ def workload(name: str, size: int) -> tuple[str, Tables]:
 
 
 def work(folder: Path, number: int, count: int) -> None:
-    """Derive everything, alone if there is no number of tasks, and say what it took. Runs in its own process."""
+    """Derive everything, alone if there are no tasks, and say what it took. Runs in its own process."""
     pa.set_cpu_count(1)
     program = program_of((folder / "program.rls").read_text())
-    tables = {path.stem: pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in folder.glob("*.arrow")}
+    tables = {
+        path.stem: pa.ipc.open_file(pa.memory_map(str(path))).read_all() for path in folder.glob("*.arrow")
+    }
     result: dict[str, Any] = {}
     for part in (FEW, 1):
-        given = {name: batch(table.slice(0, -(-table.num_rows // part)), number, count) for name, table in tables.items()}
+        given = {
+            name: batch(table.slice(0, -(-table.num_rows // part)), number, count)
+            for name, table in tables.items()
+        }
         gc.collect()
         before = memory()
         result = alone(program, given) if not count else together(program, given, number, count)
@@ -104,8 +110,11 @@ def together(program: Program, given: Mapping[str, Batch], number: int, count: i
 
 def batch(table: pa.Table, number: int, count: int) -> Batch:
     """A task's part of a table, as the engine takes it: texts are strings, numbers integers."""
-    if count > 1:
-        table = table.take(pa.array(range(number, table.num_rows, count), pa.int64())) if table.num_rows else table
+    if count > 1 and "rows" in sys.argv:
+        table = table.take(pa.array(range(number, table.num_rows, count), pa.int64()))
+    elif count > 1:
+        first, end = (each * table.num_rows // count for each in (number, number + 1))
+        table = table.slice(first, end - first)
     columns = []
     for column in table.combine_chunks().columns:
         values = column.chunk(0) if column.num_chunks else pa.array([], column.type)
@@ -135,21 +144,31 @@ def say(record: Mapping[str, Any], answered: bool = False) -> Any:
 def measured(folder: Path, count: int) -> dict[str, Any]:
     """What it took all tasks to derive everything; 0 of them means one process without tasks."""
     command = [sys.executable, "-m", "benchmarks.exchange", "--work", str(folder), str(count)]
+    dealt = ["rows"] if "rows" in sys.argv else []
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = [
-        subprocess.Popen([*command, str(number)], env=environment, **pipes) for number in range(max(1, count))
+        subprocess.Popen([*command, str(number), *dealt], env=environment, **pipes)
+        for number in range(max(1, count))
     ]
+    talks: list[tuple[Any, Any]] = [(process.stdin, process.stdout) for process in processes]
     for _ in range(2 if count else 0):
-        addresses = [json.loads(process.stdout.readline())["address"] for process in processes]
+        addresses = [json.loads(answers.readline())["address"] for _, answers in talks]
         secret = token_bytes(32).hex()
-        for process in processes:
-            process.stdin.write(json.dumps({"addresses": addresses, "secret": secret}) + "\n")
-            process.stdin.flush()
+        for to, _ in talks:
+            to.write(json.dumps({"addresses": addresses, "secret": secret}) + "\n")
+            to.flush()
     results = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
-    summed = {name: sum(each[name] for each in results) for name in results[0] if name not in ("wall", "rounds")}
+    summed = {
+        name: sum(each[name] for each in results) for name in results[0] if name not in ("wall", "rounds")
+    }
     rounds = results[0].get("rounds", 0)
-    return {**summed, "wall": max(each["wall"] for each in results), "rounds": rounds, "memory": max(each["memory"] for each in results)}
+    return {
+        **summed,
+        "wall": max(each["wall"] for each in results),
+        "rounds": rounds,
+        "memory": max(each["memory"] for each in results),
+    }
 
 
 def main(name: str, size: int, counts: Sequence[int], repetitions: int) -> None:
@@ -164,15 +183,20 @@ def main(name: str, size: int, counts: Sequence[int], repetitions: int) -> None:
         for turn in range(repetitions):
             for count in found if turn % 2 == 0 else reversed(found):
                 found[count].append(measured(folder, count))
-    base = found[0]
-    print(f"{name}, {sum(table.num_rows for table in tables.values()):,} facts given, {base[0]['facts']:,} in all")
+    given = sum(table.num_rows for table in tables.values())
+    print(f"{name}, {given:,} facts given, {found[0][0]['facts']:,} in all")
+    base = {what: median(one[what] for one in found[0]) for what in SHOWN}
     for count, each in found.items():
-        cpu, megabytes = (median(one[what] for one in each) for what in ("cpu", "memory"))
-        ratios = [cpu / median(one["cpu"] for one in base), megabytes / median(one["memory"] for one in base)]
-        assert each[0]["facts"] == base[0]["facts"], "tasks disagree with one process"
-        line = f"{count or 'one process':>11}  cpu {cpu:.3f} ({min(one['cpu'] for one in each):.3f}-{max(one['cpu'] for one in each):.3f}) x {ratios[0]:.2f}  memory {megabytes:.0f} x {ratios[1]:.2f}  wall {median(one['wall'] for one in each):.3f}"
-        more = {key: value for key, value in each[-1].items() if key not in ("cpu", "memory", "wall", "facts")}
-        print(line, more, flush=True)
+        assert each[0]["facts"] == found[0][0]["facts"], "tasks disagree with one process"
+        parts = [f"{count or 'one process':>11}"]
+        for what, form in SHOWN.items():
+            taken = [one[what] for one in each]
+            ratio = median(taken) / base[what]
+            parts.append(
+                f"{what} {median(taken):{form}} ({min(taken):{form}}-{max(taken):{form}}) x {ratio:.2f}"
+            )
+        more = {key: value for key, value in each[-1].items() if key not in (*SHOWN, "facts")}
+        print("  ".join(parts), more, flush=True)
 
 
 if __name__ == "__main__":

@@ -11,13 +11,45 @@ from typing import Any
 
 import numpy as np
 
-from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, load64, prefetch
-from tidelog.engine.columnar.dictionary_kernels import FULL, intern_number, intern_text, last_bytes
-from tidelog.engine.columnar.layout import D_CAPACITY, D_EXTENT, D_EXTRA, D_HEAP, D_KIND, D_PAYLOAD
+from tidelog.compiled import (
+    bytes_at,
+    inlined,
+    int32_at,
+    int64_at,
+    kernel,
+    load64,
+    prefetch,
+    subroutine,
+    trailing_zeros,
+)
+from tidelog.engine.columnar.dictionary_kernels import (
+    FULL,
+    copy_bytes,
+    is_entry,
+    last_bytes,
+    number_hash,
+    text_hash,
+)
+from tidelog.engine.columnar.layout import (
+    D_CAPACITY,
+    D_COUNT,
+    D_EXTENT,
+    D_EXTRA,
+    D_HEAP,
+    D_HEAP_CAPACITY,
+    D_HEAP_TOP,
+    D_KIND,
+    D_LIMIT,
+    D_PAYLOAD,
+    D_SHIFT,
+    D_SLOT_COUNT,
+    D_SLOTS,
+)
 
 FIRST = np.uint64(0x9E3779B97F4A7C15)
 SECOND = np.uint64(0xC2B2AE3D27D4EB4F)
 BLOCK = 64  # hashes whose slots are fetched ahead
+AHEAD = 8  # values that are fetched ahead
 BITS = 32
 # Which kinds are texts, and which of these have a qualifier: `logic.values.Kind`.
 BIG, STRING, LANGUAGE_STRING, LITERAL, BLANK = 5, 8, 9, 10, 12
@@ -162,30 +194,138 @@ def number_values(column: Any, rows: Any, numbers: Any, listed: Any, count: Any,
     return count
 
 
-# ---- values that arrive
+# ---- values that are told
+
+
+@kernel("i64[:], const i32[:], u8[:], i32[:], i64[:], i64[:]")
+def describe(D: Any, ids: Any, kinds: Any, extras: Any, words: Any, offsets: Any) -> None:
+    """Write what values are: kind, extra, the payload of a number or the length of a text.
+
+    The texts are to lie one after the other, as `offsets` says.
+    """
+    capacity = D[D_CAPACITY]
+    kind_of = bytes_at(D[D_KIND], capacity)
+    payload_of = int64_at(D[D_PAYLOAD], capacity)
+    extent_of = int32_at(D[D_EXTENT], capacity)
+    extra_of = int32_at(D[D_EXTRA], capacity)
+    top = np.int64(0)
+    for place in range(len(ids)):
+        ahead = min(place + AHEAD, len(ids) - 1)
+        prefetch(D[D_KIND] + np.int64(ids[ahead]))
+        prefetch(D[D_PAYLOAD] + 8 * np.int64(ids[ahead]))
+        prefetch(D[D_EXTENT] + 4 * np.int64(ids[ahead]))
+        prefetch(D[D_EXTRA] + 4 * np.int64(ids[ahead]))
+        entry = ids[place]
+        kind = kind_of[entry]
+        kinds[place] = kind
+        extras[place] = extra_of[entry]
+        offsets[place] = top
+        if is_text(np.int64(kind)):
+            words[place] = extent_of[entry]
+            top += np.int64(extent_of[entry])
+        else:
+            words[place] = payload_of[entry]
+    offsets[len(ids)] = top
+
+
+@inlined
+def hash_told(kind: Any, extra: Any, word: Any, address: Any) -> Any:
+    """The hash by which the dictionary finds a value that is told."""
+    if is_text(kind):
+        return text_hash(address, word, kind, extra)
+    return number_hash(kind, word, extra)
+
+
+@subroutine
+def append(D: Any, kind: Any, extra: Any, word: Any, address: Any) -> Any:
+    """The id of a value that the dictionary does not have, or FULL."""
+    capacity = D[D_CAPACITY]
+    count = D[D_COUNT]
+    top = D[D_HEAP_TOP]
+    length = word if is_text(kind) else np.int64(0)
+    if count >= D[D_LIMIT] or count >= capacity or top + length > D[D_HEAP_CAPACITY]:
+        return np.int64(FULL)
+    hashed = hash_told(kind, extra, word, address)
+    slot_count = D[D_SLOT_COUNT]
+    slots = int64_at(D[D_SLOTS], slot_count)
+    position = np.int64(hashed >> np.uint64(D[D_SHIFT]))
+    while slots[position] != 0:
+        position = (position + 1) & (slot_count - 1)
+    slots[position] = np.int64(hashed << np.uint64(32)) | (count + 1)
+    bytes_at(D[D_KIND], capacity)[count] = kind
+    int32_at(D[D_EXTENT], capacity)[count] = length
+    int32_at(D[D_EXTRA], capacity)[count] = extra
+    if is_text(kind):
+        int64_at(D[D_PAYLOAD], capacity)[count] = top
+        copy_bytes(address, D[D_HEAP] + top, length)
+        D[D_HEAP_TOP] = top + length
+    else:
+        int64_at(D[D_PAYLOAD], capacity)[count] = word
+    D[D_COUNT] = count + 1
+    return count
+
+
+@inlined
+def is_same(D: Any, entry: Any, kind: Any, extra: Any, word: Any, address: Any) -> Any:
+    """Whether an entry of the dictionary is the value that is told."""
+    if is_text(kind):
+        return is_entry(D, entry, address, word, kind, extra)
+    capacity = D[D_CAPACITY]
+    return (
+        int64_at(D[D_PAYLOAD], capacity)[entry] == word
+        and bytes_at(D[D_KIND], capacity)[entry] == kind
+        and int32_at(D[D_EXTRA], capacity)[entry] == extra
+    )
 
 
 @kernel(
     "i64[:], const u8[:], const i32[:], const i64[:], const i64[:], i64, const i32[:], i64, i32[:] -> i64"
 )
-def intern_told(
+def learn(
     D: Any, kinds: Any, extras: Any, words: Any, offsets: Any, texts: Any, places: Any, done: Any, ids: Any
 ) -> Any:
-    """Write the ids of values that are told to their places; returns how far it came before it was full.
+    """Let the dictionary have values that are told; their ids are written to their places.
 
-    A word is the payload of a number, or the length of a text that lies at its offset after `texts`. The
-    qualifier of a text is given by its place in `ids`, which is written before.
+    Where there is an id already, found by the hash, it must be of the same value: else returns -1 - number of
+    the value. Other values are not in the dictionary. A word is the payload of a number, or the length of a
+    text that lies at its offset after `texts`. The qualifier of a text is given by its place in `ids`, which
+    is written before. Returns how far it came before the dictionary was full.
     """
-    for place in range(done, len(kinds)):
-        kind = np.int64(kinds[place])
-        if is_text(kind):
-            extra = np.int64(ids[extras[place]]) if is_qualified(kind) else np.int64(extras[place])
-            found = intern_text(D, texts + offsets[place], words[place], kind, extra)
-        else:
-            found = intern_number(D, kind, words[place], np.int64(extras[place]))
-        if found == FULL:
-            return place
-        ids[places[place]] = found
+    begin = done
+    capacity = D[D_CAPACITY]
+    while begin < len(kinds):
+        end = min(begin + BLOCK, len(kinds))
+        for number in range(begin, end):
+            known = np.int64(ids[places[number]])
+            if known >= 0:
+                prefetch(D[D_KIND] + known)
+                prefetch(D[D_PAYLOAD] + 8 * known)
+                prefetch(D[D_EXTENT] + 4 * known)
+                prefetch(D[D_EXTRA] + 4 * known)
+            elif not is_qualified(np.int64(kinds[number])):
+                kind, extra = np.int64(kinds[number]), np.int64(extras[number])
+                hashed = hash_told(kind, extra, words[number], texts + offsets[number])
+                prefetch(D[D_SLOTS] + 8 * np.int64(hashed >> np.uint64(D[D_SHIFT])))
+        for number in range(begin, end):
+            known = np.int64(ids[places[number]])
+            if known >= 0 and is_text(np.int64(kinds[number])):
+                prefetch(D[D_HEAP] + int64_at(D[D_PAYLOAD], capacity)[known])
+        for number in range(begin, end):
+            kind = np.int64(kinds[number])
+            extra = np.int64(extras[number])
+            if is_qualified(kind):
+                extra = np.int64(ids[extra])
+            address = texts + offsets[number]
+            known = np.int64(ids[places[number]])
+            if known >= 0:
+                if not is_same(D, known, kind, extra, words[number], address):
+                    return np.int64(-1 - number)
+            else:
+                known = append(D, kind, extra, words[number], address)
+                if known == FULL:
+                    return number
+                ids[places[number]] = known
+        begin = end
     return len(kinds)
 
 
@@ -194,23 +334,10 @@ def intern_told(
 
 @kernel("const i32[:], const i64[:], u8[:]")
 def sketch(column: Any, hashes: Any, registers: Any) -> None:
-    """Let each register know the most leading zeros of the hashes that fall to it, plus one."""
+    """Let each register know the most trailing zeros of the hashes that fall to it, plus one."""
     for row in range(len(column)):
         hashed = np.uint64(hashes[column[row]]) * SECOND
         register = np.int64(hashed >> np.uint64(56))
-        rest = (hashed << np.uint64(8)) | np.uint64(128)
-        zeros = 1
-        while rest < np.uint64(0x8000000000000000):
-            rest <<= np.uint64(1)
-            zeros += 1
+        zeros = 1 + np.int64(trailing_zeros(hashed ^ (hashed >> np.uint64(32)) | np.uint64(1 << 55)))
         if zeros > registers[register]:
             registers[register] = zeros
-
-
-@kernel("const i32[:], const i32[:], i64[:]")
-def count_numbered(column: Any, numbers: Any, counts: Any) -> None:
-    """Count the rows of each value that has a number, as `number_values` has them."""
-    for row in range(len(column)):
-        number = numbers[column[row]]
-        if number != 0:
-            counts[number - 1] += 1

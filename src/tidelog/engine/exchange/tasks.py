@@ -36,6 +36,9 @@ from tidelog.rewrite.localise import EVERYWHERE, Localised, NotLocalisable, Plac
 
 Ids = npt.NDArray[np.int32]
 
+# With few tasks, most values that one reads are in facts that belong to it too. With more, they are read into
+# a dictionary that is dropped when the given facts have been sent.
+ONE_DICTIONARY: Final = 3
 PASS: Final = 1 << 22  # values of given facts that a task sends at once, about
 COUNTED, PLACED, GIVEN, DERIVED, COLLECTED = range(5)  # stages of a run
 ERRORS: Final = {
@@ -81,7 +84,7 @@ class Task:
         self._limits = Limits(Tally(), timeout, max_facts)
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = ClosingEngine(1, binary)
-        self._reader = self._engine if mesh.count == 1 else ClosingEngine(1)
+        self._reader = self._engine if self.owners <= ONE_DICTIONARY else ClosingEngine(1)
         if dictionary is not None:
             self._engine.dictionary = self._reader.dictionary = dictionary
         seed = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:8], "little", signed=True)
@@ -172,7 +175,7 @@ class Task:
         self._sources = sorted(plan.routes, key=lambda name: (name not in plan.outboxes, name))
         self._homes = [copies[0] for copies in plan.copies.values()]
         for predicate in plan.program.predicates.values():
-            self._engine.define(predicate.name, predicate.arity)
+            self._engine.define(predicate.name, predicate.arity, is_large=False)
         kept = [name for name in self._names if name not in plan.outboxes]
         self._fed = Fed(plan.program.rules, kept, self._engine, self._check)
         self._agree()
@@ -229,9 +232,10 @@ class Task:
         if self._read is not self._values:
             mine = list(self._values.unpack(self._read.pack(mine, me), None))
         self._add(mine)
-        for _, frame in sorted(self._swap(GIVEN, frames).items()):
+        for task, frame in sorted(self._swap(GIVEN, frames).items()):
             if frame.parts:
-                self._add(self._values.unpack(frame.parts, None))
+                # A task that drops its dictionary does not know later what it tells now.
+                self._add(self._values.unpack(frame.parts, task if self._read is self._values else None))
 
     def _add_heavy(self, heavy: Mapping[Column, Ids]) -> None:
         """Add the frequent values of columns, which all tasks know, where they belong."""

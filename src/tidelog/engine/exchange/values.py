@@ -162,19 +162,17 @@ class Values:
 
     def _tell(self, listed: Ids, new: npt.NDArray[np.int64]) -> tuple[Any, ...]:
         """Return what values at these places of the list are."""
-        dictionary, ids = self.dictionary, listed[new]
-        kinds, extras = dictionary.kind[ids], dictionary.extra[ids]
+        words, ids = self.dictionary.words, listed[new]
+        kinds, extras = np.empty(len(ids), np.uint8), np.empty(len(ids), np.int32)
+        told, offsets = np.empty(len(ids), np.int64), np.empty(len(ids) + 1, np.int64)
+        kernels.describe(words, ids, kinds, extras, told, offsets)
         qualified = IS_QUALIFIED[kinds]
         if qualified.any():
             extras[qualified] = self._numbers[extras[qualified]] - 1
-        lengths = dictionary.extent[ids].astype(np.int64)
-        offsets = np.zeros(len(ids) + 1, np.int64)
-        np.cumsum(lengths, out=offsets[1:])
         texts = np.empty(int(offsets[-1]), np.uint8)
-        gather_texts(dictionary.words, ids, offsets, texts.ctypes.data)
-        words = np.where(IS_TEXT[kinds], lengths, dictionary.payload[ids])
+        gather_texts(words, ids, offsets, texts.ctypes.data)
         self.told += len(ids)
-        return new.astype(np.int32), kinds, extras, words, texts
+        return new.astype(np.int32), kinds, extras, told, texts
 
     def _mark(self, ids: Ids, task: int) -> None:
         """Note that a task knows these values."""
@@ -214,19 +212,16 @@ class Values:
         texts = parcel[TEXTS]
         ends = np.cumsum(np.where(IS_TEXT[kinds], words, 0))
         offsets = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-        before, done, dictionary = ids[places], 0, self.dictionary
+        done, dictionary = 0, self.dictionary
         while done < len(kinds):
             at = texts.ctypes.data
-            told = kernels.intern_told(dictionary.words, kinds, extras, words, offsets, at, places, done, ids)
-            done = int(told)
+            done = int(kernels.learn(dictionary.words, kinds, extras, words, offsets, at, places, done, ids))
+            if done < 0:
+                raise self._collision(int(ids[places[-1 - done]]))
             if done < len(kinds):
                 more = min(len(kinds) - done, max(1024, len(dictionary) // 2))
                 dictionary.grow(more, int(ends[done + more - 1] - offsets[done]))
-        now = ids[places]
-        other = np.flatnonzero(np.where(before >= 0, before != now, now < self._known))
-        if len(other):
-            raise self._collision(int(now[other[0]]))
         count = len(dictionary)
         self._grow(count)
-        self.hashes[now] = hashes[places]
+        self.hashes[ids[places]] = hashes[places]
         self._enter(count)
