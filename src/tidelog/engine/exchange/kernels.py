@@ -82,6 +82,12 @@ def spread(hashed: Any) -> Any:
 
 
 @inlined
+def slot_of(hashed: Any, shift: Any) -> Any:
+    """The slot where a hash is looked for first; by other bits than owners: a task has mostly its own values."""
+    return np.int64(((np.uint64(hashed) * FIRST) >> np.uint64(BITS)) >> np.uint64(shift))
+
+
+@inlined
 def owner_of(hashed: Any, tasks: Any) -> Any:
     """The task that owns the value with this hash."""
     return np.int64((spread(hashed) * np.uint64(tasks)) >> np.uint64(BITS))
@@ -125,7 +131,7 @@ def enter(hashes: Any, slots: Any, shift: Any, first: Any, last: Any) -> Any:
     mask = len(slots) - 1
     for entry in range(first, last):
         hashed = hashes[entry]
-        position = np.int64(spread(hashed) >> np.uint64(shift))
+        position = slot_of(hashed, shift)
         while slots[position] != 0:
             if hashes[slots[position] - 1] == hashed:
                 return entry
@@ -143,10 +149,10 @@ def look_up(wanted: Any, hashes: Any, address: Any, count: Any, shift: Any, ids:
     while begin < len(wanted):
         end = min(begin + BLOCK, len(wanted))
         for place in range(begin, end):
-            prefetch(address + 4 * np.int64(spread(wanted[place]) >> np.uint64(shift)))
+            prefetch(address + 4 * slot_of(wanted[place], shift))
         for place in range(begin, end):
             hashed = wanted[place]
-            position = np.int64(spread(hashed) >> np.uint64(shift))
+            position = slot_of(hashed, shift)
             ids[place] = -1
             while slots[position] != 0:
                 if hashes[slots[position] - 1] == hashed:

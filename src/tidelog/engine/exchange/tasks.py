@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog import errors
+from tidelog.engine.columnar import memory
 from tidelog.engine.columnar.closing import ClosingEngine
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.events import Tally
@@ -39,6 +40,7 @@ Ids = npt.NDArray[np.int32]
 # With few tasks, most values that one reads are in facts that belong to it too. With more, they are read into
 # a dictionary that is dropped when the given facts have been sent.
 ONE_DICTIONARY: Final = 3
+LARGE: Final = 1 << 14  # rows of an outbox whose memory is given back
 PASS: Final = 1 << 22  # values of given facts that a task sends at once, about
 COUNTED, PLACED, GIVEN, DERIVED, COLLECTED = range(5)  # stages of a run
 ERRORS: Final = {
@@ -146,7 +148,9 @@ class Task:
             self._engine.check, self._engine.budget = self._check_plan, self._limits.budget
             self._begin()
             self._send_given(heavy)
+            memory.give_back()  # what was read, and what was sent
             self._derive()
+            memory.give_back()
 
     def _make_plan(self) -> dict[Column, Ids]:
         """Plan as all others do; returns the frequent values of columns."""
@@ -314,9 +318,7 @@ class Task:
             for task in range(self.mesh.count)
             if task != self.mesh.number
         }
-        for source in self._sources if self.is_owner else ():
-            if source in self.plan.outboxes and self._engine.size(source):
-                self._engine.clear(source)
+        self._empty_outboxes()
         self.rounds += 1
         found = self._swap(DERIVED, frames)
         heads = [np.frombuffer(frame.parts[0], np.int64).tolist() for frame in found.values()]
@@ -329,6 +331,15 @@ class Task:
             for rows in self._values.unpack(frame.parts[1:], task)
         ]
         return arrived, moved + sum(each[0] for each in heads)
+
+    def _empty_outboxes(self) -> None:
+        """Forget what has been sent; no rule reads it."""
+        for outbox in self.plan.outboxes if self.is_owner else ():
+            size = self._engine.size(outbox)
+            if size > LARGE:
+                self._engine.table(outbox).empty()
+            elif size:
+                self._engine.clear(outbox)
 
     def _route(self, source: str, parcels: dict[int, list[Rows]]) -> int:
         """Add what is new in a relation to the parcels of others, and to relations here; how much is new."""

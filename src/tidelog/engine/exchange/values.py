@@ -212,15 +212,12 @@ class Values:
         texts = parcel[TEXTS]
         ends = np.cumsum(np.where(IS_TEXT[kinds], words, 0))
         offsets = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
-        done, dictionary = 0, self.dictionary
-        while done < len(kinds):
-            at = texts.ctypes.data
-            done = int(kernels.learn(dictionary.words, kinds, extras, words, offsets, at, places, done, ids))
-            if done < 0:
-                raise self._collision(int(ids[places[-1 - done]]))
-            if done < len(kinds):
-                more = min(len(kinds) - done, max(1024, len(dictionary) // 2))
-                dictionary.grow(more, int(ends[done + more - 1] - offsets[done]))
+        dictionary, new = self.dictionary, ids[places] < 0
+        dictionary.grow(int(np.count_nonzero(new)), int(words[new & IS_TEXT[kinds]].sum()))
+        at = texts.ctypes.data
+        done = int(kernels.learn(dictionary.words, kinds, extras, words, offsets, at, places, 0, ids))
+        if done < 0:
+            raise self._collision(int(ids[places[-1 - done]]))
         count = len(dictionary)
         self._grow(count)
         self.hashes[ids[places]] = hashes[places]
