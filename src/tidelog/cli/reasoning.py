@@ -100,7 +100,9 @@ class Work:
         options = self.options
         on_error, rejects = self.rejects
         megabytes: int | None = getattr(options, "table_memory", None)
+        processes: int | None = getattr(options, "processes", None)
         return {
+            **({} if processes is None else {"processes": processes}),
             "engine": engine_of(options),
             "maintainer": self.maintainer,
             "marking": self.marking,

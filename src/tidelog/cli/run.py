@@ -150,6 +150,9 @@ def check_options(options: Namespace, form: Form) -> None:
         raise UsageError("tables are for people, not for files", "choose another --format, such as csv")
     if output is not None and output.exists() and not output.is_dir():
         raise UsageError(f"--output {output} is not a folder")
+    if getattr(options, "processes", None) and (options.store or options.engine != "columnar"):
+        what = "--store" if options.store else f"--engine {options.engine}"
+        raise UsageError(f"--processes does not go with {what}")
     if options.stats and not options.stats.endswith(".json"):
         raise UsageError(f"--stats {options.stats} is not a name that ends in .json")
 
