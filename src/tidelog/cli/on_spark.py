@@ -55,7 +55,9 @@ def run(options: Namespace) -> int:
     if not options.output:
         check_printable(len(shown) + len(program.queries), form)
     given, frames = _given(options, program)
-    derived = given.derive(frames, names, options.on_error or "fail", "fail")
+    choice = given.choose(frames, None, None)
+    messages.say(str(choice))
+    derived = given.derive(frames, names, options.on_error or "fail", "fail", choice)
     with telling(), derived.persist():
         for transfer, export in exports:
             write_frame(derived[program.predicates[transfer.predicate].written], export, transfer.span)
@@ -110,10 +112,11 @@ def _given(options: Namespace, program: Program) -> tuple[Given, dict[str, DataF
     """The program with the frames of its imports and data files, in the session that the options ask for."""
     from tidelog.spark.files import read_program
     from tidelog.spark.session import SessionSettings, load_pyspark
+    from tidelog.spark.strategies import BYTES, STRATEGY
 
     load_pyspark()
     for key, _ in options.conf:
-        if key.startswith("tidelog."):
+        if key.startswith("tidelog.") and key not in (STRATEGY, BYTES):
             raise UsageError(f"there is no setting `{key}` of a program on Spark")
     session = SessionSettings(master=options.master, conf=dict(options.conf)).start()
     if session.sparkContext.uiWebUrl:

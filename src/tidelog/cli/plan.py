@@ -130,9 +130,9 @@ def _planned_with_sizes(options: Namespace, name: str) -> Stage:
 
 def _on_spark(stage: Stage) -> Stage:
     """The stage with a line that says where it would run on Spark."""
-    from tidelog.spark.strategies import REASON, TASK
+    from tidelog.spark.strategies import Choice
 
-    return replace(stage, lines=(*stage.lines, "", f"on Spark: {TASK}, {REASON}"))
+    return replace(stage, lines=(*stage.lines, "", f"on Spark: {Choice()}"))
 
 
 def _with_equality(program: Program, options: Namespace) -> Program:

@@ -17,6 +17,7 @@ NOT_SHIPPED: Final = "E868"
 FAILED: Final = "E869"
 NOT_WRITTEN: Final = "E870"
 FORMAT: Final = "E871"
+STRATEGY: Final = "E873"
 
 MEANINGS: Final = {
     NO_SUCH_PREDICATE: "a frame for a predicate, or an output, that the program does not have",
@@ -30,5 +31,6 @@ MEANINGS: Final = {
     FAILED: "a job of Spark that failed",
     NOT_WRITTEN: "what the format `tidelog` cannot write, or read",
     FORMAT: "an import or export in a format, or with options, that Spark does not have",
+    STRATEGY: "a strategy, or a number of tasks, by which a program cannot run",
     RETIRED: "the Spark engine of `Reasoner`, which is no more",
 }

@@ -50,6 +50,8 @@ class Derived(Mapping[str, DataFrame]):
         outputs: Mapping[str, Output],
         given: Slots,
         around: Mapping[str, Around] | None = None,
+        *,
+        is_divided: bool = False,
     ) -> None:
         self.outputs = {**outputs, **{name: each.output for name, each in (around or {}).items()}}
         self.observation = Observation()
@@ -57,9 +59,12 @@ class Derived(Mapping[str, DataFrame]):
         self._slots = given
         self._derived = outputs
         self._around = dict(around or {})
-        self._observed = rows.observe(self.observation, *counts)
-        # An exchange, so that whatever follows runs in as many tasks as its size asks for.
-        self._rows = self._observed.hint("rebalance").withColumn(SHARED, F.rand(0))
+        observed = rows.observe(self.observation, *counts)
+        # An exchange, so that whatever follows runs in as many tasks as its size asks for. Tasks of a barrier
+        # stage run all or none: nothing that stops early, and no union, may follow them in one stage.
+        exchanged = observed.hint("rebalance")
+        self._rows = exchanged.withColumn(SHARED, F.rand(0))
+        self._written = exchanged if is_divided else observed
         self._frames = {
             name: self.only(name, [column for column, _ in output.fields]) for name, output in outputs.items()
         }
@@ -91,7 +96,7 @@ class Derived(Mapping[str, DataFrame]):
     def facts(self) -> DataFrame:
         """All outputs in one frame: the predicate of each row, and a struct for each of them.
 
-        It is made to be written in one pass, by the task that derives: nothing is exchanged before.
+        It is made to be written in one pass: where one task derives, nothing is exchanged before.
         """
         tag = free_name(TAG, list(self.outputs))
         parts = [F.col(TAG).alias(tag)]
@@ -100,7 +105,7 @@ class Derived(Mapping[str, DataFrame]):
             struct = F.struct(*(F.col(quoted(slot)).alias(column) for slot, (column, _) in fields))
             parts.append(F.when(F.col(TAG) == name, struct).alias(name))
         wanted = self._is_one_of(list(self._derived))
-        derived = self._observed.where(wanted).select(*parts)
+        derived = self._written.where(wanted).select(*parts)
         for name, each in self._around.items():
             tagged = each.frame.select(F.lit(name).alias(tag), F.struct("*").alias(name))
             derived = derived.unionByName(tagged, allowMissingColumns=True)

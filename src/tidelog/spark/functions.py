@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
+from secrets import token_bytes
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
+from tidelog.engine.exchange import make_certificate
 from tidelog.errors import Diagnostic, ProgramError, Source, suggest
 from tidelog.explaining import MOST_ANSWERS
 from tidelog.io.faults import OnError
@@ -31,12 +33,13 @@ from tidelog.proof.tree import MOST_ROWS
 from tidelog.relation import column_names
 from tidelog.spark import codes
 from tidelog.spark.around import around, goes_around
+from tidelog.spark.barrier import Exchange
 from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of
 from tidelog.spark.failures import telling
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.strategies import REASON, TASK
+from tidelog.spark.strategies import EXCHANGE, Choice, choose, is_encrypted
 from tidelog.spark.task import TAG, Answers, Everything, Proofs, Reading, Task, Writing, unpacked
 from tidelog.spark.times import time_fields
 from tidelog.syntax.parser import parse_literals
@@ -53,6 +56,8 @@ def derive(
     inputs: Mapping[str, DataFrame] | None = None,
     *,
     outputs: Sequence[str] | None = None,
+    partitions: int | None = None,
+    sizes: Mapping[str, int] | None = None,
     on_error: str = "fail",
     on_violation: str = "fail",
     **settings: Any,
@@ -61,13 +66,17 @@ def derive(
 
     Columns of an input are taken by the names of the predicate's columns if it has them all, else in order;
     columns `start` and `end`, or `interval`, beside them say when a fact holds.
-    `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. `on_error` is
+    `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. So many
+    `partitions` of the facts lie with as many tasks, which exchange what they derive; without it there is one
+    task, unless the inputs are large by Spark's estimate, or by `sizes`, the rows of each. `on_error` is
     `fail`, `skip` to leave out rows that cannot be read, or `collect` to have them in `rejects`;
     `on_violation` is `fail`, or `keep` to have them in `violations`. All other settings are those of
     `Reasoner`.
     """
     frames = dict(inputs or {})
-    return _given(program, frames, settings).derive(frames, outputs, on_error, on_violation)
+    given = _given(program, frames, settings)
+    choice = given.choose(frames, partitions, sizes)
+    return given.derive(frames, outputs, on_error, on_violation, choice)
 
 
 def query(
@@ -138,11 +147,12 @@ class Checked(dict[str, spark_types.StructType]):
         schemas: Mapping[str, spark_types.StructType],
         warnings: Sequence[Diagnostic],
         strata: Sequence[Stratum],
+        choice: Choice,
     ) -> None:
         super().__init__(schemas)
         self.warnings = tuple(warnings)
         self.strata = tuple(strata)
-        self.strategy, self.reason = TASK, REASON
+        self.strategy, self.tasks, self.reason = choice.strategy, choice.tasks, choice.reason
 
     def __str__(self) -> str:
         lines = [f"{name}: {schema.simpleString()}" for name, schema in self.items()]
@@ -155,6 +165,8 @@ def check(
     inputs: Mapping[str, DataFrame | spark_types.StructType] | None = None,
     *,
     outputs: Sequence[str] | None = None,
+    partitions: int | None = None,
+    sizes: Mapping[str, int] | None = None,
     **settings: Any,
 ) -> Checked:
     """Return the schemas of the outputs, or raise all that is wrong with the program and the inputs."""
@@ -162,7 +174,9 @@ def check(
     wanted = given.outputs(_wanted(given.program, outputs))
     found = strata(given.program.rules, given.program.predicates)
     schemas = {name: output.schema for name, output in wanted.items()}
-    return Checked(schemas, (*given.program.warnings, *given.inferred.warnings), found)
+    frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
+    choice = given.choose(frames, partitions, sizes)
+    return Checked(schemas, (*given.program.warnings, *given.inferred.warnings), found, choice)
 
 
 # ---- what is given
@@ -181,7 +195,12 @@ class Given:
     settings: Mapping[str, Any]
 
     def derive(
-        self, frames: Mapping[str, DataFrame], outputs: Sequence[str] | None, on_error: str, on_violation: str
+        self,
+        frames: Mapping[str, DataFrame],
+        outputs: Sequence[str] | None,
+        on_error: str,
+        on_violation: str,
+        choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
     ) -> Derived:
         """Return the frames of predicates."""
         if on_violation not in ("fail", "keep"):
@@ -196,8 +215,8 @@ class Given:
         wanted = {name: output for name, output in wanted.items() if name not in passing}
         places = slots_of(wanted)
         ask = Everything(_writings(wanted, places), on_violation == "keep")
-        rows = self.rows(ask, frames, places, faults, _read_by(program, [*wanted.values()]))
-        return Derived(rows, wanted, places, passing)
+        rows = self.rows(ask, frames, places, faults, _read_by(program, [*wanted.values()]), choice)
+        return Derived(rows, wanted, places, passing, is_divided=choice.strategy == EXCHANGE)
 
     def query(self, frames: Mapping[str, DataFrame], text: str, on_error: str) -> DataFrame:
         """Return the frame of a query's answers."""
@@ -208,6 +227,14 @@ class Given:
         needed = _needed_for(asked, self.program)
         rows = self.rows(Answers(text, writing), frames, places, OnError(on_error), needed)
         return Derived(rows, {ANSWERS: output}, places)[ANSWERS]
+
+    def choose(
+        self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
+    ) -> Choice:
+        """Choose where the program runs."""
+        session = next((frame.sparkSession for frame in frames.values()), None) or _active()
+        columns = {name: len(each.columns) for name, each in self.inputs.items()}
+        return choose(self.program, session, frames.values(), partitions, sizes, columns)
 
     def input_of(self, predicate: Predicate) -> str | None:
         """Return the name under which the one frame of a predicate is given, if there is one."""
@@ -242,8 +269,9 @@ class Given:
         places: Slots,
         on_error: OnError,
         needed: Callable[[str], bool],
+        choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
     ) -> DataFrame:
-        """Return the rows of all outputs, as one task returns them that reads the inputs that are needed."""
+        """Return the rows of all outputs, as tasks return them that read the inputs that are needed."""
         inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
         taken = slots({name: each.spark for name, each in inputs.items()})
         readings = tuple(
@@ -265,7 +293,12 @@ class Given:
         out = spark_types.StructType([spark_types.StructField(*field) for field in fields])
         session = _session(frames)
         ship(session, scratch_folder())
-        return _tagged(session, frames, inputs, taken).repartition(1).mapInArrow(Shipped(task), out)
+        tagged = _tagged(session, frames, inputs, taken).repartition(choice.tasks)
+        if choice.strategy != EXCHANGE:
+            return tagged.mapInArrow(Shipped(task), out)
+        certificate = make_certificate() if is_encrypted(session) else None
+        together = Exchange(task, ask, token_bytes(32), certificate)
+        return tagged.mapInArrow(Shipped(together), out, barrier=True)
 
 
 def _arrow_of(of: spark_types.DataType) -> pa.DataType:
@@ -398,8 +431,12 @@ def _writings(outputs: Mapping[str, Output], places: Slots) -> tuple[Writing, ..
     )
 
 
+def _active() -> SparkSession | None:
+    return SparkSession.getActiveSession()
+
+
 def _session(frames: Mapping[str, DataFrame]) -> SparkSession:
-    session = next((frame.sparkSession for frame in frames.values()), None) or SparkSession.getActiveSession()
+    session = next((frame.sparkSession for frame in frames.values()), None) or _active()
     if session is None:
         help = "start one: `SparkSession.builder.getOrCreate()`"
         raise ProgramError(Diagnostic(codes.NO_SESSION, "there is no Spark session", help=help))

@@ -14,8 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.engine.columnar.typed import Misfit, to_typed
+from tidelog.engine.exchange import Collision, Lost
 from tidelog.errors import DataError, Diagnostic, Inconsistent, TidelogError
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
+from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.logic.inference import Columns
 from tidelog.logic.program import Program
@@ -33,6 +35,7 @@ from tidelog.temporal.relation import BOUNDS, TimedRelation
 TAG = "predicate"
 REJECTS, VIOLATIONS, ERRORS = "rejects", "violations", "errors"  # outputs that are no predicates
 ROWS = 1 << 16  # of a batch that goes out
+ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
 
 
 @dataclass(frozen=True)
@@ -87,25 +90,48 @@ class Task:
         An error is a row too, which raises it where an output is used: Spark would repeat a task that fails,
         and show the way through its own code.
         """
+        yield from self.rows(self._parts(batches))
+
+    def rows(self, parts: Iterator[Part]) -> Iterator[Any]:
+        """Yield the rows of outputs in batches, an error as a row."""
         try:
-            for part in self._parts(batches):
+            for part in parts:
                 yield from self._batches(*part)
         except TidelogError as error:
+            if isinstance(error, ATTEMPTS):
+                raise  # another attempt may succeed
             yield from self._batches(*self._texts(ERRORS, [[f"{type(error).__name__}: {error}"]]))
+
+    def shown(self, faults: Collected, parts: Iterator[Part]) -> Iterator[Part]:
+        """Yield rows that could not be read, then what was asked."""
+        if faults.collected:
+            yield self._texts(REJECTS, [list(each) for each in zip(*faults.collected, strict=True)])
+        for part in parts:
+            yield self._texts(part.name, part.columns.values()) if part.name in self.special else part
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
         faults = Collected(self.on_error)
         reasoner = Reasoner(self.program, threads=1, allow_read=(), allow_write=(), **self.settings)
         self._load(reasoner, batches, faults)
-        if faults.collected:
-            yield self._texts(REJECTS, [list(each) for each in zip(*faults.collected, strict=True)])
-        for part in self.ask(reasoner):
-            yield self._texts(part.name, part.columns.values()) if part.name in self.special else part
+        yield from self.shown(faults, self.ask(reasoner))
 
     # ---- in
 
     def _load(self, reasoner: Reasoner, batches: Iterable[Any], faults: Collected) -> None:
-        """Insert the rows, all of a predicate at once: a row's tag is the number of its input."""
+        """Insert the rows, all of a predicate at once."""
+        for reading, read in self.read(batches, faults):
+            if reading.times:
+                is_integer = self.program.is_integer_time
+                timed = (split_batch(batch, reading.times, is_integer) for batch in read)
+                reasoner.load_timed(reading.predicate, timed)
+            elif reading.slots:
+                reasoner.load(reading.predicate, read)
+            else:
+                reasoner.insert(reading.predicate, [()])
+        faults.check()
+
+    def read(self, batches: Iterable[Any], faults: Collected) -> Iterator[tuple[Reading, Iterator[Batch]]]:
+        """Yield the rows of each input that has some: a row's tag is the number of its input."""
         parts: dict[int, list[Any]] = {number: [] for number in range(len(self.inputs))}
         for batch in batches:
             tags = batch.column(TAG)
@@ -116,27 +142,20 @@ class Task:
                     parts[tag].append(some.filter(pc.equal(tags, tag)))
         for number, reading in enumerate(self.inputs):
             if parts[number]:
-                self._insert(reasoner, reading, parts.pop(number), faults)
-        faults.check()
+                yield reading, self._batches_of(reading, parts.pop(number), faults)
 
-    def _insert(self, reasoner: Reasoner, reading: Reading, parts: list[Any], faults: Collected) -> None:
+    def _batches_of(self, reading: Reading, parts: list[Any], faults: Collected) -> Iterator[Batch]:
         if not reading.slots:
-            reasoner.insert(reading.predicate, [()])
+            yield Batch((), 1)
             return
         table = pa.Table.from_batches(parts).rename_columns(list(reading.names))
         types = (*reading.types, *(ColumnType.ANY for _ in reading.times))
-        shown = reasoner.predicates()[reading.predicate].written
+        shown = self.program.predicates[reading.predicate].written
         wanted = replace(wanted_columns(table.schema, types, (), shown), times=len(reading.times))
         if reading.are_fields:
             marks = tuple(of if of is ColumnType.ANY else None for of in types)
             wanted = replace(wanted, marks=marks)
-        read = read_arrow_data([table], wanted, faults)
-        if reading.times:
-            is_integer = self.program.is_integer_time
-            timed = (split_batch(batch, reading.times, is_integer) for batch in read)
-            reasoner.load_timed(reading.predicate, timed)
-        else:
-            reasoner.load(reading.predicate, read)
+        yield from read_arrow_data([table], wanted, faults)
 
     # ---- out
 
@@ -199,7 +218,7 @@ class Everything:
             texts = {"code": [fault.code for fault in faults], "message": [fault.message for fault in faults]}
             yield Part(VIOLATIONS, texts, len(faults))
         for output in self.outputs:
-            yield _written(reasoner[output.predicate], output)
+            yield written(reasoner[output.predicate], output)
 
 
 @dataclass(frozen=True)
@@ -211,10 +230,10 @@ class Answers:
 
     def __call__(self, reasoner: Reasoner) -> Iterator[Part]:
         """Yield the answers."""
-        yield _written(reasoner.query(self.query), self.output)
+        yield written(reasoner.query(self.query), self.output)
 
 
-def _written(relation: Relation, output: Writing) -> Part:
+def written(relation: Relation, output: Writing) -> Part:
     """Return the rows of a relation in columns of the output's types."""
     count = len(output.types)
     arguments = dict(zip(output.slots, _arguments(relation, output), strict=False))
