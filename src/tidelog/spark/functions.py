@@ -22,6 +22,7 @@ from tidelog.engine.exchange import make_certificate
 from tidelog.errors import Diagnostic, ProgramError, Source, suggest
 from tidelog.explaining import MOST_ANSWERS
 from tidelog.io.faults import OnError
+from tidelog.logic.codes import EMPTY_PREDICATE
 from tidelog.logic.equality import has_equality
 from tidelog.logic.inference import Inferred, infer, infer_answers
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
@@ -176,7 +177,13 @@ def check(
     schemas = {name: output.schema for name, output in wanted.items()}
     frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
     choice = given.choose(frames, partitions, sizes)
-    return Checked(schemas, (*given.program.warnings, *given.inferred.warnings), found, choice)
+    empty = tuple(f"`{name}`" for name in given.inputs)  # as the program alone would have them
+    doubts = [
+        item
+        for item in (*given.program.warnings, *given.inferred.warnings)
+        if item.code != EMPTY_PREDICATE or not item.message.startswith(empty)
+    ]
+    return Checked(schemas, doubts, found, choice)
 
 
 # ---- what is given
