@@ -92,14 +92,10 @@ def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) 
             session.conf.unset(key)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(case, id=case.name)
-        for case in cases()
-        if case.name.startswith(("negation/", "recursion/"))
-    ][::6],
-)
+DIVIDED = [case for case in cases() if case.name.startswith(("negation/", "recursion/"))][::6]
+
+
+@pytest.mark.parametrize("case", [pytest.param(case, id=case.name) for case in DIVIDED])
 def test_cases_of_the_corpus(case: Any, session: SparkSession) -> None:
     if case.error is not None or case.path.with_suffix(".data").exists():
         pytest.skip("a program that does not run, or reads files")
