@@ -69,7 +69,7 @@ def measure_job(task: Task) -> Measurement:
 
 def started() -> Any:
     """A session on two cores, as users get it."""
-    from tidelog.engine.spark.session import SessionSettings
+    from tidelog.spark.session import SessionSettings
 
     return SessionSettings(master=f"local[{CORES}]").start()
 
@@ -80,8 +80,9 @@ def started() -> Any:
 def derive(variant: str, setting: Setting) -> Measurement:
     """From files to the number of all consequences."""
     import tidelog as tl
+    from tidelog.engine.spark.settings import SparkSettings
 
-    engine = "columnar" if variant == "columnar" else tl.spark(setting.session, strategy=variant)
+    engine = "columnar" if variant == "columnar" else SparkSettings(setting.session, strategy=variant)
     # The strategies are about rules: structures for closures would do the work of all of them.
     reasoner = tl.Reasoner(tl.load(setting.facts.program), engine=engine, modules=False)
     outputs = read_program(setting.facts.workload).outputs

@@ -1,11 +1,9 @@
 """Programs as functions of Spark's DataFrames.
 
-    from tidelog import spark as ts
+from tidelog import spark as ts
 
-    derived = ts.derive("net.rls", {"flight": flights})     # lazy: nothing runs yet
-    derived["reach"].groupBy("from").count().show()         # plain DataFrames
-
-`tl.spark(…)`, the settings of `Reasoner(engine=…)`, is this module when it is called.
+derived = ts.derive("net.rls", {"flight": flights})     # lazy: nothing runs yet
+derived["reach"].groupBy("from").count().show()         # plain DataFrames
 """
 
 from __future__ import annotations
@@ -13,13 +11,12 @@ from __future__ import annotations
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
-    from tidelog.engine.spark.settings import SparkSettings
-    from tidelog.spark.functions import Derived, check, derive, rules
+    from tidelog.spark.functions import Checked, Derived, check, derive, explain, query, rules
 
-__all__ = ["Derived", "check", "derive", "rules"]
+__all__ = ["Checked", "Derived", "check", "derive", "explain", "query", "rules"]
 
 
 def __getattr__(name: str) -> Any:
@@ -30,14 +27,11 @@ def __getattr__(name: str) -> Any:
 
 
 class _Module(ModuleType):
-    def __call__(self, session: object = None, **settings: Any) -> SparkSettings:
-        """Return the settings of the Spark engine.
+    def __call__(self, *arguments: object, **settings: object) -> NoReturn:
+        """Say what to use instead of the settings of an engine, which this module was when it was called."""
+        from tidelog.engine.registry import retired
 
-        Use them as `Reasoner(program, engine=tl.spark(session, strategy="iterated-joins"))`.
-        """
-        from tidelog.engine.spark.settings import SparkSettings
-
-        return SparkSettings(session, **settings)
+        raise retired()
 
 
 sys.modules[__name__].__class__ = _Module
