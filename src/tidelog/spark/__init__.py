@@ -18,15 +18,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tidelog.engine.spark.settings import SparkSettings
     from tidelog.spark.functions import Derived, check, derive, rules
+    from tidelog.spark.maintaining import Changes, Maintained, differences, maintain
 
-__all__ = ["Derived", "check", "derive", "rules"]
+__all__ = ["Changes", "Derived", "Maintained", "check", "derive", "differences", "maintain", "rules"]
 
 
 def __getattr__(name: str) -> Any:
     """Import what needs pyspark when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("tidelog.spark.functions"), name)
+    module = "maintaining" if name in ("Changes", "Maintained", "differences", "maintain") else "functions"
+    return getattr(import_module(f"tidelog.spark.{module}"), name)
 
 
 class _Module(ModuleType):

@@ -12,6 +12,11 @@ TRANSFER: Final = "E864"
 TIMED: Final = "E865"
 MISFIT: Final = "E866"
 NO_SESSION: Final = "E867"
+NOT_A_DISK: Final = "E875"
+UNTYPED: Final = "E876"
+OPERATION: Final = "E877"
+NOT_COMPARABLE: Final = "E878"
+NOT_PUBLISHED: Final = "E879"
 
 MEANINGS: Final = {
     NO_SUCH_PREDICATE: "a frame for a predicate, or an output, that the program does not have",
@@ -22,4 +27,9 @@ MEANINGS: Final = {
     TIMED: "a program whose facts hold at times, on frames",
     MISFIT: "a derived value that the type of its column cannot hold",
     NO_SESSION: "no Spark session, and no frame to take it from",
+    NOT_A_DISK: "a store at the address of an object store: stores lie on a disk",
+    UNTYPED: "a frame of changes for a predicate whose columns have no declared types",
+    OPERATION: "a row of changes that does not say whether its fact comes or goes, or when",
+    NOT_COMPARABLE: "two versions of a table with different columns",
+    NOT_PUBLISHED: "changes that could not be published: nothing was committed",
 }
