@@ -69,7 +69,7 @@ def measure_job(task: Task) -> Measurement:
 
 def started() -> Any:
     """A session on two cores, as users get it."""
-    from tidelog.engine.spark.session import SessionSettings
+    from tidelog.spark.session import SessionSettings
 
     return SessionSettings(master=f"local[{CORES}]").start()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -39,17 +40,58 @@ SESSION = {
     "spark.ui.retainedJobs": "1",
     "spark.ui.retainedStages": "1",
     "spark.driver.defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # The same Java serves Spark Connect.
+    "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
+    "spark.connect.grpc.binding.address": "127.0.0.1",
+    "spark.sql.artifact.isolation.enabled": "true",
+    "spark.sql.artifact.isolation.alwaysApplyClassloader": "true",
 }
+ON_CONNECT = "SPARK_CONNECT_MODE_ENABLED"  # by which pyspark tells a process that is a client of Connect
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The one session of a worker, as users get it, with less memory."""
-    from tidelog.engine.spark.session import SessionSettings
+    from tidelog.spark.session import SessionSettings
 
-    session = SessionSettings(master="local[2]", conf=SESSION).start()
+    port = {"spark.connect.grpc.binding.port": str(_free_port())}
+    session = SessionSettings(master="local[2]", conf=SESSION | port).start()
     yield session
     session.stop()
+
+
+def _free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port: int = one.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="session")
+def client(spark: SparkSession) -> Iterator[SparkSession]:
+    """A client of the Connect server that runs in the Java of the session."""
+    from pyspark.sql.connect.session import SparkSession as Client
+
+    port = spark.conf.get("spark.connect.grpc.binding.port")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv(ON_CONNECT, "1")
+        session = Client.builder.remote(f"sc://127.0.0.1:{port}").create()
+    yield session  # type: ignore[misc]
+    session.client.close()  # not `stop`, which ends the server where it is started by pyspark
+
+
+@pytest.fixture
+def connect(client: SparkSession, monkeypatch: pytest.MonkeyPatch) -> SparkSession:
+    """The session of Spark Connect, in a process that takes itself for a client as long as the test runs."""
+    monkeypatch.setenv(ON_CONNECT, "1")
+    return client
+
+
+@pytest.fixture(params=["spark", "connect"])
+def session(request: pytest.FixtureRequest) -> SparkSession:
+    """A classic session, then one of Spark Connect."""
+    found: SparkSession = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture(autouse=True)

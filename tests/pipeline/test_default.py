@@ -18,9 +18,9 @@ from tests.pipeline.conftest import EDGES, JOB, RULES, Write
 from tests.pipeline.test_kills import versions
 from tests.pipeline.test_stream import STREAM, deliver
 from tidelog.__main__ import main
-from tidelog.engine.spark import session as sessions
 from tidelog.pipeline import Engine, Job, Source, read
 from tidelog.pipeline.job_file import parse_settings
+from tidelog.spark import session as sessions
 
 PLAIN = JOB.replace('engine.name = "columnar"\n', "")  # says nothing about the engine
 WAYS_OUT = (

@@ -16,8 +16,8 @@ import psutil
 import pyspark
 import pytest
 
-from tidelog.engine.spark.java import find_java
-from tidelog.engine.spark.shipping import write_archive
+from tidelog.spark.java import find_java
+from tidelog.spark.shipping import write_archive
 
 pytestmark = pytest.mark.slow
 

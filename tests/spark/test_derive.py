@@ -25,9 +25,9 @@ kind("jet", 1.5) .
 
 
 @pytest.fixture
-def flights(spark: SparkSession) -> DataFrame:
+def flights(session: SparkSession) -> DataFrame:
     rows = [("a", "b", 5), ("b", "c", 7), ("c", "d", 1)]
-    return spark.createDataFrame(rows, "src string, dst string, km int")
+    return session.createDataFrame(rows, "src string, dst string, km int")
 
 
 def rows_of(frame: DataFrame) -> set[tuple[Any, ...]]:
@@ -71,8 +71,8 @@ def test_a_transformation_and_a_check(flights: DataFrame) -> None:
     assert schemas["hops"].simpleString() == "struct<x:string,c2:bigint,c3:bigint>"
 
 
-def test_columns_are_taken_by_name_and_converted_as_declared(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(7, "x", "2.50"), (8, "y", "1")], "id long, who string, price string")
+def test_columns_are_taken_by_name_and_converted_as_declared(session: SparkSession) -> None:
+    frame = session.createDataFrame([(7, "x", "2.50"), (8, "y", "1")], "id long, who string, price string")
     program = "@declare sale(who: iri, price: decimal) . p(?w, ?d) :- sale(?w, ?d) ."
     derived = ts.derive(program, {"sale": frame})
     assert derived["p"].schema.simpleString() == "struct<w:string,d:decimal(38,18)>"
@@ -96,19 +96,26 @@ VALUES: dict[str, list[Any]] = {
 OUT = {"tinyint": "bigint", "smallint": "bigint", "int": "bigint", "float": "double"}
 
 
-@pytest.mark.parametrize("of", VALUES)
-def test_values_pass_through_unchanged(spark: SparkSession, of: str) -> None:
-    frame = spark.createDataFrame([(value,) for value in VALUES[of]], f"x {of}")
-    derived = ts.derive("q(?x) :- p(?x) .", {"p": frame})["q"]
-    wanted = "decimal(38,18)" if of.startswith("decimal") else OUT.get(of, of)
-    assert derived.schema.simpleString() == f"struct<x:{wanted}>"
-    assert rows_of(derived) == {(value,) for value in VALUES[of]}
-    empty = ts.derive("q(?x) :- p(?x) .", {"p": frame.limit(0)})["q"]
-    assert empty.schema == derived.schema and not empty.collect()
+def test_values_pass_through_unchanged(session: SparkSession) -> None:
+    frames = {
+        f"p{number}": session.createDataFrame([(value,) for value in values], f"x {of}")
+        for number, (of, values) in enumerate(VALUES.items())
+    }
+    program = "".join(f"q{number}(?x) :- p{number}(?x) ." for number in range(len(VALUES)))
+    derived = ts.derive(program, frames)
+    with derived.persist():
+        for number, (of, values) in enumerate(VALUES.items()):
+            frame = derived[f"q{number}"]
+            wanted = "decimal(38,18)" if of.startswith("decimal") else OUT.get(of, of)
+            assert frame.schema.simpleString() == f"struct<x:{wanted}>"
+            assert rows_of(frame) == {(value,) for value in values}
+    empty = ts.derive(program, {name: frame.limit(0) for name, frame in frames.items()})
+    assert [frame.schema for frame in empty.values()] == [frame.schema for frame in derived.values()]
+    assert not empty.facts.collect()
 
 
-def test_what_is_wrong_with_inputs_is_told_at_once(spark: SparkSession, flights: DataFrame) -> None:
-    nested = spark.createDataFrame([(1, [2], b"x")], "a int, b array<int>, c binary")
+def test_what_is_wrong_with_inputs_is_told_at_once(session: SparkSession, flights: DataFrame) -> None:
+    nested = session.createDataFrame([(1, [2], b"x")], "a int, b array<int>, c binary")
     program = "p(?a) :- q(?a, ?b, ?c), flight(?a, _) ."
     with pytest.raises(tl.ProgramError) as error:
         ts.derive(program, {"q": nested, "flight": flights, "nothing": flights})
@@ -122,13 +129,13 @@ def test_what_is_wrong_with_inputs_is_told_at_once(spark: SparkSession, flights:
             ts.derive(text, {})
     with pytest.raises(tl.ProgramError, match="E860"):
         ts.derive(FLIGHTS, {"flight": flights}, outputs=["raech"])
-    stream = spark.readStream.format("rate").load()
+    stream = session.readStream.format("rate").load()
     with pytest.raises(tl.ProgramError, match="E863"):
         ts.derive("p(?a, ?b) :- s(?a, ?b) .", {"s": stream})
 
 
-def test_rows_that_cannot_be_read_are_an_error_or_rejected(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([("5",), ("x",), (None,)], "n string")
+def test_rows_that_cannot_be_read_are_an_error_or_rejected(session: SparkSession) -> None:
+    frame = session.createDataFrame([("5",), ("x",), (None,)], "n string")
     program = "@declare p(n: int) . q(?n + 1) :- p(?n) ."
     derived = ts.derive(program, {"p": frame}, on_error="collect")
     assert rows_of(derived["q"]) == {(6,)}
@@ -137,8 +144,8 @@ def test_rows_that_cannot_be_read_are_an_error_or_rejected(spark: SparkSession) 
         ts.derive(program, {"p": frame})["q"].collect()
 
 
-def test_derived_values_that_do_not_fit_are_an_error(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(1,)], "n int")
+def test_derived_values_that_do_not_fit_are_an_error(session: SparkSession) -> None:
+    frame = session.createDataFrame([(1,)], "n int")
     program = "@declare q(n: string) . q(?n) :- p(?n) ."
     with pytest.raises(Exception, match="E866"):
         ts.derive(program, {"p": frame})["q"].collect()
@@ -147,8 +154,8 @@ def test_derived_values_that_do_not_fit_are_an_error(spark: SparkSession) -> Non
         ts.derive(decimals, {"p": frame})["q"].collect()
 
 
-def test_constraints_fail_or_are_kept(spark: SparkSession) -> None:
-    frame = spark.createDataFrame([(1,), (-1,)], "n int")
+def test_constraints_fail_or_are_kept(session: SparkSession) -> None:
+    frame = session.createDataFrame([(1,), (-1,)], "n int")
     program = "q(?n) :- p(?n) . bottom() :- p(?n), ?n < 0 ."
     with pytest.raises(Exception, match="E601"):
         ts.derive(program, {"p": frame})["q"].collect()

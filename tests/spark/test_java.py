@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from tidelog.engine.spark.java import find_java, java_version
 from tidelog.errors import TidelogError
+from tidelog.spark.java import find_java, java_version
 
 
 @pytest.fixture(autouse=True)

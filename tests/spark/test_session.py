@@ -13,10 +13,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 import tidelog as tl
-from tidelog.engine.spark import session as sessions
-from tidelog.engine.spark.scratch import scratch_folder
-from tidelog.engine.spark.session import SessionSettings
 from tidelog.errors import TidelogError
+from tidelog.spark import session as sessions
+from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.session import SessionSettings
 
 
 def test_a_given_session_is_used(spark: SparkSession) -> None:
@@ -99,7 +99,7 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 SCRIPT = """
-from tidelog.engine.spark.session import SessionSettings
+from tidelog.spark.session import SessionSettings
 try:
     session = SessionSettings(conf={conf}).start()
 except Exception as error:

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import tidelog
-from tidelog.engine.spark import shipping
-from tidelog.engine.spark.shipping import ship, write_archive
+from tidelog.spark import shipping
+from tidelog.spark.shipping import ship, write_archive
 
 SCRIPT = """
-import tidelog, tidelog.errors, tidelog.engine.spark.shipping as shipping
+import tidelog, tidelog.errors, tidelog.spark.shipping as shipping
 print(tidelog.__file__)
 print(shipping.is_sent(), len(tidelog.parse('@include "rdfs.rls" .').rules) > 5, tidelog.__version__)
 """

@@ -7,11 +7,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from tidelog.engine.spark.java import NO_JAVA
-from tidelog.engine.spark.session import NO_PYSPARK, NOT_STARTED, load_pyspark
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.errors import Diagnostic, TidelogError
 from tidelog.pipeline.settings import Engine
+from tidelog.spark.java import NO_JAVA
+from tidelog.spark.session import NO_PYSPARK, NOT_STARTED, load_pyspark
 
 WITHOUT_SPARK = (
     'or run the job without Spark: name = "columnar" in the [engine] of its file, or --engine columnar'

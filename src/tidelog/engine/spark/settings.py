@@ -81,13 +81,13 @@ class SparkSettings:
 
     def start(self) -> Any:
         """The session, started now if none is given and none runs."""
-        from tidelog.engine.spark.session import SessionSettings
+        from tidelog.spark.session import SessionSettings
 
         return SessionSettings(self.session, self.master, self.conf).start()
 
     def make(self, threads: int | None, relations: int) -> ClosingEngine:
         """The engine, empty; no session is started yet."""
-        from tidelog.engine.spark.session import load_pyspark
+        from tidelog.spark.session import load_pyspark
 
         load_pyspark()  # or say what is missing
         from tidelog.engine.spark.engine import SparkEngine

@@ -29,10 +29,10 @@ from tidelog.engine.columnar.exact import ids_of_terms
 from tidelog.engine.spark import terms
 from tidelog.engine.spark.directory import Directory
 from tidelog.engine.spark.jobs import Jobs
-from tidelog.engine.spark.scratch import scratch_folder
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.engine.spark.terms import ID, TERM, Hashing, Identities
 from tidelog.logic.values import Kind, Value
+from tidelog.spark.scratch import scratch_folder
 
 Ids = npt.NDArray[np.int32]
 Fetched = tuple[tuple[Ids, ...], int]  # columns of the driver's ids, and how many rows they have

@@ -1,4 +1,4 @@
-"""The package as one file for executors on other machines: `python -m tidelog.engine.spark.shipping FILE`.
+"""The package as one file for executors on other machines: `python -m tidelog.spark.shipping FILE`.
 
 A shared object cannot be loaded from an archive. So the archive unpacks itself when it is imported, once on
 each machine, into a folder that is named after its content, and the package is imported from there, kernels
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SHIP: Final = "spark.tidelog.ship"
-_PACKAGE: Final = Path(__file__).parents[2]
+_PACKAGE: Final = Path(__file__).parents[1]
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)  # the same files make the same archive
 _UNPACKING: Final = '''\
 """tidelog as it was sent here: unpacked once, and imported from where it was unpacked."""

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from tidelog.engine.spark.java import find_java
-from tidelog.engine.spark.scratch import scratch_folder
-from tidelog.engine.spark.shipping import ship
 from tidelog.errors import Diagnostic, TidelogError
+from tidelog.spark.java import find_java
+from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.shipping import ship
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,7 +152,7 @@ def _defaults(chosen: Mapping[str, str]) -> dict[str, str]:
     if master.startswith("local"):
         # Threads of one process lose no heartbeats; one that was suspended would be taken for dead, and end.
         settings |= {"spark.executor.heartbeatInterval": "12h", "spark.network.timeout": "24h"}
-        settings |= {"spark.python.daemon.module": "tidelog.engine.spark.daemon"}
+        settings |= {"spark.python.daemon.module": "tidelog.spark.daemon"}
     return {key: value for key, value in settings.items() if key == "spark.master" or key not in known}
 
 
