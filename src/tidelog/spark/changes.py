@@ -53,6 +53,7 @@ ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 Tables = Iterable[Any]  # Arrow tables that follow each other
 Encode = Callable[[Column], npt.NDArray[np.int32]]
+Publish = Callable[[Delta], None]
 
 
 # ---- in
@@ -108,19 +109,18 @@ def gather(
         orders = np.zeros(table.num_rows, np.int64)
         if shape.has_order:
             orders = _orders(table, shape, inserts, faults)
-        for rows, places in _facts(table, inserts >= 0, shape, encode, faults):
+        for rows, places in _facts(table, shape, encode, faults):
+            good = inserts[places] >= 0
             gathered = found.setdefault(shape.predicate, Gathered())
-            gathered.note(rows, inserts[places] > 0, orders[places])
+            gathered.note(taken(rows, good), inserts[places][good] > 0, orders[places][good])
 
 
 def _facts(
-    table: Any, chosen: npt.NDArray[np.bool_], shape: Shape, encode: Encode, faults: Faults
+    table: Any, shape: Shape, encode: Encode, faults: Faults
 ) -> Iterator[tuple[Rows, npt.NDArray[np.int64]]]:
-    """Yield the facts of the chosen rows that can be read, and where they stand in the table."""
+    """Yield the facts of the rows that can be read, and where they stand in the table."""
     numbers = pa.array(np.arange(table.num_rows))
-    facts = table.select(range(len(shape.types))).append_column("", numbers)
-    if not chosen.all():
-        facts = facts.filter(pa.array(chosen))
+    facts = table.select(range(len(shape.types))).append_column("row", numbers)
     wanted = wanted_columns(facts.schema, (*shape.types, ColumnType.INTEGER), (), shape.shown)
     for batch in read_arrow_data([facts], wanted, faults):
         *columns, places = batch.columns
@@ -180,7 +180,7 @@ def carry_out(
     batch: BatchId | None,
     missing: str,
     faults: Faults,
-    publish: Callable[[Delta], None] | None = None,
+    publish: Publish | None = None,
     deleted: Mapping[str, Rows] | None = None,
 ) -> Delta | None:
     """Carry out one transaction of all changes, and return its delta; None if the batch was applied before.
@@ -227,7 +227,7 @@ def _encode(engine: Any) -> Encode:
     return encode
 
 
-def _published(publish: Callable[[Delta], None], delta: Delta, refusals: list[BaseException]) -> None:
+def _published(publish: Publish, delta: Delta, refusals: list[BaseException]) -> None:
     """Publish a delta; an exception of others becomes one after which the transaction can be taken back.
 
     It is raised where no other is being handled: one that comes of another is taken for a fault of ours.
@@ -360,7 +360,7 @@ def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types 
     table = pa.Table.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
     is_same = np.zeros(some.count, bool)
     faults = Faults(OnError.SKIP)
-    for rows, places in _facts(table, np.ones(some.count, bool), shape, _encode(engine), faults):
+    for rows, places in _facts(table, shape, _encode(engine), faults):
         pairs = zip(rows.columns, some.columns, strict=True)
         is_same[places] = np.logical_and.reduce([read == ids[places] for read, ids in pairs])
     fits[fits] = is_same
