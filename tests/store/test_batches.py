@@ -76,7 +76,7 @@ def test_a_transaction_that_is_refused_leaves_the_batch_to_be_applied(tmp_path: 
     assert not tl.open(tmp_path / "store", read_only=True).batches
 
 
-@pytest.mark.parametrize("half", [False, True])
+@pytest.mark.parametrize("half", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_batch_is_there_with_its_changes_or_not_at_all(tmp_path: Path, half: bool) -> None:
     """The process dies anywhere: what is sent again until it is acknowledged is applied once."""
     path, fresh = tmp_path / "store", tmp_path / "fresh"
