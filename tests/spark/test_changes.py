@@ -9,13 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.corpus import Case, delta_texts
 from tests.maintenance.columnar import ColumnarBench, Facts
 from tests.maintenance.laboratory import Laboratory
 from tests.maintenance.scripts import Script, graph_scripts, program_scripts
 from tests.maintenance.test_laws import ALGORITHMS
-from tests.test_corpus import CHANGING
-from tidelog.__main__ import main
 from tidelog.engine.spark.engine import SparkEngine
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.logic.program import Program
@@ -53,30 +50,3 @@ def test_random_changes_are_as_from_scratch(
         laboratory = Laboratory(partial(SparkBench, spark), script.program, script.start)
         for change in script.changes:
             laboratory.apply(ALGORITHMS[name], change)
-
-
-MAINTAINERS = ("auto", "dred", "fp-update", "rank-counting")
-
-
-@pytest.mark.parametrize(
-    ("case", "maintainer"),
-    [(case, MAINTAINERS[number % len(MAINTAINERS)]) for number, case in enumerate(CHANGING)],
-    ids=lambda each: getattr(each, "name", each),
-)
-def test_changes_of_the_corpus(
-    case: Case,
-    maintainer: str,
-    spark: Any,
-    tmp_path: Any,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Every transaction changes what it should, and nothing else, where facts are fetched."""
-    monkeypatch.setattr("tidelog.engine.spark.fetching.ROWS_OF_A_JOB", 0)
-    folder = tmp_path / "deltas"
-    given = ["stream", str(case.path), str(case.changes), "--deltas", str(folder), "--terms", "plain"]
-    given += ["--maintainer", maintainer]
-    far = ("tidelog.strategy=iterated-joins", "tidelog.residentFacts=0")
-    code = main([*given, "--engine", "spark", *(word for one in far for word in ("--conf", one))])
-    assert code == 0, capfd.readouterr().err
-    assert delta_texts(folder) == case.deltas
