@@ -45,11 +45,13 @@ def streams(draw: DrawFn) -> Batches:
     case = distinct(draw(cases(EVERYTHING)))
     constant = st.sampled_from(EVERYTHING.constants)
     names = st.sampled_from(sorted(case.arities))
+    fact = names.flatmap(lambda name: st.tuples(st.just(name), st.tuples(*[constant] * case.arities[name])))
+    stated = [(name, row) for name, rows in case.facts.items() for row in rows]
+    known = st.sampled_from(stated) if stated else fact
+    few = draw(st.lists(st.one_of(fact, known, known), min_size=2, max_size=4))  # so that they meet
     operation = st.sampled_from(sorted(OPERATIONS))
-    said = names.flatmap(
-        lambda name: st.tuples(
-            st.just(name), st.tuples(*[constant] * case.arities[name]), operation, st.integers(0, 2)
-        )
+    said = st.tuples(st.sampled_from(few), operation, st.integers(0, 2)).map(
+        lambda each: (*each[0], *each[1:])
     )
     events = st.frozensets(st.sampled_from([CRASH, CLOSE, REPEAT, REFUSE]), max_size=2)
     batches = st.lists(st.tuples(st.lists(said, max_size=6).map(tuple), events), min_size=1, max_size=4)

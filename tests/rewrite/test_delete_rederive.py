@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
+from tests.maintenance.scripts import CLOSURES, GRAPH
 from tests.rewrite.tasks import Facts, Row, Tasks
 from tests.rewrite.test_localise import MOST_FACTS, PROGRAMS, TASKS
 from tests.strategies import EVERYTHING, cases
@@ -17,6 +19,7 @@ import tidelog as tl
 from tidelog.engine import reference
 from tidelog.logic.program import Fact, Program
 from tidelog.logic.strata import strata
+from tidelog.logic.values import integer
 from tidelog.rewrite.delete_rederive import Maintenance, maintenance
 from tidelog.rewrite.localise import Sizes, localise
 
@@ -51,6 +54,38 @@ def changes(draw: DrawFn) -> Changing:
             rows[name] = frozenset({fact.values for fact in fresh.facts} | again)
         said.append(rows)
     return Changing(program, *said)
+
+
+@st.composite
+def graphs(draw: DrawFn) -> Changing:
+    """Recursion of every kind over a small graph, some edges of which go while others come."""
+    chance = Random(draw(st.integers(0, 2**64 - 1)))
+    lines = chance.choice([GRAPH, CLOSURES]).splitlines()
+    rules = [line for line in lines if ":-" in line and chance.random() < 0.7]
+    declared = "\n".join(line for line in lines if ":-" not in line)
+    program = tl.parse(declared)
+    while rules:
+        try:
+            program = tl.parse("\n".join([declared, *rules]))
+            break
+        except tl.ProgramError:  # not stratified
+            rules.remove(chance.choice(rules))
+    often = sorted(program.predicates.keys() - program.derived) * 4 + sorted(program.predicates)
+
+    def some(count: int) -> Said:
+        found: Said = {}
+        for _ in range(count):
+            name = chance.choice(often)
+            row = tuple(integer(chance.randrange(5)) for _ in range(program.predicates[name].arity))
+            found.setdefault(name, set()).add(row)
+        return found
+
+    program = stating(program, some(chance.randrange(4, 14)))
+    inserted, deleted = some(chance.randrange(3)), some(chance.randrange(2))
+    for fact in chance.sample(program.facts, min(len(program.facts), chance.randrange(4))):
+        deleted.setdefault(fact.predicate, set()).add(fact.values)
+    frozen = [{name: frozenset(rows) for name, rows in each.items()} for each in (inserted, deleted)]
+    return Changing(program, *frozen)
 
 
 def facts_of(program: Program) -> Said:
@@ -117,7 +152,7 @@ def check(case: Changing, tasks: int) -> None:
         assert set().union(*held) == after.get(name, set()), name
 
 
-@given(case=changes(), tasks=st.sampled_from(TASKS))
+@given(case=st.one_of(changes(), graphs(), graphs()), tasks=st.sampled_from(TASKS))
 @settings(max_examples=2 * settings().max_examples)
 def test_random_changes_are_like_starting_anew(case: Changing, tasks: int) -> None:
     check(case, tasks)
