@@ -80,8 +80,9 @@ def started() -> Any:
 def derive(variant: str, setting: Setting) -> Measurement:
     """From files to the number of all consequences."""
     import tidelog as tl
+    from tidelog.engine.spark.settings import SparkSettings
 
-    engine = "columnar" if variant == "columnar" else tl.spark(setting.session, strategy=variant)
+    engine = "columnar" if variant == "columnar" else SparkSettings(setting.session, strategy=variant)
     # The strategies are about rules: structures for closures would do the work of all of them.
     reasoner = tl.Reasoner(tl.load(setting.facts.program), engine=engine, modules=False)
     outputs = read_program(setting.facts.workload).outputs

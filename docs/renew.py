@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from types import ModuleType
 
+from tidelog.engine.exchange import codes as exchange_codes
 from tidelog.io import codes as data_codes
 from tidelog.logic import builtins
 from tidelog.logic import codes as logic_codes
@@ -61,6 +62,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "pipeline errors": partial(code_table, pipeline_codes.MEANINGS),
     "store errors": partial(code_table, store_codes.MEANINGS),
     "frame errors": partial(code_table, frame_codes.MEANINGS),
+    "exchange errors": partial(code_table, exchange_codes.MEANINGS),
 }
 
 

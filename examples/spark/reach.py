@@ -6,7 +6,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-import tidelog as tl
+from tidelog import spark as ts
 
 PROGRAM = """
 @declare reach(from: string, to: string) .
@@ -18,12 +18,8 @@ reach(?x, ?z) :- reach(?x, ?y), hop(?y, ?z) .
 def main(flights: str, result: str) -> None:
     """Write all pairs of cities to a folder of Parquet files, and print how many there are."""
     session = SparkSession.builder.appName("reach").getOrCreate()
-    # So little would be derived on the driver: the strategy lets executors do it.
-    engine = tl.spark(session, strategy="executor-fixpoint")
-    reasoner = tl.Reasoner(tl.parse(PROGRAM), engine=engine)
-    reasoner.insert("hop", session.read.csv(flights, header=True).select("from", "to"))
-    reasoner.materialise()
-    reasoner.frame("reach", "plain").write.mode("overwrite").parquet(result)
+    hops = session.read.csv(flights, header=True).select("from", "to")
+    ts.derive(PROGRAM, {"hop": hops})["reach"].write.mode("overwrite").parquet(result)
     print(session.read.parquet(result).count(), "pairs of cities")
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tidelog.temporal.reasoning import TimeSettings
     from tidelog.transaction import Change
 
-    spark: Any  # the module `tidelog.spark`; called, it returns the settings of the Spark engine
+    spark: Any  # the module `tidelog.spark`
 
 # Imported when they are first used: `import tidelog` does not wait for the engine.
 _LAZY = {

@@ -7,7 +7,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
+
+import numpy as np
 
 from tidelog.changes import Delta, find_predicate
 from tidelog.committing import Committing
@@ -88,6 +90,7 @@ class Reasoner(Loading):
         unique_names: bool = False,
         equal: str = "expand",
         threads: int | None = None,
+        processes: int | None = None,
         timeout: float | None = None,
         max_facts: int | None = None,
         table_memory: int = TABLE_MEMORY,
@@ -115,6 +118,7 @@ class Reasoner(Loading):
         self._engine.dictionary.lock = self._lock
         self.runtime = runtime = Runtime(self._engine, listeners, timeout, max_facts)
         self.statistics = runtime.statistics
+        self._processes = processes  # that derive, instead of this one
         self._modules = modules and registry.keeps_closures(maintainer, marking)
         self._make_maintainer: Callable[[], Maintainer] = lambda: registry.make(
             maintainer, marking, self._engine, runtime.tell, runtime.check, self._modules
@@ -504,9 +508,37 @@ class Reasoner(Loading):
         if is_anew:
             self.runtime.tell(FactsRemoved("", self.statistics.derived))
             self._forget_derived(True)
+        if self._processes is not None:
+            self._derive_in_processes(self._processes)
+            return
         numbers = {id(rule): place for place, rule in enumerate(self.rules)}
         layers = self.strata if rules is None else strata(rules, self._meaning.predicates)
         self._engine.derive(layers, numbers, self.runtime.tell, self.runtime.check, self._modules)
+
+    def _derive_in_processes(self, count: int) -> None:
+        """Derive everything in other processes, and hold here what they have derived."""
+        from tidelog.engine.exchange.processes import derive
+
+        engine, runtime = self._engine, self.runtime
+        given = {name: engine.rows(name) for name in self._program.predicates}
+        found = derive(
+            self._program,
+            given,
+            engine.dictionary,
+            count,
+            timeout=runtime.limits().left,
+            max_facts=runtime.max_facts,
+        )
+        derived: dict[str, Any] = {}
+        for name, parts in found.items():
+            if not parts:
+                continue
+            columns = [np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True)]
+            rows = sum(each for _, each in parts)
+            new = engine.standing(name, columns, rows) == 0
+            derived[name] = tuple(column[new] for column in columns), int(new.sum())
+        engine.restore(derived)
+        self.statistics.derived = sum(rows for _, rows in derived.values())
 
     @property
     def _is_maintained(self) -> bool:

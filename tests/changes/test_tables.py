@@ -24,7 +24,6 @@ from tidelog.logic.types import Type
 from tidelog.logic.values import ColumnType
 from tidelog.spark import changes as tables
 from tidelog.spark.changes import OPERATIONS, Shape
-from tidelog.spark.task import Collected
 from tidelog.store.state import BatchId
 
 Said = tuple[str, Row, str, int]  # predicate, row, operation, order
@@ -163,9 +162,11 @@ def flights(*rows: tuple[object, ...]) -> pa.Table:
     return pa.Table.from_arrays(columns, names=names)
 
 
-def apply(path: Path, *rows: tuple[object, ...], on_error: str = "fail", text: str = FLIGHTS) -> Collected:
+def apply(
+    path: Path, *rows: tuple[object, ...], on_error: str = "fail", text: str = FLIGHTS
+) -> tables.Rejected:
     """Apply flights to a store; the faults."""
-    faults = Collected(OnError(on_error))
+    faults = tables.Rejected(OnError(on_error))
     reasoner = tables.opened(path, tl.parse(text), {"threads": 1}).reasoner
     tables.carry_out(reasoner, [(FLIGHT, [flights(*rows)])], None, "ignore", faults)
     return faults
@@ -183,9 +184,12 @@ def test_rows_that_cannot_be_read_are_rejected_and_others_keep_their_operation(p
         ("c", "d", "3", "+"),
         on_error="collect",
     )
-    assert [(code, place) for place, code, *_ in faults.collected] == [
-        ("E877", "`flight`:2"), ("E877", "`flight`:3"), ("E504", "`flight`:4:2"), ("E504", "`flight`:1:3")
-    ]  # fmt: skip
+    assert [(place, code, row) for place, code, _, row in faults.collected] == [
+        ("`flight`", "E877", '["a", "b", "1", null]'),
+        ("`flight`", "E877", '["a", "b", "1", "upsert"]'),
+        ("`flight`", "E504", '["c", null, "3"]'),
+        ("`flight`", "E504", '["a", "b", "x"]'),
+    ]
     reasoner = tables.opened(path, tl.parse(FLIGHTS), {}).reasoner
     assert set(reasoner["flight"]) == {("a", "b", 1), ("c", "d", 3)}
     with pytest.raises(tl.DataError, match="E877"):

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import datetime
+import io
+import subprocess
+import sys
+from contextlib import redirect_stdout
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark import cloudpickle
 
 import tidelog as tl
 from tidelog import spark as ts
+from tidelog.logic.time import read_interval
+from tidelog.spark.failures import error_of
+from tidelog.spark.shipping import Shipped
+from tidelog.spark.task import packed, unpacked
+from tidelog.temporal.reasoning import TimeSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,7 +133,7 @@ def test_what_is_wrong_with_inputs_is_told_at_once(session: SparkSession, flight
     assert codes == ["E862", "E862", "E861", "E860"]
     for text, code in (
         ('@import p :- csv{resource="p.csv", format=(int)} . q(?x) :- p(?x) .', "E864"),
-        ("q(?x) :- diamondminus[0, 1] p(?x) .", "E865"),
+        ("q(?x) :- .", "E107"),
     ):
         with pytest.raises(tl.ProgramError, match=code):
             ts.derive(text, {})
@@ -140,8 +150,53 @@ def test_rows_that_cannot_be_read_are_an_error_or_rejected(session: SparkSession
     derived = ts.derive(program, {"p": frame}, on_error="collect")
     assert rows_of(derived["q"]) == {(6,)}
     assert {row.code for row in derived.rejects.collect()} == {"E504"}
-    with pytest.raises(Exception, match="E504"):
-        ts.derive(program, {"p": frame})["q"].collect()
+    for action in ("collect", "count", "toArrow"):
+        with pytest.raises(Exception, match=r"DataError: error\[E504\]") as raised:
+            getattr(ts.derive(program, {"p": frame})["q"], action)()
+        assert "Traceback" not in str(raised.value)
+        with pytest.raises(tl.DataError) as told:
+            raise error_of(raised.value)
+        assert {item.message.split(": ")[-1] for item in told.value.diagnostics} == {'["x"]', "[null]"}
+        assert {item.place for item in told.value.diagnostics} == {"p"}
+    skipped = ts.derive(program, {"p": frame}, on_error="skip")
+    assert rows_of(skipped["q"]) == {(6,)} and not skipped.rejects.collect()
+
+
+def test_numbers_that_are_none_are_rejected(session: SparkSession) -> None:
+    frame = session.createDataFrame([(1.5,), (float("nan"),), (-0.0,)], "n double")
+    derived = ts.derive("q(?n) :- p(?n) .", {"p": frame}, on_error="collect")
+    assert {str(row.n) for row in derived["q"].collect()} == {"1.5", "0.0"}
+    assert [(row.place, row.row) for row in derived.rejects.collect()] == [("p", "[NaN]")]
+
+
+def test_what_no_rule_reads_goes_around_the_task(session: SparkSession) -> None:
+    rows = [(1, 1.5, "a"), (1, 1.5, "a"), (2, -0.0, "b"), (3, float("nan"), "c"), (None, 2.0, "d")]
+    frame = session.createDataFrame(rows, "n int, x float, s string")
+    program = "@output kept . @output q . q(?n) :- p(?n) . @declare kept(n: int, x: double, s: string) ."
+    one = session.createDataFrame([(7,)], "n int")
+    inputs = {"kept": frame, "p": one}
+    derived = ts.derive(program, inputs, on_error="collect")
+    assert "MapInArrow" not in plan_of(derived["kept"]) and "MapInArrow" in plan_of(derived["q"])
+    assert derived["kept"].schema.simpleString() == "struct<n:bigint,x:double,s:string>"
+    assert rows_of(derived["kept"]) == {(1, 1.5, "a"), (2, 0.0, "b")}
+    assert {(row.place, row.row) for row in derived.rejects.collect()} == {
+        ("kept", '["3","NaN","c"]'),
+        ("kept", '[null,"2.0","d"]'),
+    }
+    facts = {(row.predicate, row.kept and tuple(row.kept), row.q) for row in derived.facts.collect()}
+    assert facts == {("kept", (1, 1.5, "a"), None), ("kept", (2, 0.0, "b"), None), ("q", None, (7,))}
+    with pytest.raises(Exception, match=r"E504\]: the value is missing \(column `[nx]`\)"):
+        ts.derive(program, inputs)["kept"].collect()
+    texts = session.createDataFrame([("5",)], "n string")  # converted as declared: not by Spark
+    converted = ts.derive("@declare kept(n: int) . @output kept .", {"kept": texts})["kept"]
+    assert rows_of(converted) == {(5,)}
+
+
+def plan_of(frame: DataFrame) -> str:
+    """The plan of a frame, as `explain` prints it."""
+    with redirect_stdout(io.StringIO()) as printed:
+        frame.explain()
+    return printed.getvalue()
 
 
 def test_derived_values_that_do_not_fit_are_an_error(session: SparkSession) -> None:
@@ -162,3 +217,123 @@ def test_constraints_fail_or_are_kept(session: SparkSession) -> None:
     derived = ts.derive(program, {"p": frame}, on_violation="keep")
     assert rows_of(derived["q"]) == {(1,), (-1,)}
     assert [row.code for row in derived.violations.collect()] == ["E601"]
+
+
+def test_a_query_derives_what_it_asks_for(session: SparkSession, flights: DataFrame) -> None:
+    unread = session.createDataFrame([(1,)], "n int").selectExpr("cast(raise_error('read') as int) as n")
+    program = FLIGHTS + "other(?n) :- unread(?n) ."
+    inputs = {"flight": flights, "unread": unread}
+    answers = ts.query(program, 'reach("b", ?to)', inputs)
+    assert answers.schema.simpleString() == "struct<to:string>"
+    assert rows_of(answers) == {("c",), ("d",)}
+    assert rows_of(ts.query(program, 'hops("b", ?n, ?km), ?km > 1', inputs)) == {(1, 7)}
+    assert rows_of(ts.query(program, 'reach("a", "d")', inputs)) == {(True,)}
+    assert not rows_of(ts.query(program, 'reach("d", "a")', inputs))
+    with pytest.raises(tl.ProgramError, match="raech"):
+        ts.query(program, 'raech("b", ?to)', inputs)
+
+
+def test_an_explanation_is_that_of_a_reasoner(session: SparkSession, flights: DataFrame) -> None:
+    program = FLIGHTS + "@declare flight(src: string, dst: string, km: int) ."
+    found = ts.explain(program, 'reach("a", "d")', {"flight": flights})
+    reasoner = tl.Reasoner(program)
+    reasoner.insert("flight", flights.toArrow())
+    assert str(found) == str(reasoner.explain('reach("a", "d")'))
+    with pytest.raises(tl.ProgramError, match="E655"):
+        ts.explain(program, 'reach("d", "a")', {"flight": flights})
+
+
+def test_explanations_of_any_height_are_packed() -> None:
+    program = "n(0) . n(?x + 1) :- n(?x), ?x < 3000 . twice(?x) :- n(?x), n(?x) ."
+    explained = tl.Reasoner(program).explain("twice(3000)")
+    assert str(unpacked(packed(explained))) == str(explained)
+
+
+HOT = """
+alarm(?s) :- boxminus[0, 5] hot(?s) .
+tick(?s) :- start(?s) .
+tick(?s) :- diamondminus[2, 2] tick(?s) .
+start(a)@1 .
+"""
+
+
+def test_rules_over_time(session: SparkSession) -> None:
+    hot = session.createDataFrame(
+        [("x", 0, 10, True), ("y", 0, 3, False)], "s string, start long, end long, end_open boolean"
+    )
+    hot = hot.selectExpr("s", "start", "end", "false as start_open", "end_open")
+    derived = ts.derive(HOT, {"hot": hot})
+    ends = "start:bigint,end:bigint,start_open:boolean,end_open:boolean"
+    assert derived["alarm"].schema.simpleString() == f"struct<s:string,{ends},every:bigint>"
+    assert rows_of(derived["alarm"]) == {("x", 5, 10, False, True, None)}
+    reasoner = tl.Reasoner(HOT)
+    reasoner.insert("hot", hot.toArrow())
+    embedded = reasoner["tick"].to_arrow()
+    assert derived["tick"].columns == embedded.column_names
+    assert rows_of(derived["tick"]) == {tuple(row.values()) for row in embedded.to_pylist()}
+    ending = ts.derive(HOT, {"hot": hot}, time=TimeSettings(horizon=read_interval("[0, 4]")))
+    assert ending["tick"].columns == ["s", "start", "end", "start_open", "end_open"]
+    assert rows_of(ending["tick"]) == {("a", 1, 1, False, False), ("a", 3, 3, False, False)}
+    assert rows_of(ts.query(HOT, "alarm(?s)@7", {"hot": hot})) == {("x",)}
+    assert rows_of(ts.query(HOT, "alarm(?s)", {"hot": hot})) == {("x", 5, 10, False, True, None)}
+
+
+def test_moments_and_other_bounds(session: SparkSession) -> None:
+    program = "alarm(?s) :- diamondminus[0, 5s] hot(?s) ."
+    when = [("x", datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 1, 0, 0, 1)), ("y", None, None)]
+    moments = session.createDataFrame(when, "s string, start timestamp, end timestamp")
+    derived = ts.derive(program, {"hot": moments})["alarm"]
+    assert [of.simpleString() for of in (field.dataType for field in derived.schema)][1:3] == [
+        "timestamp"
+    ] * 2
+    assert rows_of(derived) == {
+        ("x", datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 1, 0, 0, 6), False, False),
+        ("y", None, None, True, True),
+    }
+    texts = session.createDataFrame([("x", "[0, 1/3)"), ("y", "bad")], "s string, interval string")
+    good = ts.derive(program, {"hot": texts.limit(1)})["alarm"]
+    assert rows_of(good) == {("x", "0", "16/3", False, True)}
+    with pytest.raises(Exception, match=r"DataError: error\[E619\]"):
+        ts.derive(program, {"hot": texts})["alarm"].collect()
+
+
+def test_equality_and_settings(session: SparkSession) -> None:
+    program = (
+        "?x = ?y :- same(?x, ?y) . q(?x) :- p(?x) . @declare p(x: iri) . @declare same(x: iri, y: iri) ."
+    )
+    inputs = {
+        "same": session.createDataFrame([("a", "b")], "x string, y string"),
+        "p": session.createDataFrame([("b",)], "x string"),
+    }
+    assert rows_of(ts.derive(program, inputs)["q"]) == {("a",), ("b",)}
+    assert rows_of(ts.derive(program, inputs, equality="axiomatise")["q"]) == {("a",), ("b",)}
+    assert len(rows_of(ts.derive(program, inputs, equal="representative")["q"])) == 1
+    with pytest.raises(Exception, match=r"Stopped: error"):
+        ts.derive("n(0) . n(?x + 1) :- n(?x) .", {}, max_facts=1000)["n"].collect()
+
+
+def test_the_engine_of_reasoners_is_retired() -> None:
+    for old in (lambda: tl.spark(master="local[2]"), lambda: tl.Reasoner(FLIGHTS, engine="spark")):
+        with pytest.raises(tl.ProgramError, match=r"E872(.|\n)*ts\.derive"):
+            old()
+
+
+def test_a_worker_without_what_is_needed_says_so(tmp_path: Path) -> None:
+    """What is pickled needs nothing but Python to say what else it needs."""
+    shipped = tmp_path / "task"
+    shipped.write_bytes(cloudpickle.dumps(Shipped(iter)))  # type: ignore[no-untyped-call]
+    script = f"import pickle; print(pickle.load(open({str(shipped)!r}, 'rb')))"
+    installed = next(path for path in sys.path if path.endswith("site-packages"))
+    for packages, expected in (((), "no numpy and no pyarrow"), (("numpy", "pyarrow"), "no tidelog")):
+        path = tmp_path / str(len(packages))
+        path.mkdir()
+        for package in ("pyspark", "py4j", *packages):
+            (path / package).symlink_to(Path(installed, package))
+        done = subprocess.run(
+            [sys.executable, "-S", "-c", script],
+            env={"PYTHONPATH": str(path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert f"error[E868]: a worker of Spark has {expected}" in done.stderr

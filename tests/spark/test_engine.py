@@ -15,6 +15,9 @@ from tests.corpus import run_engine
 from tests.strategies import EVERYTHING, Case, cases
 from tidelog.engine.events import Event, RoundEnded, RuleRan, StratumStrategy
 from tidelog.engine.maintaining import Counters
+from tidelog.engine.spark.settings import SparkSettings
+
+pytestmark = pytest.mark.slow  # of the engine that only pipelines use, which have tests of their own
 
 JOINS, EXECUTORS = "iterated-joins", "executor-fixpoint,iterated-joins"
 
@@ -40,7 +43,7 @@ def test_random_programs_give_what_the_columnar_engine_gives(strategy: str, spar
         except tl.EvaluationError as error:
             expected = error.diagnostics[0].code
         try:
-            found: Any = run_engine(program, tl.spark(spark, strategy=strategy)).facts
+            found: Any = run_engine(program, SparkSettings(spark, strategy=strategy)).facts
         except tl.EvaluationError as error:
             found = error.diagnostics[0].code
         assert found == expected
@@ -57,7 +60,7 @@ def test_what_holds_at_times_is_derived_on_the_driver_while_it_is_little(spark: 
         "temp(boiler, 92)@[0, 10) . temp(oven, 95)@[0, 30] . watched(?s) :- sensor(?s) . sensor(oven) ."
     )
     told: list[Event] = []
-    reasoner = tl.Reasoner(program, engine=tl.spark(spark), listeners=[told.append])
+    reasoner = tl.Reasoner(program, engine=SparkSettings(spark), listeners=[told.append])
     assert list(map(str, reasoner["alarm"])) == list(map(str, tl.Reasoner(program)["alarm"]))
     assert len(reasoner["alarm"]) == 1
     chosen = [event for event in told if isinstance(event, StratumStrategy)]
@@ -72,7 +75,7 @@ def test_a_spark_frame_goes_in_and_comes_out(spark: Any) -> None:
     program = tl.parse(
         f"@declare weight(name: string, kilos: integer) . {REACH} heavy(?x) :- weight(?x, ?n), ?n > 2 ."
     )
-    reasoner = tl.Reasoner(program, engine=tl.spark(spark, strategy=EXECUTORS))
+    reasoner = tl.Reasoner(program, engine=SparkSettings(spark, strategy=EXECUTORS))
     edges = spark.createDataFrame([("a", "b"), ("b", "c"), ("a", "b")], "x string, y string")
     assert reasoner.insert("edge", edges) == 2
     assert reasoner.insert("edge", [("c", "d"), ("a", "b")]) == 2  # what lies on Spark is not asked
@@ -102,13 +105,15 @@ def test_values_of_every_kind_pass_through_spark(spark: Any) -> None:
         q(?x) :- p(?x) . r(?x, ?y) :- q(?x), ?y = STR(?x) . s(?x) :- q(?x), q(?y), ?x < ?y .
     """
     expected = run_engine(tl.parse(text), "columnar")
-    assert run_engine(tl.parse(text), tl.spark(spark, strategy=JOINS)).facts == expected.facts
+    assert run_engine(tl.parse(text), SparkSettings(spark, strategy=JOINS)).facts == expected.facts
 
 
 def test_another_salt_gives_the_same_facts(spark: Any) -> None:
     text = f"{REACH} edge(a, b) . edge(b, c) . edge(c, a) ."
     expected = run_engine(tl.parse(text), "columnar")
-    assert run_engine(tl.parse(text), tl.spark(spark, strategy=EXECUTORS, salt=7)).facts == expected.facts
+    assert (
+        run_engine(tl.parse(text), SparkSettings(spark, strategy=EXECUTORS, salt=7)).facts == expected.facts
+    )
 
 
 # ---- events
@@ -119,7 +124,7 @@ def test_another_salt_gives_the_same_facts(spark: Any) -> None:
 def test_events_count_what_the_columnar_engine_counts(strategy: str, spark: Any) -> None:
     text = f"{REACH} far(?x, #count(?y)) :- reach(?x, ?y) . odd(?x) :- reach(?x, ?y), ?y = ?x + 3 ."
     counted = []
-    for engine in ("columnar", tl.spark(spark, strategy=strategy)):
+    for engine in ("columnar", SparkSettings(spark, strategy=strategy)):
         heard: list[Event] = []
         reasoner = tl.Reasoner(tl.parse(text), engine=engine, modules=False, listeners=[heard.append])
         reasoner.insert("edge", chain(6))
@@ -139,7 +144,7 @@ def test_events_count_what_the_columnar_engine_counts(strategy: str, spark: Any)
 def test_overflow_names_the_rule(strategy: str, spark: Any) -> None:
     text = "p(?x, ?n) :- q(?x), ?n = 9223372036854775807 .\np(?x, ?m) :- p(?x, ?n), ?m = ?n + 1 .\nq(a) ."
     with pytest.raises(tl.EvaluationError) as caught:
-        tl.Reasoner(tl.parse(text), engine=tl.spark(spark, strategy=strategy)).materialise()
+        tl.Reasoner(tl.parse(text), engine=SparkSettings(spark, strategy=strategy)).materialise()
     fault = caught.value.diagnostics[0]
     assert fault.code == "E603"
     assert fault.span is not None and fault.span.text.startswith("p(?x, ?m)")
@@ -151,7 +156,7 @@ def test_a_collision_is_an_error_that_says_what_to_do(spark: Any, monkeypatch: p
     monkeypatch.setattr(store, "Hashing", lambda salt: terms.Hashing(salt, bits=4))
     program = tl.parse("".join(f"p(name{number}) . " for number in range(40)) + "q(?x) :- p(?x) .")
     with pytest.raises(tl.EvaluationError) as caught:
-        tl.Reasoner(program, engine=tl.spark(spark, strategy=JOINS)).materialise()
+        tl.Reasoner(program, engine=SparkSettings(spark, strategy=JOINS)).materialise()
     assert caught.value.diagnostics[0].code == "E680"
 
 
@@ -160,7 +165,7 @@ def test_a_collision_is_an_error_that_says_what_to_do(spark: Any, monkeypatch: p
 
 @pytest.mark.parametrize("strategy", [JOINS, EXECUTORS])
 def test_a_timeout_cancels_the_jobs(strategy: str, spark: Any) -> None:
-    reasoner = tl.Reasoner(tl.parse(ENDLESS), engine=tl.spark(spark, strategy=strategy), timeout=4)
+    reasoner = tl.Reasoner(tl.parse(ENDLESS), engine=SparkSettings(spark, strategy=strategy), timeout=4)
     start = time.monotonic()
     with pytest.raises(tl.Stopped) as caught:
         reasoner.materialise()
@@ -171,14 +176,14 @@ def test_a_timeout_cancels_the_jobs(strategy: str, spark: Any) -> None:
 
 @pytest.mark.parametrize("strategy", [JOINS, EXECUTORS])
 def test_a_limit_on_facts_stops_endless_recursion(strategy: str, spark: Any) -> None:
-    reasoner = tl.Reasoner(tl.parse(ENDLESS), engine=tl.spark(spark, strategy=strategy), max_facts=3)
+    reasoner = tl.Reasoner(tl.parse(ENDLESS), engine=SparkSettings(spark, strategy=strategy), max_facts=3)
     with pytest.raises(tl.Stopped) as caught:
         reasoner.materialise()
     assert caught.value.diagnostics[0].code == "E611"
 
 
 def test_an_interrupt_cancels_the_jobs_and_the_session_goes_on(spark: Any) -> None:
-    reasoner = tl.Reasoner(tl.parse(ENDLESS), engine=tl.spark(spark, strategy=EXECUTORS))
+    reasoner = tl.Reasoner(tl.parse(ENDLESS), engine=SparkSettings(spark, strategy=EXECUTORS))
     timer = threading.Timer(3, signal.raise_signal, [signal.SIGINT])
     timer.start()
     with pytest.raises(tl.Stopped) as caught:
@@ -192,7 +197,7 @@ def test_frames_and_facts_of_the_driver_are_joined(spark: Any) -> None:
     """They come from different sessions; what is counted of either must be told."""
     rules = f"{REACH} reach(?x, ?y) :- hop(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), hop(?y, ?z) ."
     for strategy in (JOINS, EXECUTORS):
-        reasoner = tl.Reasoner(tl.parse(rules), engine=tl.spark(spark, strategy=strategy))
+        reasoner = tl.Reasoner(tl.parse(rules), engine=SparkSettings(spark, strategy=strategy))
         reasoner.insert("edge", [(0, 1)])
         reasoner.insert("hop", spark.createDataFrame([(1, 2), (2, 3)]))
         assert len(reasoner["reach"]) == 6
@@ -232,7 +237,7 @@ def test_changes_of_facts_and_rules(maintainer: str, resident: int, spark: Any) 
     """Few facts come to the driver with the first change; else what is touched is fetched, or all derived."""
     text = f"{REACH} far(?x, #count(?y)) :- reach(?x, ?y) . leaf(?y) :- edge(_, ?y), ~edge(?y, _) ."
     deltas = []
-    for engine in ("columnar", tl.spark(spark, strategy=EXECUTORS, resident_facts=resident)):
+    for engine in ("columnar", SparkSettings(spark, strategy=EXECUTORS, resident_facts=resident)):
         reasoner = tl.Reasoner(tl.parse(text), engine=engine, maintainer=maintainer)
         on_spark = engine != "columnar" and not resident
         reasoner.insert("edge", spark.createDataFrame(chain(5)) if on_spark else chain(5))
@@ -245,7 +250,7 @@ def test_changes_of_facts_and_rules(maintainer: str, resident: int, spark: Any) 
 
 @pytest.mark.slow
 def test_more_facts_than_the_driver_is_to_hold_have_no_tables_there(spark: Any) -> None:
-    reasoner = tl.Reasoner(tl.parse(REACH), engine=tl.spark(spark, strategy=JOINS, resident_facts=3))
+    reasoner = tl.Reasoner(tl.parse(REACH), engine=SparkSettings(spark, strategy=JOINS, resident_facts=3))
     reasoner.insert("edge", spark.createDataFrame(chain(5)))
     with pytest.raises(tl.EvaluationError) as caught:
         reasoner.query("reach(0, ?x)", "tabling")
@@ -258,7 +263,7 @@ def test_instances_are_counted_where_the_facts_lie(spark: Any) -> None:
     """Three edges to 3 from 0, one way that is longer: one founded instance, one hidden by its rank."""
     rules = f"{REACH} reach(?x, ?z) :- reach(?x, ?y), reach(?y, ?z) ."
     deltas = []
-    for engine in ("columnar", tl.spark(spark, strategy=JOINS, resident_facts=0)):
+    for engine in ("columnar", SparkSettings(spark, strategy=JOINS, resident_facts=0)):
         reasoner = tl.Reasoner(tl.parse(rules), engine=engine, maintainer="rank-counting", modules=False)
         edges = [(0, 1), (1, 2), (2, 3), (0, 3), (3, 1)]
         is_far = engine != "columnar"
@@ -278,7 +283,7 @@ def test_what_an_update_touches_is_fetched_and_the_bulk_stays(
     """Of a hundred chains one is touched; the next update of the same facts needs no job at all."""
     monkeypatch.setattr("tidelog.engine.spark.fetching.ROWS_OF_A_JOB", 0)
     chains = [(10 * chain + step, 10 * chain + step + 1) for chain in range(100) for step in range(4)]
-    settings = tl.spark(spark, strategy=EXECUTORS, resident_facts=0)
+    settings = SparkSettings(spark, strategy=EXECUTORS, resident_facts=0)
     reasoner = tl.Reasoner(tl.parse(REACH), engine=settings)
     reasoner.insert("edge", spark.createDataFrame(chains))
     reasoner.materialise()
@@ -300,7 +305,7 @@ def test_what_costs_many_jobs_in_parts_is_fetched_as_a_whole(
     """An edge at the end of a chain: its 20 pairs are found one after the other."""
     monkeypatch.setattr("tidelog.engine.spark.fetching.ROWS_OF_A_JOB", 100)
     rules = "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- edge(?x, ?y), reach(?y, ?z) ."
-    settings = tl.spark(spark, strategy=EXECUTORS, resident_facts=0)
+    settings = SparkSettings(spark, strategy=EXECUTORS, resident_facts=0)
     reasoner = tl.Reasoner(tl.parse(rules), engine=settings, modules=False)
     reasoner.insert("edge", spark.createDataFrame(chain(20)))
     reasoner.materialise()
@@ -312,7 +317,7 @@ def test_what_costs_many_jobs_in_parts_is_fetched_as_a_whole(
 
 @pytest.mark.slow
 def test_an_update_that_touches_too_much_is_taken_back_and_derived_anew(spark: Any) -> None:
-    settings = tl.spark(spark, strategy=EXECUTORS, resident_facts=0, fetched_facts=10)
+    settings = SparkSettings(spark, strategy=EXECUTORS, resident_facts=0, fetched_facts=10)
     for maintainer in ("dred", "auto"):
         reasoner = tl.Reasoner(tl.parse(REACH), engine=settings, maintainer=maintainer)
         reasoner.insert("edge", spark.createDataFrame(chain(12)))

@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.equality.laboratory import held, reference, run
 from tests.equality.scripts import Change, Script, scripts
-from tidelog.__main__ import main
 from tidelog.engine.spark.jobs import Jobs
+from tidelog.engine.spark.settings import SparkSettings
 from tidelog.engine.spark.stars import edges_of, stars
 from tidelog.equality.classes_elsewhere import ClassesElsewhere
 from tidelog.equality.representatives import components
 from tidelog.errors import Inconsistent, TidelogError
+
+pytestmark = pytest.mark.slow  # of the engine that only pipelines use, which have tests of their own
 
 JOINS = "lazy,iterated-joins"
 FEW = settings(max_examples=2)  # an example takes half a minute
@@ -55,7 +57,7 @@ def test_stars_are_the_components(edges: list[tuple[int, int]], spark: Any) -> N
 def test_classes_that_lie_on_spark(spark: Any) -> None:
     """They are found there, and what is shown of them is fetched, or stays there."""
     program = tl.parse(SMALL)
-    reasoner = tl.Reasoner(program, engine=tl.spark(spark, driver_facts=0, strategy="driver-closure"))
+    reasoner = tl.Reasoner(program, engine=SparkSettings(spark, driver_facts=0, strategy="driver-closure"))
     assert held(reasoner) == held(tl.Reasoner(program))
     assert isinstance(reasoner._equality.classes, ClassesElsewhere)  # type: ignore[attr-defined]
     assert {tuple(row) for row in reasoner.frame("likes").collect()} == held(reasoner)["likes"]
@@ -67,7 +69,7 @@ def test_classes_that_lie_on_spark(spark: Any) -> None:
 
 @pytest.mark.slow
 def test_what_must_not_be_equal_is_found_on_spark(spark: Any) -> None:
-    engine = tl.spark(spark, driver_facts=0, strategy="driver-closure")
+    engine = SparkSettings(spark, driver_facts=0, strategy="driver-closure")
     with pytest.raises(Inconsistent, match="1 = 2, which are different literals"):
         tl.Reasoner(tl.parse(SMALL + "same(g, 2) . same(g, 1) ."), engine=engine).materialise()
     with pytest.raises(Inconsistent, match="a = b, which are different names"):
@@ -78,13 +80,13 @@ def test_what_must_not_be_equal_is_found_on_spark(spark: Any) -> None:
 
 @pytest.mark.slow
 def test_classes_come_to_the_driver_with_the_first_change(spark: Any) -> None:
-    engine = tl.spark(spark, driver_facts=0, strategy="driver-closure")
+    engine = SparkSettings(spark, driver_facts=0, strategy="driver-closure")
     reasoner = tl.Reasoner(tl.parse(SMALL), engine=engine)
     reasoner.materialise()
     reasoner.apply("- same(b, c) .\n+ likes(c, c) .")
     after = SMALL.replace("same(b, c) .", "likes(c, c) .")
     assert held(reasoner) == held(tl.Reasoner(tl.parse(after)))
-    far = tl.Reasoner(tl.parse(SMALL), engine=tl.spark(spark, driver_facts=0, resident_facts=1))
+    far = tl.Reasoner(tl.parse(SMALL), engine=SparkSettings(spark, driver_facts=0, resident_facts=1))
     far.materialise()
     with pytest.raises(TidelogError, match="E684"):
         far.apply("- same(b, c) .")
@@ -100,15 +102,15 @@ FAR = [
 @pytest.mark.slow
 @pytest.mark.parametrize("far", FAR)
 def test_a_script(far: dict[str, Any], spark: Any) -> None:
-    run(SCRIPT, equality="rewrite", engine=tl.spark(spark, **far))
+    run(SCRIPT, equality="rewrite", engine=SparkSettings(spark, **far))
 
 
 @pytest.mark.slow
 def test_backward_forward_with_rewriting_is_for_facts_on_the_driver(spark: Any) -> None:
     by = {"equality": "rewrite", "maintainer": "backward-forward"}
-    run(SCRIPT, engine=tl.spark(spark, strategy=JOINS), **by)
+    run(SCRIPT, engine=SparkSettings(spark, strategy=JOINS), **by)
     with pytest.raises(TidelogError, match="E684"):
-        run(SCRIPT, engine=tl.spark(spark, strategy=JOINS, resident_facts=-1), **by)
+        run(SCRIPT, engine=SparkSettings(spark, strategy=JOINS, resident_facts=-1), **by)
 
 
 @pytest.mark.slow
@@ -117,7 +119,7 @@ def test_random_scripts(far: dict[str, Any], spark: Any) -> None:
     @FEW
     @given(script=scripts(rules_change=True, most=6))
     def check(script: Script) -> None:
-        run(script, equality="rewrite", engine=tl.spark(spark, **far))
+        run(script, equality="rewrite", engine=SparkSettings(spark, **far))
 
     check()
 
@@ -127,7 +129,7 @@ def test_everything_is_derived_on_spark(spark: Any) -> None:
     @FEW
     @given(script=scripts(most=6))
     def check(script: Script) -> None:
-        engine = tl.spark(spark, driver_facts=0)
+        engine = SparkSettings(spark, driver_facts=0)
         reasoner = tl.Reasoner(tl.parse(script.text), equality="rewrite", engine=engine)
         try:
             assert held(reasoner) == reference(script.rules, script.facts)
@@ -135,12 +137,3 @@ def test_everything_is_derived_on_spark(spark: Any) -> None:
             assert reference(script.rules, script.facts) is None
 
     check()
-
-
-def test_the_plan_says_where_classes_are_found(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "same.rls"
-    path.write_text(SMALL)
-    assert main(["plan", str(path), "--engine", "spark"]) == 0
-    told = capfd.readouterr().out
-    assert "(likes ≈): driver-closure" in told
-    assert "classes of equal constants: on the driver, while at most 10,000,000 facts" in told

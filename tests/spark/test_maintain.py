@@ -125,9 +125,9 @@ def test_bad_rows_fail_or_are_collected(session: SparkSession, make: Make) -> No
     with pytest.raises(tl.DataError, match=r"E877[\s\S]*E504"):
         make().apply(changes={"flight": bad})
     changes = make(on_error="collect").apply(changes={"flight": bad})
-    assert {(row.code, row.place) for row in changes.rejects.collect()} == {
-        ("E504", "`flight`:1:3"),
-        ("E877", "`flight`:3"),
+    assert {(row.code, row.place, row.row) for row in changes.rejects.collect()} == {
+        ("E504", "`flight`", '["a", "b", "x"]'),
+        ("E877", "`flight`", '["c", "d", "3", "?"]'),
     }
     assert rows_of(changes["reach"]) == {("b", "c", "insert")}
     with pytest.raises(ValueError, match="on_change"):
@@ -212,6 +212,10 @@ def test_what_is_wrong_is_said_before_anything_changes(spark: SparkSession, make
         make(predicate="flight", predicates={})
     with pytest.raises(tl.DataError, match="E875"):
         ts.maintain(RULES, "s3://bucket/net")
+    with pytest.raises(tl.ProgramError, match="E880"):
+        make("q(?x) :- diamondminus[0, 1] p(?x) .")
+    with pytest.raises(tl.ProgramError, match="E880"):
+        make().apply({"flight": flights(spark, ("a", "b", 1, 2, 3), schema=FLIGHT + ", start int, end int")})
     untyped = make(RULES)
     with pytest.raises(tl.ProgramError, match=r"E876[\s\S]*flight\(src: string, dst: string, km: int\)"):
         untyped.apply({"flight": flights(spark, ("a", "b", 1))})

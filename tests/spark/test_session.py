@@ -12,7 +12,6 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-import tidelog as tl
 from tidelog.errors import TidelogError
 from tidelog.spark import session as sessions
 from tidelog.spark.scratch import scratch_folder
@@ -94,8 +93,6 @@ def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(TidelogError, match=r"E624(.|\n)*help: pip install 'tidelog\[spark\]'"):
         SessionSettings().start()
-    with pytest.raises(TidelogError, match=r"E624(.|\n)*help: pip install 'tidelog\[spark\]'"):
-        tl.Reasoner(tl.parse("p(a) ."), engine="spark")
 
 
 SCRIPT = """
@@ -128,7 +125,7 @@ def run_alone(folder: Path, conf: dict[str, str], **environment: str) -> tuple[s
 @pytest.mark.slow
 def test_the_command_line_says_where_the_spark_ui_is(tmp_path: Path) -> None:
     (tmp_path / "p.rls").write_text("p(a, b) . q(?x, ?y) :- p(?x, ?y) . q(?x, ?z) :- q(?x, ?y), p(?y, ?z) .")
-    settings = ("tidelog.strategy=executor-fixpoint", "spark.ui.enabled=true", "spark.driver.memory=1g")
+    settings = ("spark.ui.enabled=true", "spark.driver.memory=1g")
     conf = [word for setting in settings for word in ("--conf", setting)]
     done = subprocess.run(
         [sys.executable, "-m", "tidelog", "run", "p.rls", "--engine", "spark", *conf],

@@ -128,7 +128,7 @@ def test_settings_that_make_no_sense_are_errors(options: dict[str, str], help: s
 
 
 def test_small_programs_start_no_session() -> None:
-    reasoner = tl.Reasoner(tl.parse(f"{REACH} edge(a, b) . edge(b, c) ."), engine="spark")
+    reasoner = tl.Reasoner(tl.parse(f"{REACH} edge(a, b) . edge(b, c) ."), engine=SparkSettings())
     assert len(reasoner["reach"]) == 3
     engine: Any = reasoner._engine
     assert not engine.has_session

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.temporal.test_changes import HORIZON
 from tests.temporal.test_procedures import programs, rules
-from tidelog.__main__ import main
 from tidelog.engine.events import Event, StratumStrategy
 from tidelog.engine.spark import intervals
+from tidelog.engine.spark.settings import SparkSettings
 from tidelog.errors import EvaluationError, TidelogError
 from tidelog.logic.time import Interval
 from tidelog.temporal import list_kernels
 from tidelog.temporal.lists import Lists, Timeline, single
 from tidelog.temporal.metric import take_apart
+
+pytestmark = pytest.mark.slow  # of the engine that only pipelines use, which have tests of their own
 
 ROUNDS = "lazy,iterated-joins"  # no strategy of the driver
 FEW = settings(max_examples=2)  # an example takes half a minute
@@ -50,7 +52,7 @@ def held(reasoner: tl.Reasoner) -> dict[str, list[tuple[str, ...]]]:
 
 
 def on_spark(spark: Any, program: tl.Program, **options: Any) -> tl.Reasoner:
-    return tl.Reasoner(program, engine=tl.spark(spark, strategy=ROUNDS), **options)
+    return tl.Reasoner(program, engine=SparkSettings(spark, strategy=ROUNDS), **options)
 
 
 def assert_same(spark: Any, text: str, **options: Any) -> None:
@@ -138,7 +140,7 @@ def test_changes_after_that(spark: Any) -> None:
 def test_what_does_not_fit_the_driver_stays_on_spark(spark: Any) -> None:
     program = tl.parse("p(a)@[0, 1) . p(b)@3 . q(?x) :- diamondminus[1, 2] p(?x) .")
     told: list[Event] = []
-    engine = tl.spark(spark, driver_facts=0, resident_facts=2)
+    engine = SparkSettings(spark, driver_facts=0, resident_facts=2)
     reasoner = tl.Reasoner(program, engine=engine, listeners=[told.append])
     assert sorted(map(str, reasoner["q"])) == sorted(map(str, tl.Reasoner(program)["q"]))
     with pytest.raises(TidelogError, match="E684"):
@@ -160,14 +162,7 @@ def test_what_has_no_end_is_for_the_driver(spark: Any) -> None:
     program = tl.parse("p(a)@0 . p(?x) :- diamondminus[1, 1] p(?x) .")
     with pytest.raises(TidelogError, match="E616"):
         on_spark(spark, program).materialise()
-    assert held(tl.Reasoner(program, engine=tl.spark(spark))) == held(tl.Reasoner(program))
-
-
-def test_the_plan_says_where_rules_over_time_run(tmp_path: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    path = tmp_path / "time.rls"
-    path.write_text("p(a)@[0, 1) . q(?x) :- diamondminus[1, 2] p(?x) .")
-    assert main(["plan", str(path), "--engine", "spark", "--conf", "tidelog.driverFacts=0"]) == 0
-    assert "stratum 1 (q): interval-rounds, rules over time read" in capfd.readouterr().out
+    assert held(tl.Reasoner(program, engine=SparkSettings(spark))) == held(tl.Reasoner(program))
 
 
 # ---- the algebra of intervals

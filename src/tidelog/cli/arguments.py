@@ -32,7 +32,7 @@ from tidelog.cli.store_arguments import (
     wrong_store_options,
 )
 from tidelog.cli.timeline_arguments import add_timeline
-from tidelog.cli.usage import Parser, UsageError, command, row_count
+from tidelog.cli.usage import Parser, UsageError, command, positive, row_count
 from tidelog.errors import suggest
 
 if TYPE_CHECKING:
@@ -139,6 +139,12 @@ def _add_run(commands: Commands) -> None:
     running = add_limits(run)
     add_statistics(running)
     add_maintainer(running)
+    running.add_argument(
+        "--processes",
+        metavar="N",
+        type=positive,
+        help="divide facts and work among N processes of this machine (default: this one does all)",
+    )
     running.add_argument(
         "--watch",
         action="store_true",

@@ -3,36 +3,27 @@
 from __future__ import annotations
 
 from argparse import Namespace
-from collections.abc import Sequence
 from dataclasses import replace
 
 from tidelog.cli.files import write_text
 from tidelog.cli.messages import Messages
 from tidelog.cli.options import format_of
-from tidelog.cli.programs import load_program, read_source, resolve_source, sandbox_of, shown_name
+from tidelog.cli.programs import read_source, resolve_source, sandbox_of, shown_name
 from tidelog.cli.usage import UsageError
 from tidelog.errors import Source
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Atom, Program, Query, Rule
 from tidelog.logic.resolve import resolve_query
-from tidelog.logic.strata import Stratum, strata
 from tidelog.plan.draw import dot_text, mermaid_text
 from tidelog.plan.estimate import ASSUMED, StatedFacts
 from tidelog.plan.join_order import expected_growth
 from tidelog.plan.page import html_text
-from tidelog.plan.rule_text import Writing
 from tidelog.plan.stages import Stage, parsed, planned, resolved, stratified
 from tidelog.rewrite.axiomatise import axiomatise
 from tidelog.rewrite.magic_sets import Options, rewrite
 from tidelog.rewrite.over_representatives import over_representatives
 from tidelog.rewrite.readable import readable
 from tidelog.syntax.parser import parse, parse_literals
-from tidelog.temporal.analysis import time_strata
-
-CLASSES = (
-    "classes of equal constants: on the driver, while at most {} facts say what is equal; "
-    "beyond by large-star and small-star"
-)
 
 
 def plan(options: Namespace) -> int:
@@ -40,7 +31,7 @@ def plan(options: Namespace) -> int:
     messages = Messages(options.quiet)
     stage = _stage(options, messages)
     if options.engine == "spark" and options.stage == "plan" and not (options.run or options.data):
-        stage = _with_strategies(stage, options)
+        stage = _on_spark(stage)
     write_text(_text(stage, format_of(options)), options.output, messages)
     return 0
 
@@ -134,40 +125,14 @@ def _planned_with_sizes(options: Namespace, name: str) -> Stage:
     work.derive()
     query = _query(options.query, work.program)
     note = "sizes are those after deriving everything"
-    stage = planned(work.program, name, work.reasoner.sizes, query, note, options.modules)
-    taken = work.tally.strategies
-    if not taken:
-        return stage
-    strata_derived = enumerate((*work.reasoner.strata, *time_strata(work.program.timed_rules)))
-    chosen = [
-        (stratum, taken[place].strategy, taken[place].reason)
-        for place, stratum in strata_derived
-        if place in taken
-    ]
-    return _told(stage, work.program, chosen)
+    return planned(work.program, name, work.reasoner.sizes, query, note, options.modules)
 
 
-def _with_strategies(stage: Stage, options: Namespace) -> Stage:
-    """The stage with a line for each stratum: how it would be derived on Spark."""
-    from tidelog.cli.reasoning import engine_of
-    from tidelog.engine.spark.settings import SparkSettings
-    from tidelog.engine.spark.strategies import Sizes, choose, choose_over_time
+def _on_spark(stage: Stage) -> Stage:
+    """The stage with a line that says where it would run on Spark."""
+    from tidelog.spark.strategies import Choice
 
-    settings = engine_of(options)
-    assert isinstance(settings, SparkSettings)
-    said = load_program(options.program, dict(options.param), sandbox=sandbox_of(options))
-    program = _with_equality(said.static, options)
-    stated = StatedFacts(said)
-    sizes = Sizes(stated.size, 0, settings)
-    chosen = [(stratum, choose(stratum, sizes)) for stratum in strata(program.rules, program.predicates)]
-    read = {atom.predicate for rule in said.timed_rules for atom in (*rule.positive, *rule.negated)}
-    over_time = choose_over_time(sum(map(stated.size, read)), settings)
-    chosen += [(stratum, over_time) for stratum in time_strata(said.timed_rules)]
-    told = _told(stage, program, [(stratum, choice.strategy, choice.reason) for stratum, choice in chosen])
-    if has_equality(program.predicates) and options.equality == "rewrite":
-        most = f"{settings.driver_facts:,}"
-        told = replace(told, lines=(*told.lines, f"  {CLASSES.format(most)}"))
-    return told
+    return replace(stage, lines=(*stage.lines, "", f"on Spark: {Choice()}"))
 
 
 def _with_equality(program: Program, options: Namespace) -> Program:
@@ -177,16 +142,6 @@ def _with_equality(program: Program, options: Namespace) -> Program:
     if options.equality == "rewrite":
         return over_representatives(program, {})
     return axiomatise(program, unique_names=options.unique_names)
-
-
-def _told(stage: Stage, program: Program, chosen: Sequence[tuple[Stratum, str, str]]) -> Stage:
-    writing = Writing.of(program)
-    lines = [
-        f"stratum {number} ({', '.join(writing.predicate(name) for name in stratum.predicates)}): "
-        f"{strategy}, {reason}"
-        for number, (stratum, strategy, reason) in enumerate(chosen, 1)
-    ]
-    return replace(stage, lines=(*stage.lines, "", "on Spark:", *(f"  {line}" for line in lines)))
 
 
 def _query(text: str | None, program: Program) -> Query | None:

@@ -20,7 +20,6 @@ from tidelog.cli.time_options import is_time_said, time_settings
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.registry import EngineSettings, settings_of
-from tidelog.engine.spark.settings import SparkSettings
 from tidelog.errors import Inconsistent, ProgramError, counted
 from tidelog.io.faults import OnError
 from tidelog.io.formats import format_of
@@ -101,7 +100,9 @@ class Work:
         options = self.options
         on_error, rejects = self.rejects
         megabytes: int | None = getattr(options, "table_memory", None)
+        processes: int | None = getattr(options, "processes", None)
         return {
+            **({} if processes is None else {"processes": processes}),
             "engine": engine_of(options),
             "maintainer": self.maintainer,
             "marking": self.marking,
@@ -235,15 +236,12 @@ def _has_graphs(path: Path) -> bool:
 
 def engine_of(options: Namespace) -> EngineSettings:
     """The engine that the options ask for; a usage error if its settings make no sense."""
-    if options.engine != "spark":
-        if options.master is not None or options.conf:
-            raise UsageError("--master and --conf make no sense without --engine spark")
-        return settings_of(options.engine)
-    try:
-        return SparkSettings(master=options.master).configured(dict(options.conf))
-    except ProgramError as error:
-        fault = error.diagnostics[0]
-        raise UsageError(fault.message, fault.help) from None
+    if options.engine == "spark":
+        message = f"`tidelog {options.command}` runs in this process, not on Spark"
+        raise UsageError(message, "`tidelog run`, `query` and `pipeline` take --engine spark")
+    if options.master is not None or options.conf:
+        raise UsageError("--master and --conf make no sense without --engine spark")
+    return settings_of(options.engine)
 
 
 def parameters(options: Namespace) -> dict[str, str]:

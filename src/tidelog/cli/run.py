@@ -49,6 +49,10 @@ def run(options: Namespace) -> int:
     """The exit code of `tidelog run`."""
     form = Form.of(options, "csv" if options.output else "table")
     check_options(options, form)
+    if options.engine == "spark":
+        from tidelog.cli import on_spark
+
+        return on_spark.run(options)
     if options.watch:
         check_watchable(options)
     with Work(options) as work:
@@ -102,6 +106,10 @@ def query(options: Namespace) -> int:
     check_options(options, form)
     check_printable(1, form)
     _check_strategy(options.strategy)
+    if options.engine == "spark":
+        from tidelog.cli import on_spark
+
+        return on_spark.query(options)
     with Work(options) as work:
         _query(work, form)
     return 0
@@ -142,6 +150,9 @@ def check_options(options: Namespace, form: Form) -> None:
         raise UsageError("tables are for people, not for files", "choose another --format, such as csv")
     if output is not None and output.exists() and not output.is_dir():
         raise UsageError(f"--output {output} is not a folder")
+    if getattr(options, "processes", None) and (options.store or options.engine != "columnar"):
+        what = "--store" if options.store else f"--engine {options.engine}"
+        raise UsageError(f"--processes does not go with {what}")
     if options.stats and not options.stats.endswith(".json"):
         raise UsageError(f"--stats {options.stats} is not a name that ends in .json")
 

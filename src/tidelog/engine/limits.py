@@ -36,6 +36,11 @@ class Limits:
         begun = monotonic() if started is None else started
         self.deadline = None if timeout is None else begun + timeout
 
+    @property
+    def left(self) -> float | None:
+        """The seconds until the timeout."""
+        return None if self.deadline is None else max(0.0, self.deadline - monotonic())
+
     def check(self, found: int = 0, are_answers: bool = False) -> None:
         """Raise `Stopped` if a limit has been reached, KeyboardInterrupt if Ctrl-C has been pressed.
 

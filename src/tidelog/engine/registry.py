@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from tidelog.engine.columnar.closing import ClosingEngine
-from tidelog.engine.spark.settings import SparkSettings
 from tidelog.errors import Diagnostic, ProgramError, suggest
 
 UNKNOWN_ENGINE = "E620"
+RETIRED = "E872"
 
 
 @runtime_checkable
@@ -42,7 +42,6 @@ class ColumnarSettings:
 
 ENGINES: dict[str, Callable[[], EngineSettings]] = {
     "columnar": ColumnarSettings,
-    "spark": SparkSettings,
 }
 
 
@@ -52,5 +51,17 @@ def settings_of(engine: str | EngineSettings) -> EngineSettings:
         return ENGINES[engine]()
     if not isinstance(engine, str) and isinstance(engine, EngineSettings):
         return engine
+    if engine == "spark":
+        raise retired()
     help = suggest(str(engine), ENGINES) or f"there are {', '.join(ENGINES)}"
     raise ProgramError(Diagnostic(UNKNOWN_ENGINE, f"there is no engine `{engine}`", help=help))
+
+
+def retired() -> ProgramError:
+    """Return the error that says what to use instead of the Spark engine that reasoners had."""
+    message = "reasoners run in this process: the engine `spark` is no more"
+    help = (
+        "a program is a function of DataFrames: `from tidelog import spark as ts`, then "
+        '`ts.derive(program, {"edge": frame})`, `ts.query`, `ts.explain`, `ts.maintain`'
+    )
+    return ProgramError(Diagnostic(RETIRED, message, help=help))

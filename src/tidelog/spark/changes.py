@@ -6,6 +6,7 @@ of those, or where there is no order, an insertion does. A batch that was the la
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,6 @@ from tidelog.io.columns import Column
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.logic.inference import Columns
 from tidelog.logic.program import Program
-from tidelog.logic.terms import exact
 from tidelog.logic.types import Types, types_of_kinds
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import Rows
@@ -37,9 +37,11 @@ from tidelog.maintenance.row_sets import codes_of, joined, taken
 from tidelog.opening import StoredReasoner, open_store
 from tidelog.relation import Relation
 from tidelog.spark import codes
+from tidelog.spark.task import Collected, Writing, written
 from tidelog.store.state import BatchId
 
 INSERT, DELETE = "insert", "delete"
+NULLARY = "holds"  # the column of a predicate without arguments
 CHANGE_TYPE = "_change_type"  # what Delta's change feed calls the column that says what becomes of a row
 OPERATIONS: Final = {
     "+": True,
@@ -57,6 +59,16 @@ Publish = Callable[[Delta], None]
 
 
 # ---- in
+
+
+class Rejected(Collected):
+    """Rows that cannot be read, without the numbers that they are given here."""
+
+    def add(self, row: BadRow) -> None:
+        """Note a row, as it came."""
+        if row.diagnostic.code != codes.OPERATION:
+            row = BadRow(row.diagnostic, json.dumps(json.loads(row.text)[:-1]))
+        super().add(row)
 
 
 @dataclass(frozen=True)
@@ -164,7 +176,7 @@ def _at(shape: Shape, place: int) -> str:
 
 def _reject(table: Any, place: int, fault: Diagnostic, faults: Faults) -> None:
     row = table.slice(place, 1).to_pylist()[0]
-    faults.add(BadRow(fault, str(list(row.values()))))
+    faults.add(BadRow(fault, json.dumps(list(row.values()), default=str)))
 
 
 # ---- carrying them out
@@ -316,21 +328,9 @@ def close(path: Path) -> None:
 
 def typed_table(relation: Relation, types: Columns) -> Any:
     """Return the facts of a relation as an Arrow table whose types do not depend on the rows."""
-    coded = relation.coded
-    if not coded.columns:
-        return pa.table({"holds": pa.array([True] * coded.rows, pa.bool_())})
-    columns = []
-    for name, ids, each in zip(relation.columns, coded.columns, types, strict=True):
-        try:
-            columns.append(to_typed(coded.dictionary, ids, each))
-        except Misfit as misfit:
-            message = (
-                f"`{exact(misfit.value)}` is in column `{name}` of `{relation.name}`, "
-                f"which is of type {misfit.type}"
-            )
-            help = "declare the column with a type that holds it, or convert the value in the rule"
-            raise DataError(Diagnostic(codes.MISFIT, message, help=help)) from None
-    return pa.table(dict(zip(relation.columns, columns, strict=True)))
+    names = relation.columns or (NULLARY,)
+    part = written(relation, Writing(relation.name, relation.name, names, types))
+    return pa.Table.from_arrays([part.columns[name] for name in names], names=list(names))
 
 
 def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types | None]) -> tuple[Any, Rows]:

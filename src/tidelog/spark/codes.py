@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidelog.engine.registry import RETIRED
+
 NO_SUCH_PREDICATE: Final = "E860"
 WRONG_COLUMNS: Final = "E861"
 NO_SUCH_TYPE: Final = "E862"
 STREAMING: Final = "E863"
 TRANSFER: Final = "E864"
-TIMED: Final = "E865"
 MISFIT: Final = "E866"
 NO_SESSION: Final = "E867"
+NOT_SHIPPED: Final = "E868"
+FAILED: Final = "E869"
+NOT_WRITTEN: Final = "E870"
+FORMAT: Final = "E871"
+STRATEGY: Final = "E873"
 NOT_A_DISK: Final = "E875"
 UNTYPED: Final = "E876"
 OPERATION: Final = "E877"
 NOT_COMPARABLE: Final = "E878"
 NOT_PUBLISHED: Final = "E879"
+TIMED: Final = "E880"
 
 MEANINGS: Final = {
     NO_SUCH_PREDICATE: "a frame for a predicate, or an output, that the program does not have",
@@ -24,12 +31,18 @@ MEANINGS: Final = {
     NO_SUCH_TYPE: "a column of a Spark type that has no values here",
     STREAMING: "a streaming frame: each micro-batch would be evaluated alone",
     TRANSFER: "a program with imports or exports where frames go in and out",
-    TIMED: "a program whose facts hold at times, on frames",
     MISFIT: "a derived value that the type of its column cannot hold",
     NO_SESSION: "no Spark session, and no frame to take it from",
+    NOT_SHIPPED: "a worker of Spark without tidelog, or without what it needs",
+    FAILED: "a job of Spark that failed",
+    NOT_WRITTEN: "what the format `tidelog` cannot write, or read",
+    FORMAT: "an import or export in a format, or with options, that Spark does not have",
+    STRATEGY: "a strategy, or a number of tasks, by which a program cannot run",
+    RETIRED: "the Spark engine of `Reasoner`, which is no more",
     NOT_A_DISK: "a store at the address of an object store: stores lie on a disk",
     UNTYPED: "a frame of changes for a predicate whose columns have no declared types",
     OPERATION: "a row of changes that does not say whether its fact comes or goes, or when",
     NOT_COMPARABLE: "two versions of a table with different columns",
     NOT_PUBLISHED: "changes that could not be published: nothing was committed",
+    TIMED: "facts that hold at times, where frames of changes have none",
 }

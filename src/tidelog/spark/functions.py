@@ -7,30 +7,49 @@ filter over what comes out. Spark runs the task when an output is used: once for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
-from types import TracebackType
+from secrets import token_bytes
 from typing import Any
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
-from pyspark.storagelevel import StorageLevel
 
-from tidelog.errors import Diagnostic, ProgramError, suggest
+from tidelog.engine.exchange import make_certificate
+from tidelog.errors import Diagnostic, ProgramError, Source, suggest
+from tidelog.explaining import MOST_ANSWERS
 from tidelog.io.faults import OnError
-from tidelog.logic.inference import infer
-from tidelog.logic.program import BOTTOM, Predicate, Program
-from tidelog.logic.resolve import program_of
+from tidelog.logic.codes import EMPTY_PREDICATE
+from tidelog.logic.equality import has_equality
+from tidelog.logic.inference import Inferred, infer, infer_answers
+from tidelog.logic.program import BOTTOM, Predicate, Program, Query
+from tidelog.logic.resolve import giving_times, program_of, resolve_query
+from tidelog.logic.strata import Stratum, strata
+from tidelog.logic.values import ColumnType
+from tidelog.proof.explanation import Explanation
+from tidelog.proof.tree import MOST_ROWS
+from tidelog.relation import column_names
 from tidelog.spark import codes
+from tidelog.spark.around import around, goes_around
+from tidelog.spark.barrier import Exchange
+from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of
+from tidelog.spark.failures import telling
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
-from tidelog.spark.task import REJECTS, TAG, VIOLATIONS, Reading, Task, Writing
+from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.shipping import Shipped, ship
+from tidelog.spark.strategies import EXCHANGE, Choice, choose, is_encrypted
+from tidelog.spark.task import TAG, Answers, Everything, Proofs, Reading, Task, Writing, unpacked
+from tidelog.spark.times import time_fields
+from tidelog.syntax.parser import parse_literals
+from tidelog.temporal.reasoning import asks_when
 
 NONE = -1  # the tag of a row that is there so that the task runs even where no input has rows
-SPECIAL = {REJECTS: ("place", "code", "reason", "row"), VIOLATIONS: ("code", "message")}
-STRING = spark_types.StringType()
-SHARED = "_shared"  # a column of random numbers
+ANSWERS = "answers"  # the name of what a query asks for
+
+_quoted = quoted
 
 
 def derive(
@@ -38,34 +57,71 @@ def derive(
     inputs: Mapping[str, DataFrame] | None = None,
     *,
     outputs: Sequence[str] | None = None,
+    partitions: int | None = None,
+    sizes: Mapping[str, int] | None = None,
     on_error: str = "fail",
     on_violation: str = "fail",
     **settings: Any,
 ) -> Derived:
     """Return the frames that a program derives from others, by predicate. Nothing runs yet.
 
-    Columns of an input are taken by the names of the predicate's columns if it has them all, else in order.
-    `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. `on_error` is
-    `fail`, or `collect` to have rows that cannot be read in `rejects`; `on_violation` is `fail`, or `keep` to
-    have them in `violations`. Further settings are those of `Reasoner`.
+    Columns of an input are taken by the names of the predicate's columns if it has them all, else in order;
+    columns `start` and `end`, or `interval`, beside them say when a fact holds.
+    `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. So many
+    `partitions` of the facts lie with as many tasks, which exchange what they derive; without it there is one
+    task, unless the inputs are large by Spark's estimate, or by `sizes`, the rows of each. `on_error` is
+    `fail`, `skip` to leave out rows that cannot be read, or `collect` to have them in `rejects`;
+    `on_violation` is `fail`, or `keep` to have them in `violations`. All other settings are those of
+    `Reasoner`.
     """
-    if on_violation not in ("fail", "keep"):
-        raise ValueError(f"on_violation is `fail` or `keep`, not {on_violation!r}")
-    given = dict(inputs or {})
-    known = program_of(program)
-    _check_program(known)
-    read = _read_inputs(known, given)
-    columns = {each.predicate.name: each.types for each in read.values()}
-    inferred = infer(known, columns)
-    wanted = outputs_of(_wanted(known, outputs), inferred)
-    taken, slots_out = _slots_of_inputs(read), _slots_of_outputs(wanted)
-    task = _task(known, read, wanted, taken, slots_out)
-    task = replace(task, on_error=OnError(on_error), keeps_violations=on_violation == "keep")
-    task = replace(task, settings={"threads": 1, **settings})
-    fields = [(TAG, STRING), *slots_out.types.items()]
-    schema = spark_types.StructType([spark_types.StructField(*field) for field in fields])
-    rows = _tagged(given, read, taken).repartition(1).mapInArrow(task, schema)
-    return Derived(rows, wanted, slots_out)
+    frames = dict(inputs or {})
+    given = _given(program, frames, settings)
+    choice = given.choose(frames, partitions, sizes)
+    return given.derive(frames, outputs, on_error, on_violation, choice)
+
+
+def query(
+    program: Program | Path | str,
+    text: str,
+    inputs: Mapping[str, DataFrame] | None = None,
+    *,
+    on_error: str = "fail",
+    **settings: Any,
+) -> DataFrame:
+    """Return the answers to a query such as `reach(a, ?x)` as a frame: a column for each variable.
+
+    Nothing runs yet; then only what the query asks for is derived, and only the frames that it depends on are
+    read. A query without variables has one row, `holds`, if it holds.
+    """
+    frames = dict(inputs or {})
+    return _given(program, frames, settings).query(frames, text, on_error)
+
+
+def explain(
+    program: Program | Path | str,
+    fact: str,
+    inputs: Mapping[str, DataFrame] | None = None,
+    *,
+    proofs: int = 1,
+    limit: int = MOST_ANSWERS,
+    rows: int | None = MOST_ROWS,
+    **settings: Any,
+) -> Explanation:
+    """Return why a fact such as `reach(a, c)` holds, as `Reasoner.explain` does. This runs a job.
+
+    Only the frames that the fact depends on are read.
+    """
+    frames = dict(inputs or {})
+    given = _given(program, frames, settings)
+    asked = _resolved(fact, given.program)
+    special = {name: [_STRING] * len(columns) for name, columns in SPECIAL.items()}
+    places = slots({"explanation": [spark_types.BinaryType()], **special})
+    options = {"proofs": proofs, "limit": limit, "rows": rows}
+    ask = Proofs(fact, options, places.of["explanation"][0])
+    found = given.rows(ask, frames, places, OnError.FAIL, _needed_for(asked, given.program))
+    with telling():
+        (row,) = Derived(found, {}, places).only("explanation", ["packed"]).collect()
+    return unpacked(bytes(row.packed))
 
 
 def rules(
@@ -84,102 +140,193 @@ def rules(
     return transform
 
 
+class Checked(dict[str, spark_types.StructType]):
+    """The schemas of a program's outputs, what is doubtful in it, its strata, and where it will run."""
+
+    def __init__(
+        self,
+        schemas: Mapping[str, spark_types.StructType],
+        warnings: Sequence[Diagnostic],
+        strata: Sequence[Stratum],
+        choice: Choice,
+    ) -> None:
+        super().__init__(schemas)
+        self.warnings = tuple(warnings)
+        self.strata = tuple(strata)
+        self.strategy, self.tasks, self.reason = choice.strategy, choice.tasks, choice.reason
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {schema.simpleString()}" for name, schema in self.items()]
+        lines += [f"stratum {place}: {', '.join(each.predicates)}" for place, each in enumerate(self.strata)]
+        return "\n".join([*lines, f"{self.strategy}: {self.reason}", *map(str, self.warnings)])
+
+
 def check(
     program: Program | Path | str,
     inputs: Mapping[str, DataFrame | spark_types.StructType] | None = None,
     *,
     outputs: Sequence[str] | None = None,
-) -> dict[str, spark_types.StructType]:
+    partitions: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+    **settings: Any,
+) -> Checked:
     """Return the schemas of the outputs, or raise all that is wrong with the program and the inputs."""
+    given = _given(program, dict(inputs or {}), settings)
+    wanted = given.outputs(_wanted(given.program, outputs))
+    found = strata(given.program.rules, given.program.predicates)
+    schemas = {name: output.schema for name, output in wanted.items()}
+    frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
+    choice = given.choose(frames, partitions, sizes)
+    empty = tuple(f"`{name}`" for name in given.inputs)  # as the program alone would have them
+    doubts = [
+        item
+        for item in (*given.program.warnings, *given.inferred.warnings)
+        if item.code != EMPTY_PREDICATE or not item.message.startswith(empty)
+    ]
+    return Checked(schemas, doubts, found, choice)
+
+
+# ---- what is given
+
+
+_STRING = spark_types.StringType()
+
+
+@dataclass(frozen=True)
+class Given:
+    """A program with the inputs that it is a function of, and what is known of its columns."""
+
+    program: Program
+    inputs: Mapping[str, Input]
+    inferred: Inferred
+    settings: Mapping[str, Any]
+
+    def derive(
+        self,
+        frames: Mapping[str, DataFrame],
+        outputs: Sequence[str] | None,
+        on_error: str,
+        on_violation: str,
+        choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
+    ) -> Derived:
+        """Return the frames of predicates."""
+        if on_violation not in ("fail", "keep"):
+            raise ValueError(f"on_violation is `fail` or `keep`, not {on_violation!r}")
+        program, faults = self.program, OnError(on_error)
+        wanted = self.outputs(_wanted(program, outputs))
+        passing = {
+            name: around(frames[each], self.inputs[each], output, faults)
+            for name, output in wanted.items()
+            if (each := self.input_of(output.predicate)) and goes_around(program, self.inputs[each], output)
+        }
+        wanted = {name: output for name, output in wanted.items() if name not in passing}
+        places = slots_of(wanted)
+        ask = Everything(_writings(wanted, places), on_violation == "keep")
+        rows = self.rows(ask, frames, places, faults, _read_by(program, [*wanted.values()]), choice)
+        return Derived(rows, wanted, places, passing, is_divided=choice.strategy == EXCHANGE)
+
+    def query(self, frames: Mapping[str, DataFrame], text: str, on_error: str) -> DataFrame:
+        """Return the frame of a query's answers."""
+        asked = _resolved(text, self.program)
+        output = self.answers(asked)
+        places = slots_of({ANSWERS: output})
+        (writing,) = _writings({ANSWERS: output}, places)
+        needed = _needed_for(asked, self.program)
+        rows = self.rows(Answers(text, writing), frames, places, OnError(on_error), needed)
+        return Derived(rows, {ANSWERS: output}, places)[ANSWERS]
+
+    def choose(
+        self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
+    ) -> Choice:
+        """Choose where the program runs."""
+        session = next((frame.sparkSession for frame in frames.values()), None) or _active()
+        columns = {name: len(each.columns) for name, each in self.inputs.items()}
+        return choose(self.program, session, frames.values(), partitions, sizes, columns)
+
+    def input_of(self, predicate: Predicate) -> str | None:
+        """Return the name under which the one frame of a predicate is given, if there is one."""
+        found = [name for name, each in self.inputs.items() if each.predicate == predicate]
+        return found[0] if len(found) == 1 else None  # several files have to be put together
+
+    def outputs(self, predicates: Sequence[Predicate]) -> dict[str, Output]:
+        """Return what the frames of predicates hold."""
+        found = outputs_of(predicates, self.inferred)
+        timed = self.program.timed
+        return {
+            name: self._timed(each, column_names(each.predicate)) if each.predicate.name in timed else each
+            for name, each in found.items()
+        }
+
+    def answers(self, query: Query) -> Output:
+        """Return what the frame of a query's answers holds."""
+        types, _ = infer_answers(query.rule, self.inferred, self.program)
+        names = query.variables
+        asked = Predicate(ANSWERS, len(names), names, (ColumnType.ANY,) * len(names), ANSWERS)
+        output = Output(asked, types)
+        return self._timed(output, names) if asks_when(query, self.program) else output
+
+    def _timed(self, output: Output, names: Sequence[str]) -> Output:
+        fields = time_fields(names, self.program, self.inputs.values(), self.settings)
+        return replace(output, times=fields)
+
+    def rows(
+        self,
+        ask: Any,
+        frames: Mapping[str, DataFrame],
+        places: Slots,
+        on_error: OnError,
+        needed: Callable[[str], bool],
+        choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
+    ) -> DataFrame:
+        """Return the rows of all outputs, as tasks return them that read the inputs that are needed."""
+        inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
+        taken = slots({name: each.spark for name, each in inputs.items()})
+        readings = tuple(
+            Reading(
+                each.predicate.name,
+                taken.of[name],
+                each.read_as,
+                each.columns,
+                each.times,
+                each.fields is not None,
+            )
+            for name, each in inputs.items()
+        )
+        program = replace(self.program, queries=(), outputs=())
+        schema = {slot: _arrow_of(of) for slot, of in places.types.items()}
+        special = {name: places.of[name] for name in SPECIAL}
+        task = Task(program, readings, ask, schema, special, on_error, self.settings)
+        fields = [(TAG, _STRING), *places.types.items()]
+        out = spark_types.StructType([spark_types.StructField(*field) for field in fields])
+        session = _session(frames)
+        ship(session, scratch_folder())
+        tagged = _tagged(session, frames, inputs, taken).repartition(choice.tasks)
+        if choice.strategy != EXCHANGE:
+            return tagged.mapInArrow(Shipped(task), out)
+        certificate = make_certificate() if is_encrypted(session) else None
+        together = Exchange(task, ask, token_bytes(32), certificate)
+        return tagged.mapInArrow(Shipped(together), out, barrier=True)
+
+
+def _arrow_of(of: spark_types.DataType) -> pa.DataType:
+    return pa.binary() if isinstance(of, spark_types.BinaryType) else arrow_of(of)
+
+
+def _given(
+    program: Program | Path | str,
+    inputs: Mapping[str, DataFrame | spark_types.StructType],
+    settings: Mapping[str, Any],
+) -> Given:
+    """Return a program with its inputs; raise all that is wrong with them."""
     known = program_of(program)
     _check_program(known)
-    given = (inputs or {}).items()
-    schemas = {name: each.schema if isinstance(each, DataFrame) else each for name, each in given}
+    frames = {name: each for name, each in inputs.items() if isinstance(each, DataFrame)}
+    _check_streaming(frames)
+    schemas = {name: each.schema if isinstance(each, DataFrame) else each for name, each in inputs.items()}
     read = _read_schemas(known, schemas)
+    known = giving_times(known, [each.predicate.name for each in read.values() if each.times])
     inferred = infer(known, {each.predicate.name: each.types for each in read.values()})
-    return {name: output.schema for name, output in outputs_of(_wanted(known, outputs), inferred).items()}
-
-
-class Derived(Mapping[str, DataFrame]):
-    """The frames of a program's outputs, by predicate.
-
-    Each action evaluates the program; in `with derived.persist():` only the first one does. The `observation`
-    has how many facts there are of each predicate once an action has run.
-    """
-
-    def __init__(self, rows: DataFrame, outputs: Mapping[str, Output], given: Slots) -> None:
-        self.outputs = outputs
-        self.observation = Observation()
-        counts = [F.count_if(F.col(TAG) == name).alias(name) for name in (*outputs, REJECTS, VIOLATIONS)]
-        self._slots = given
-        # An exchange, so that whatever follows runs in as many tasks as its size asks for.
-        self._rows = rows.observe(self.observation, *counts).hint("rebalance").withColumn(SHARED, F.rand(0))
-        self._frames = {
-            name: self._frame(name, [column for column, _ in output.fields])
-            for name, output in outputs.items()
-        }
-        self.rejects = self._frame(REJECTS, SPECIAL[REJECTS])
-        self.violations = self._frame(VIOLATIONS, SPECIAL[VIOLATIONS])
-
-    def __getitem__(self, name: str) -> DataFrame:
-        """Return the facts of a predicate as a frame."""
-        if name not in self._frames:
-            raise KeyError(f"{name!r} is not among the outputs: {', '.join(self.outputs)}")
-        return self._frames[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._frames)
-
-    def __len__(self) -> int:
-        return len(self._frames)
-
-    def __repr__(self) -> str:
-        return f"<Derived: {', '.join(self.outputs)}>"
-
-    @property
-    def facts(self) -> DataFrame:
-        """All outputs in one frame: the predicate of each row, and a struct for each of them."""
-        parts = [F.col(TAG)]
-        for name, output in self.outputs.items():
-            fields = zip(self._slots.of[name], output.fields, strict=True)
-            struct = F.struct(*(F.col(_quoted(slot)).alias(column) for slot, (column, _) in fields))
-            parts.append(F.when(F.col(TAG) == name, struct).alias(name))
-        return self._shared.where(F.col(TAG).isin(list(self.outputs))).select(*parts)
-
-    @property
-    def _shared(self) -> DataFrame:
-        """The rows of all outputs; one query that uses several of them evaluates the program once.
-
-        A filter does not move below what is random, and each consumer needs every column: so the exchange
-        below is the same for all of them, and Spark uses it again.
-        """
-        every = [F.col(_quoted(name)).isNull() for name in (TAG, *self._slots.types)]
-        return self._rows.where((F.col(SHARED) >= 0) & ~reduce(lambda one, other: one & other, every))
-
-    def _frame(self, name: str, columns: Sequence[str]) -> DataFrame:
-        places = zip(self._slots.of[name], columns, strict=True)
-        chosen = [F.col(_quoted(slot)).alias(column) for slot, column in places]
-        return self._shared.where(F.col(TAG) == name).select(*chosen)
-
-    # ---- kept
-
-    def persist(self, level: StorageLevel = StorageLevel.MEMORY_AND_DISK_DESER) -> Derived:
-        """Keep the rows of all outputs once they are derived; use it in a `with` block, or `unpersist`."""
-        self._rows.persist(level)
-        return self
-
-    def unpersist(self) -> None:
-        """Release rows that were kept."""
-        self._rows.unpersist()
-
-    def __enter__(self) -> Derived:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, fault: object, trace: TracebackType | None) -> None:
-        self.unpersist()
-
-
-# ---- what is asked for
+    return Given(known, read, inferred, settings)
 
 
 def _check_program(program: Program) -> None:
@@ -190,22 +337,16 @@ def _check_program(program: Program) -> None:
         message = f"`{written}` is imported or exported, but here frames go in and out"
         help = f'pass the frame of each import, such as {{"{written}": …}}, and write what is derived'
         found.append(Diagnostic(codes.TRANSFER, message, transfer.span, help))
-    if program.timed:
-        rule = next((rule for rule in program.rules if rule.head.predicate in program.timed), None)
-        message = "facts that hold at times are not derived on frames yet"
-        help = "use `tidelog run`, or `tl.Reasoner`, whose relations have columns for times"
-        found.append(Diagnostic(codes.TIMED, message, None if rule is None else rule.span, help))
     if found:
         raise ProgramError(found)
 
 
-def _read_inputs(program: Program, frames: Mapping[str, DataFrame]) -> dict[str, Input]:
+def _check_streaming(frames: Mapping[str, DataFrame]) -> None:
     streaming = [name for name, frame in frames.items() if frame.isStreaming]
     if streaming:
         message = f"{', '.join(f'`{name}`' for name in streaming)}: a streaming frame"
         help = "each micro-batch would be evaluated alone; use `foreachBatch`"
         raise ProgramError(Diagnostic(codes.STREAMING, message, help=help))
-    return _read_schemas(program, {name: frame.schema for name, frame in frames.items()})
 
 
 def _read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]) -> dict[str, Input]:
@@ -219,6 +360,9 @@ def _read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType
     if faults:
         raise ProgramError(faults)
     return found
+
+
+# ---- what is asked for
 
 
 def _wanted(program: Program, outputs: Sequence[str] | None) -> list[Predicate]:
@@ -239,6 +383,31 @@ def _wanted(program: Program, outputs: Sequence[str] | None) -> list[Predicate]:
     return found
 
 
+def _resolved(text: str, program: Program) -> Query:
+    return resolve_query(parse_literals(Source("<query>", text)), program, text)
+
+
+def _read_by(program: Program, outputs: Sequence[Output]) -> Callable[[str], bool]:
+    """Return whether the facts of a predicate matter: some rule reads them, or they are an output."""
+    matter = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
+    matter |= program.derived | {output.predicate.name for output in outputs}
+    return lambda name: name in matter or has_equality(program.predicates)
+
+
+def _needed_for(query: Query, program: Program) -> Callable[[str], bool]:
+    """Return whether the answers to a query depend on a predicate, or constraints do."""
+    if has_equality(program.predicates):
+        return lambda name: True
+    needed = {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)} | {BOTTOM}
+    size = 0
+    while size != len(needed):
+        size = len(needed)
+        for rule in program.rules:
+            if rule.head.predicate in needed:
+                needed.update(atom.predicate for atom in (*rule.positive, *rule.negated))
+    return lambda name: name in needed
+
+
 def _only_input(program: Program, more: Mapping[str, object]) -> str:
     """Return the one predicate that frames can be given for."""
     stated = {fact.predicate for fact in program.facts}
@@ -256,41 +425,35 @@ def _only_input(program: Program, more: Mapping[str, object]) -> str:
 # ---- rows of all inputs, and of all outputs
 
 
-def _slots_of_inputs(inputs: Mapping[str, Input]) -> Slots:
-    return slots({name: each.spark for name, each in inputs.items()})
-
-
-def _slots_of_outputs(outputs: Mapping[str, Output]) -> Slots:
-    of_facts = {name: [of for _, of in output.fields] for name, output in outputs.items()}
-    return slots({**of_facts, **{name: [STRING] * len(columns) for name, columns in SPECIAL.items()}})
-
-
-def _task(
-    program: Program,
-    inputs: Mapping[str, Input],
-    outputs: Mapping[str, Output],
-    taken: Slots,
-    given: Slots,
-) -> Task:
-    """Return what a worker runs."""
-    readings = tuple(
-        Reading(each.predicate.name, taken.of[name], each.read_as, each.columns)
-        for name, each in inputs.items()
+def _writings(outputs: Mapping[str, Output], places: Slots) -> tuple[Writing, ...]:
+    return tuple(
+        Writing(
+            name,
+            output.predicate.name,
+            places.of[name],
+            output.types,
+            tuple(arrow_of(of) for _, of in output.times),
+        )
+        for name, output in outputs.items()
     )
-    writings = tuple(
-        Writing(name, output.predicate.name, given.of[name], output.types) for name, output in outputs.items()
-    )
-    schema = {slot: arrow_of(of) for slot, of in given.types.items()}
-    special = {name: given.of[name] for name in SPECIAL}
-    return Task(replace(program, queries=(), outputs=()), readings, writings, schema, special)
 
 
-def _tagged(frames: Mapping[str, DataFrame], inputs: Mapping[str, Input], taken: Slots) -> DataFrame:
-    """Return the rows of all inputs in one frame, with the number of their input."""
-    session = next((frame.sparkSession for frame in frames.values()), None) or SparkSession.getActiveSession()
+def _active() -> SparkSession | None:
+    return SparkSession.getActiveSession()
+
+
+def _session(frames: Mapping[str, DataFrame]) -> SparkSession:
+    session = next((frame.sparkSession for frame in frames.values()), None) or _active()
     if session is None:
-        help = "make one first: `SparkSession.builder.getOrCreate()`"
+        help = "start one: `SparkSession.builder.getOrCreate()`"
         raise ProgramError(Diagnostic(codes.NO_SESSION, "there is no Spark session", help=help))
+    return session
+
+
+def _tagged(
+    session: SparkSession, frames: Mapping[str, DataFrame], inputs: Mapping[str, Input], taken: Slots
+) -> DataFrame:
+    """Return the rows of all inputs in one frame, with the number of their input."""
     parts = []
     for number, (name, each) in enumerate(inputs.items()):
         places = dict(zip(taken.of[name], each.columns, strict=True))
@@ -302,13 +465,8 @@ def _tagged(frames: Mapping[str, DataFrame], inputs: Mapping[str, Input], taken:
 def _filled(places: Mapping[str, str], taken: Slots) -> Iterator[Any]:
     """Yield a column for each slot: one of the frame's, or none."""
     for slot, of in taken.types.items():
-        column = F.col(_quoted(places[slot])) if slot in places else F.lit(None).cast(of)
+        column = F.col(quoted(places[slot])) if slot in places else F.lit(None).cast(of)
         yield column.alias(slot)
 
 
-def _quoted(name: str) -> str:
-    """Return the name of a column, whatever is in it, as `F.col` takes it."""
-    return "`" + name.replace("`", "``") + "`"
-
-
-__all__ = ["Derived", "check", "derive", "rules"]
+__all__ = ["Checked", "Derived", "check", "derive", "explain", "query", "rules"]

@@ -21,7 +21,7 @@ from pyspark.sql import types as spark_types
 
 from tidelog.changes import Delta, find_predicate
 from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.errors import Diagnostic, ProgramError
+from tidelog.errors import Diagnostic, ProgramError, Span
 from tidelog.io.faults import OnError
 from tidelog.logic.inference import Columns, Inferred, infer
 from tidelog.logic.program import Predicate, Program
@@ -33,9 +33,11 @@ from tidelog.opening import StoredReasoner, open_store
 from tidelog.spark import changes as tables
 from tidelog.spark import codes
 from tidelog.spark.changes import CHANGE_TYPE, DELETE, INSERT, Shape
-from tidelog.spark.functions import SPECIAL, _check_program, _only_input, _quoted
+from tidelog.spark.derived import SPECIAL
+from tidelog.spark.derived import quoted as _quoted
+from tidelog.spark.functions import _check_program, _only_input
 from tidelog.spark.schemas import Input, Output, arrow_of, outputs_of, read_input, spark_type
-from tidelog.spark.task import REJECTS, Collected
+from tidelog.spark.task import REJECTS
 from tidelog.store.folder import Folder
 from tidelog.store.state import BatchId
 
@@ -90,6 +92,9 @@ def maintain(
     """
     known = program_of(program)
     _check_program(known)
+    if known.timed:
+        rule = next((rule for rule in known.rules if rule.head.predicate in known.timed), None)
+        raise _timed("the program has facts that hold at times", None if rule is None else rule.span)
     if predicate is not None and predicates is not None:
         raise ValueError("give `predicate`, or `predicates`, not both")
     chosen = dict(predicates or {}) if predicate is None else {predicate: _same}
@@ -236,7 +241,7 @@ class Maintained:
         deleted: Mapping[str, Rows] | None = None,
     ) -> Changes:
         """Apply one transaction; `deleted` are facts of the store to be deleted besides."""
-        faults = Collected(self.on_error)
+        faults = tables.Rejected(self.on_error)
         batch = None if batch_id is None else BatchId(self.app_id, int(batch_id), stream)
         session = sources[0].frame.sparkSession if sources else None
 
@@ -321,6 +326,8 @@ class Maintained:
         read, faults = read_input(name, predicate, spark_types.StructType(fields))
         if read is None:
             raise ProgramError(faults)
+        if read.times:
+            raise _timed(f"the columns {_listed(read.times)} of `{name}` say when facts hold")
         if predicate.declared:
             return read
         if said is None:
@@ -491,6 +498,11 @@ def _session() -> SparkSession:
         help = "start one: `SparkSession.builder.getOrCreate()`"
         raise ProgramError(Diagnostic(codes.NO_SESSION, message, help=help))
     return session
+
+
+def _timed(message: str, span: Span | None = None) -> ProgramError:
+    help = "use a store: `tl.open`, whose transactions have times"
+    return ProgramError(Diagnostic(codes.TIMED, message, span, help))
 
 
 def _stream_of(frame: DataFrame) -> str:

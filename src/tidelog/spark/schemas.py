@@ -29,6 +29,7 @@ from tidelog.logic.types import Type, Types, column_of
 from tidelog.logic.values import ColumnType
 from tidelog.relation import column_names
 from tidelog.spark import codes
+from tidelog.temporal.intake import time_columns
 
 _READ: Mapping[type[spark_types.DataType], Type] = {
     spark_types.BooleanType: Type.BOOLEAN,
@@ -82,16 +83,23 @@ def arrow_of(of: spark_types.DataType) -> pa.DataType:
 
 @dataclass(frozen=True)
 class Input:
-    """The columns of a frame that hold the arguments of a predicate, in their order, and their types."""
+    """The columns of a frame that hold the arguments of a predicate, in their order, and their types.
+
+    Behind them are the columns that say when the facts hold, if there are some.
+    """
 
     predicate: Predicate
     columns: tuple[str, ...]
     spark: tuple[spark_types.DataType, ...]
-    types: Columns
+    types: Columns  # of the arguments
+    times: tuple[str, ...] = ()  # the last of the columns
+    fields: tuple[ColumnType, ...] | None = None  # how texts are read that are fields of a file
 
     @property
     def read_as(self) -> tuple[ColumnType, ...]:
         """How the values are read: as declared, else as Spark has them."""
+        if self.fields is not None:
+            return self.fields
         if self.predicate.declared:
             return self.predicate.types
         return tuple(map(column_of, self.types))
@@ -101,15 +109,16 @@ def read_input(
     name: str, predicate: Predicate | None, schema: spark_types.StructType
 ) -> tuple[Input | None, list[Diagnostic]]:
     """Return how a frame of this schema is read as a predicate, or all that is wrong with it."""
-    fields = {field.name: field for field in schema.fields}
     place = f"the frame `{name}`"
     if predicate is None:
         message = f"no rule and no declaration mentions `{name}`"
         return None, [Diagnostic(codes.NO_SUCH_PREDICATE, message, place=place, help="leave the frame out")]
+    times = time_columns(schema.names, predicate.arity)
+    fields = {field.name: field for field in schema.fields if field.name not in times}
     named = [column for column in predicate.columns if column is not None]
     if len(named) == predicate.arity and all(column in fields for column in named):
         chosen = [fields[column] for column in named]
-    elif len(fields) == len(schema.fields) == predicate.arity:
+    elif len(fields) == len(schema.fields) - len(times) == predicate.arity:
         chosen = list(fields.values())
     else:
         message = f"`{predicate.written}` has {predicate.arity} columns, the frame {len(schema.fields)}"
@@ -129,8 +138,9 @@ def read_input(
     if faults:
         return None, faults
     kinds = tuple(frozenset({type}) for _, type in found if type is not None)
+    chosen += [schema[time] for time in times]
     columns, spark = tuple(field.name for field in chosen), tuple(field.dataType for field in chosen)
-    return Input(predicate, columns, spark, kinds), []
+    return Input(predicate, columns, spark, kinds, tuple(times)), []
 
 
 # ---- rows of many predicates in one frame
@@ -170,14 +180,16 @@ class Output:
 
     predicate: Predicate
     types: Columns
+    times: tuple[tuple[str, spark_types.DataType], ...] = ()  # the columns that say when
 
     @property
     def fields(self) -> Iterator[tuple[str, spark_types.DataType]]:
         """The name and Spark's type of each column; one of truth values where there are no arguments."""
-        if not self.predicate.arity:
+        if not self.predicate.arity and not self.times:
             yield NULLARY, spark_types.BooleanType()
         for name, types in zip(column_names(self.predicate), self.types, strict=True):
             yield name, spark_type(types)
+        yield from self.times
 
     @property
     def schema(self) -> spark_types.StructType:

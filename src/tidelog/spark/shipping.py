@@ -1,4 +1,4 @@
-"""The package as one file for executors on other machines: `python -m tidelog.spark.shipping FILE`.
+"""What goes to executors: the package as one file, `python -m tidelog.spark.shipping FILE`, and tasks.
 
 A shared object cannot be loaded from an archive. So the archive unpacks itself when it is imported, once on
 each machine, into a folder that is named after its content, and the package is imported from there, kernels
@@ -8,14 +8,17 @@ included. Executors must have numpy and pyarrow themselves, and processors of th
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+import tidelog
 from tidelog.compiled import objects
 from tidelog.logic.include import bundled_rules
+from tidelog.spark.codes import NOT_SHIPPED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +68,7 @@ del sys.modules["tidelog"]
 importlib.invalidate_caches()
 importlib.import_module("tidelog")
 '''
-_shipped: set[str] = set()  # applications that have been sent the package
+_shipped: set[str] = set()  # applications, and sessions of Connect, that have been sent the package
 
 
 def ship(session: SparkSession, folder: Path) -> None:
@@ -73,11 +76,31 @@ def ship(session: SparkSession, folder: Path) -> None:
 
     Not if they run here, nor if `spark.tidelog.ship` is false.
     """
-    context = session.sparkContext
-    wanted = session.conf.get(SHIP, "true") != "false" and not str(context.master).startswith("local")
-    if wanted and not is_sent() and context.applicationId not in _shipped:
-        context.addPyFile(str(write_archive(folder / "tidelog.zip")))
-        _shipped.add(context.applicationId)
+    if is_sent() or session.conf.get(SHIP, "true") == "false":
+        return
+    is_remote = is_on_connect(session)
+    is_here = (
+        "SPARK_LOCAL_REMOTE" in os.environ
+        if is_remote
+        else str(session.sparkContext.master).startswith("local")
+    )
+    key = session.session_id if is_remote else session.sparkContext.applicationId  # type: ignore[attr-defined]
+    if is_here or key in _shipped:
+        return
+    # Connect refuses another file of a name: after its content, it may be sent again by another process.
+    written = write_archive(folder / "tidelog.zip")
+    digest = hashlib.sha256(written.read_bytes()).hexdigest()[:16]
+    archive = str(written.rename(written.with_name(f"tidelog-{digest}.zip")))
+    if is_remote:
+        session.addArtifacts(archive, pyfile=True)
+    else:
+        session.sparkContext.addPyFile(archive)
+    _shipped.add(key)
+
+
+def is_on_connect(session: SparkSession) -> bool:
+    """Whether a session is one of Spark Connect, which has no context."""
+    return type(session).__module__.startswith("pyspark.sql.connect")
 
 
 def is_sent() -> bool:
@@ -108,6 +131,64 @@ def _members() -> Iterator[tuple[str, bytes]]:
     yield f"compiled/{objects.NAME}", objects.find().read_bytes()
     for path in sorted(bundled_rules().glob("*.rls")):
         yield f"rules/{path.name}", path.read_bytes()
+
+
+# ---- tasks
+
+
+class Shipped:
+    """A task on its way to a worker, where it is checked that all is there that the task needs.
+
+    Pickled, it is a function that needs nothing but Python, and the bytes that this opens.
+    """
+
+    def __init__(self, task: Callable[[Iterable[Any]], Iterator[Any]]) -> None:
+        self.task = task
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Run the task."""
+        return self.task(batches)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        from pyspark import cloudpickle
+
+        data = cloudpickle.dumps(self.task)  # type: ignore[no-untyped-call]
+        return _opener(), (data, tidelog.__version__, NOT_SHIPPED)
+
+
+def _opener() -> Callable[[bytes, str, str], Any]:
+    """Return a function that is pickled whole: it is no function of a module, and uses none of ours."""
+
+    def opened(data: bytes, version: str, code: str) -> Any:
+        import pickle
+        import sys
+        from importlib.util import find_spec
+
+        def fail(what: str, help: str) -> None:
+            python = f"{sys.executable}, Python {sys.version_info[0]}.{sys.version_info[1]}"
+            raise RuntimeError(f"ProgramError: error[{code}]: {what}\n  --> {python}\n  help: {help}")
+
+        needed = [name for name in ("numpy", "pyarrow") if find_spec(name) is None]
+        if needed:
+            fail(
+                f"a worker of Spark has no {' and no '.join(needed)}",
+                "install it there, or let PYSPARK_PYTHON, or spark.pyspark.python, name a Python that has it",
+            )
+        if find_spec("tidelog") is None:
+            fail(
+                "a worker of Spark has no tidelog",
+                "let it be sent, with spark.tidelog.ship=true, or install it there",
+            )
+        import tidelog as found
+
+        if found.__version__ != version:
+            fail(
+                f"a worker of Spark has tidelog {found.__version__}, the driver {version}",
+                "install the same version there, or let it be sent, with spark.tidelog.ship=true",
+            )
+        return pickle.loads(data)
+
+    return opened
 
 
 if __name__ == "__main__":

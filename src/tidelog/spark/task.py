@@ -1,39 +1,56 @@
-"""What runs in a Spark task: rows of all inputs come in, and those of all outputs go out. Knows no Spark."""
+"""What runs in a Spark task: rows of all inputs come in, and those of all outputs go out. Knows no Spark.
+
+Nothing here reads or writes a file: the program has no imports, and its sandbox is closed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.engine.columnar.typed import Misfit, to_typed
-from tidelog.errors import DataError, Diagnostic, Inconsistent
+from tidelog.engine.exchange import Collision, Lost
+from tidelog.errors import DataError, Diagnostic, Inconsistent, TidelogError
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
+from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.logic.inference import Columns
 from tidelog.logic.program import Program
 from tidelog.logic.terms import exact
 from tidelog.logic.values import ColumnType
+from tidelog.proof.explanation import Explanation
+from tidelog.proof.node import walk
 from tidelog.reasoner import Reasoner
-from tidelog.relation import column_names
+from tidelog.relation import Relation
 from tidelog.spark import codes
+from tidelog.temporal.intake import split_batch
+from tidelog.temporal.periodic_relation import PeriodicRelation
+from tidelog.temporal.relation import BOUNDS, TimedRelation
 
 TAG = "predicate"
-REJECTS, VIOLATIONS = "rejects", "violations"  # outputs that are no predicates
+REJECTS, VIOLATIONS, ERRORS = "rejects", "violations", "errors"  # outputs that are no predicates
 ROWS = 1 << 16  # of a batch that goes out
+ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
 
 
 @dataclass(frozen=True)
 class Reading:
-    """Where the arguments of a predicate lie in the rows that come in, and how they are read."""
+    """Where the arguments of a predicate lie in the rows that come in, and how they are read.
+
+    Behind the arguments are columns that say when, of these names.
+    """
 
     predicate: str
     slots: tuple[str, ...]
     types: tuple[ColumnType, ...]
     names: tuple[str, ...]
+    times: tuple[str, ...] = ()
+    are_fields: bool = False  # texts as files have them, which may be numbers
 
 
 @dataclass(frozen=True)
@@ -44,41 +61,77 @@ class Writing:
     predicate: str
     slots: tuple[str, ...]
     types: Columns
+    times: tuple[Any, ...] = ()  # Arrow's types of the columns that say when, behind the others
+
+
+class Part(NamedTuple):
+    """Rows of one output: its name, its columns by slot, and how many rows they have."""
+
+    name: str
+    columns: Mapping[str, Any]
+    rows: int
 
 
 @dataclass(frozen=True)
 class Task:
-    """A program and how its facts come in and go out; sent to the workers as it is."""
+    """A program, how its facts come in, and what is asked of it; sent to the workers as it is."""
 
     program: Program
     inputs: tuple[Reading, ...]
-    outputs: tuple[Writing, ...]
+    ask: Callable[[Reasoner], Iterator[Part]]
     schema: Mapping[str, Any]  # of what goes out: Arrow's types by slot, the tag aside
-    special: Mapping[str, tuple[str, ...]]  # the slots of rejects and violations
+    special: Mapping[str, tuple[str, ...]]  # the slots of rejects, violations and errors
     on_error: OnError = OnError.FAIL
-    keeps_violations: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield the rows of all outputs."""
-        faults = Collected(self.on_error)
-        reasoner = Reasoner(self.program, **self.settings)
-        self._load(reasoner, batches, faults)
-        yield from self._rows(REJECTS, [list(map(str, each)) for each in zip(*faults.collected, strict=True)])
+        """Yield the rows of all outputs.
+
+        An error is a row too, which raises it where an output is used: Spark would repeat a task that fails,
+        and show the way through its own code.
+        """
+        yield from self.rows(self._parts(batches))
+
+    def rows(self, parts: Iterator[Part]) -> Iterator[Any]:
+        """Yield the rows of outputs in batches, an error as a row."""
         try:
-            reasoner.materialise()
-        except Inconsistent as found:
-            if not self.keeps_violations:
-                raise
-            texts = [[item.code for item in found.diagnostics], [item.message for item in found.diagnostics]]
-            yield from self._rows(VIOLATIONS, texts)
-        for output in self.outputs:
-            yield from self._output(reasoner, output)
+            for part in parts:
+                yield from self._batches(*part)
+        except TidelogError as error:
+            if isinstance(error, ATTEMPTS):
+                raise  # another attempt may succeed
+            yield from self._batches(*self._texts(ERRORS, [[f"{type(error).__name__}: {error}"]]))
+
+    def shown(self, faults: Collected, parts: Iterator[Part]) -> Iterator[Part]:
+        """Yield rows that could not be read, then what was asked."""
+        if faults.collected:
+            yield self._texts(REJECTS, [list(each) for each in zip(*faults.collected, strict=True)])
+        for part in parts:
+            yield self._texts(part.name, part.columns.values()) if part.name in self.special else part
+
+    def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
+        faults = Collected(self.on_error)
+        reasoner = Reasoner(self.program, threads=1, allow_read=(), allow_write=(), **self.settings)
+        self._load(reasoner, batches, faults)
+        yield from self.shown(faults, self.ask(reasoner))
 
     # ---- in
 
     def _load(self, reasoner: Reasoner, batches: Iterable[Any], faults: Collected) -> None:
-        """Insert the rows, all of a predicate at once: a row's tag is the number of its input."""
+        """Insert the rows, all of a predicate at once."""
+        for reading, read in self.read(batches, faults):
+            if reading.times:
+                is_integer = self.program.is_integer_time
+                timed = (split_batch(batch, reading.times, is_integer) for batch in read)
+                reasoner.load_timed(reading.predicate, timed)
+            elif reading.slots:
+                reasoner.load(reading.predicate, read)
+            else:
+                reasoner.insert(reading.predicate, [()])
+        faults.check()
+
+    def read(self, batches: Iterable[Any], faults: Collected) -> Iterator[tuple[Reading, Iterator[Batch]]]:
+        """Yield the rows of each input that has some: a row's tag is the number of its input."""
         parts: dict[int, list[Any]] = {number: [] for number in range(len(self.inputs))}
         for batch in batches:
             tags = batch.column(TAG)
@@ -89,49 +142,27 @@ class Task:
                     parts[tag].append(some.filter(pc.equal(tags, tag)))
         for number, reading in enumerate(self.inputs):
             if parts[number]:
-                self._insert(reasoner, reading, parts.pop(number), faults)
-        faults.check()
+                yield reading, self._batches_of(reading, parts.pop(number), faults)
 
-    def _insert(self, reasoner: Reasoner, reading: Reading, parts: list[Any], faults: Collected) -> None:
+    def _batches_of(self, reading: Reading, parts: list[Any], faults: Collected) -> Iterator[Batch]:
         if not reading.slots:
-            reasoner.insert(reading.predicate, [()])
+            yield Batch((), 1)
             return
         table = pa.Table.from_batches(parts).rename_columns(list(reading.names))
-        wanted = wanted_columns(table.schema, reading.types, (), f"`{reading.predicate}`")
-        reasoner.load(reading.predicate, read_arrow_data([table], wanted, faults))
+        types = (*reading.types, *(ColumnType.ANY for _ in reading.times))
+        shown = self.program.predicates[reading.predicate].written
+        wanted = replace(wanted_columns(table.schema, types, (), shown), times=len(reading.times))
+        if reading.are_fields:
+            marks = tuple(of if of is ColumnType.ANY else None for of in types)
+            wanted = replace(wanted, marks=marks)
+        yield from read_arrow_data([table], wanted, faults)
 
     # ---- out
 
-    def _output(self, reasoner: Reasoner, output: Writing) -> Iterator[Any]:
-        relation = reasoner[output.predicate]
-        coded = relation.coded
-        if not coded.columns:
-            yield from self._batches(
-                output.name, {output.slots[0]: pa.array([True] * coded.rows)}, coded.rows
-            )
-            return
-        names = column_names(reasoner.predicates()[output.predicate])
-        columns = {}
-        for slot, ids, types, name in zip(output.slots, coded.columns, output.types, names, strict=True):
-            try:
-                columns[slot] = to_typed(coded.dictionary, ids, types)
-            except Misfit as misfit:
-                message = (
-                    f"`{exact(misfit.value)}` was derived for column `{name}` of `{output.name}`, "
-                    f"which is of type {misfit.type}"
-                )
-                help = "declare the column with a type that holds it, or convert the value in the rule"
-                raise DataError(Diagnostic(codes.MISFIT, message, help=help)) from None
-        yield from self._batches(output.name, columns, coded.rows)
-
-    def _rows(self, name: str, columns: list[list[str]]) -> Iterator[Any]:
-        """Yield rows of texts that are no facts."""
-        if columns and name in self.special:
-            texts = {
-                slot: pa.array(texts, pa.string())
-                for slot, texts in zip(self.special[name], columns, strict=True)
-            }
-            yield from self._batches(name, texts, len(columns[0]))
+    def _texts(self, name: str, columns: Iterable[Iterable[str]]) -> Part:
+        """Return rows of texts that are no facts."""
+        arrays = [pa.array(map(str, texts), pa.string()) for texts in columns]
+        return Part(name, dict(zip(self.special[name], arrays, strict=True)), len(arrays[0]))
 
     def _batches(self, name: str, columns: Mapping[str, Any], rows: int) -> Iterator[Any]:
         """Yield the rows in batches of the schema that goes out."""
@@ -146,12 +177,146 @@ class Task:
 
 
 class Collected(Faults):
-    """Rows that cannot be read, kept in memory: place, code, reason and the row."""
+    """Rows that cannot be read, kept in memory: the predicate, code, reason and the row."""
 
     def __init__(self, on_error: OnError) -> None:
-        super().__init__(on_error)
+        super().__init__(
+            on_error, advice='`on_error="skip"` leaves such rows out, `"collect"` has them in `rejects`'
+        )
         self.collected: list[tuple[str, str, str, str]] = []
+
+    def add(self, row: BadRow) -> None:
+        """Note a row, by its predicate and its values: where it stood among others is known to nobody."""
+        fault = row.diagnostic
+        place = (fault.place or "").split(":")[0]
+        message = f"{fault.message}: {row.text}" if self.on_error is OnError.FAIL else fault.message
+        super().add(BadRow(replace(fault, place=place, message=message), row.text))
 
     def _write(self, row: BadRow) -> None:
         fault = row.diagnostic
         self.collected.append((fault.place or "", fault.code, fault.message, row.text))
+
+
+# ---- what is asked
+
+
+@dataclass(frozen=True)
+class Everything:
+    """All facts of predicates; with the constraints that do not hold, unless these are an error."""
+
+    outputs: tuple[Writing, ...]
+    keeps_violations: bool = False
+
+    def __call__(self, reasoner: Reasoner) -> Iterator[Part]:
+        """Yield the facts, predicate by predicate."""
+        try:
+            reasoner.materialise()
+        except Inconsistent as found:
+            if not self.keeps_violations:
+                raise
+            faults = found.diagnostics
+            texts = {"code": [fault.code for fault in faults], "message": [fault.message for fault in faults]}
+            yield Part(VIOLATIONS, texts, len(faults))
+        for output in self.outputs:
+            yield written(reasoner[output.predicate], output)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The answers to a query."""
+
+    query: str
+    output: Writing
+
+    def __call__(self, reasoner: Reasoner) -> Iterator[Part]:
+        """Yield the answers."""
+        yield written(reasoner.query(self.query), self.output)
+
+
+def written(relation: Relation, output: Writing) -> Part:
+    """Return the rows of a relation in columns of the output's types."""
+    count = len(output.types)
+    arguments = dict(zip(output.slots, _arguments(relation, output), strict=False))
+    if isinstance(relation, TimedRelation):
+        times = zip(output.slots[count:], _times(relation, output.times), strict=True)
+        return Part(output.name, arguments | dict(times), len(relation))
+    if not count:  # one column says that it holds
+        arguments = {output.slots[0]: pa.array([True] * len(relation))}
+    return Part(output.name, arguments, len(relation))
+
+
+def _arguments(relation: Relation, output: Writing) -> Iterator[Any]:
+    coded = relation.coded
+    ids = relation.each(lambda place, _, ids: ids) if isinstance(relation, TimedRelation) else coded.columns
+    for column, types, name in zip(ids, output.types, relation.columns, strict=False):
+        try:
+            yield to_typed(coded.dictionary, column, types)
+        except Misfit as misfit:
+            message = (
+                f"`{exact(misfit.value)}` was derived for column `{name}` of `{output.name}`, "
+                f"which is of type {misfit.type}"
+            )
+            help = "declare the column with a type that holds it, or convert the value in the rule"
+            raise DataError(Diagnostic(codes.MISFIT, message, help=help)) from None
+
+
+def _times(relation: TimedRelation, types: tuple[Any, ...]) -> Iterator[Any]:
+    """Yield the columns that say when: start, end, whether these are left out, and the period."""
+    are_texts = pa.types.is_string(types[0])
+    for array, of in zip(relation.bounds(are_texts), types, strict=False):
+        yield array.cast(of)
+    if len(types) > len(BOUNDS):
+        if isinstance(relation, PeriodicRelation):
+            yield relation.periods().cast(types[-1])
+        else:
+            yield pa.nulls(len(relation), types[-1])
+
+
+# ---- explanations
+
+
+@dataclass(frozen=True)
+class Proofs:
+    """Why a fact holds, as one row of bytes."""
+
+    fact: str
+    options: Mapping[str, Any]
+    slot: str
+
+    def __call__(self, reasoner: Reasoner) -> Iterator[Part]:
+        """Yield the explanation."""
+        explained = packed(reasoner.explain(self.fact, **self.options))
+        yield Part("explanation", {self.slot: pa.array([explained], pa.binary())}, 1)
+
+
+def packed(explanation: Explanation) -> bytes:
+    """Return an explanation as bytes: node by node, for a proof may be higher than Python's stack."""
+    nodes = list(walk(explanation.proofs))[::-1]
+    numbers = {id(node): number for number, node in enumerate(nodes)}
+    listed = [
+        (
+            replace(node, children=(), origin=None if node.origin is None else str(node.origin)),
+            [numbers[id(child)] for child in node.children],
+        )
+        for node in nodes
+    ]
+    roots = [numbers[id(proof)] for proof in explanation.proofs]
+    return pickle.dumps((replace(explanation, proofs=()), listed, roots))
+
+
+def unpacked(data: bytes) -> Explanation:
+    """Return the explanation that was packed by a task of ours."""
+    explanation: Explanation
+    explanation, listed, roots = pickle.loads(data)
+    nodes: dict[int, Any] = {}
+    waiting = list(roots)
+    while waiting:
+        node, children = listed[waiting[-1]]
+        missing = [child for child in children if child not in nodes]
+        if missing:
+            waiting += missing
+            continue
+        number = waiting.pop()
+        if number not in nodes:
+            nodes[number] = replace(node, children=tuple(nodes[child] for child in children))
+    return replace(explanation, proofs=tuple(nodes[root] for root in roots))

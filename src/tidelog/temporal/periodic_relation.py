@@ -77,9 +77,10 @@ class PeriodicRelation(TimedRelation):
     def table_of(self, columns: Sequence[pa.Array]) -> pa.Table:
         """The columns of the arguments and bounds, the period last: whole numbers, else exact texts."""
         table = super().table_of(columns)
-        return table.append_column(free_name(EVERY, table.column_names), self._periods())
+        return table.append_column(free_name(EVERY, table.column_names), self.periods())
 
-    def _periods(self) -> pa.Array:
+    def periods(self) -> pa.Array:
+        """Return the period of each row, none where it does not repeat: whole numbers, else exact texts."""
         every = self.every[self._order]
         durations = [self.timeline.duration(period) if period else None for period in every.tolist()]
         if all(duration is None or duration.denominator == 1 for duration in durations):
@@ -91,5 +92,5 @@ class PeriodicRelation(TimedRelation):
     def to_texts(self, form: str = "plain") -> TextTable:
         """The rows as texts, the interval and the period last, which is empty where nothing repeats."""
         table = super().to_texts(form).table
-        texts = ["" if text is None else str(text) for text in self._periods().to_pylist()]
+        texts = ["" if text is None else str(text) for text in self.periods().to_pylist()]
         return TextTable(table.append_column(self.columns[-1], pa.array(texts, pa.large_string())))

@@ -208,8 +208,7 @@ class Temporal:
 
     def _has_no_end(self, program: Program) -> bool:
         """Whether rules lead on for ever, and nothing was said about an end."""
-        is_limited = self.settings.rounds is not None or self.settings.horizon is not None
-        return not is_limited and bool(time_cycle(program.timed_rules))
+        return leads_on(program, self.settings)
 
     # ---- changing
 
@@ -406,6 +405,12 @@ class Temporal:
             return Relation(name, query.variables, tuple(columns), len(numbers), dictionary)
         periods = None if self._periods is None else self._periods.later(*reach_of(query, program))
         return self._timed(name, query.variables, columns, lists, periods, query.time or INTERVAL)
+
+
+def leads_on(program: Program, settings: TimeSettings) -> bool:
+    """Whether rules lead on for ever, and the settings say nothing about an end."""
+    is_limited = settings.rounds is not None or settings.horizon is not None
+    return not is_limited and bool(time_cycle(program.timed_rules))
 
 
 def asks_when(query: Query, program: Program) -> bool:

@@ -143,18 +143,26 @@ class TimedRelation(Relation):
 
     def table_of(self, columns: Sequence[pa.Array]) -> pa.Table:
         """The columns of the arguments with those of the bounds."""
-        left, right = self.left[self._order], self.right[self._order]
-        bounds = [self._bounds(left, -1), self._bounds(right, 1)]
-        dense = 0 if self.timeline.is_integer else 1
-        opened = [(abs(ends) >= INFINITY) | ((ends & dense) == 1) for ends in (left, right)]
         names = list(self.arguments)
         for name in BOUNDS:
             names.append(free_name(name, names))
-        return pa.Table.from_arrays([*columns, *bounds, *map(pa.array, opened)], names=names)
+        return pa.Table.from_arrays([*columns, *self.bounds()], names=names)
 
-    def _bounds(self, ends: Integers, sign: int) -> pa.Array:
+    def bounds(self, are_texts: bool = False) -> list[pa.Array]:
+        """Return the start and end of each row, exact texts if so asked, and whether these are left out."""
+        left, right = self.left[self._order], self.right[self._order]
+        dense = 0 if self.timeline.is_integer else 1
+        opened = [(abs(ends) >= INFINITY) | ((ends & dense) == 1) for ends in (left, right)]
+        bounds = [self._bounds(left, -1, are_texts), self._bounds(right, 1, are_texts)]
+        return [*bounds, *map(pa.array, opened)]
+
+    def _bounds(self, ends: Integers, sign: int, are_texts: bool) -> pa.Array:
         """The points at which intervals begin (sign -1) or end."""
         is_infinite = np.abs(ends) >= INFINITY
+        if are_texts:
+            texts, places = self._end_texts(ends, sign)
+            written = pa.array(texts, pa.string()).take(pa.array(places))
+            return pc.if_else(pa.array(is_infinite), None, written)
         if self.timeline.is_integer:
             return pa.array(ends, mask=is_infinite)
         points = (ends + sign * (ends & 1)) // 2
@@ -164,8 +172,7 @@ class TimedRelation(Relation):
             return pa.array(points, mask=is_infinite).cast(pa.timestamp("us", "UTC"))
         if not self.timeline.is_calendar and self._is_whole:
             return pa.array(points // scale, mask=is_infinite)
-        texts, places = self._end_texts(ends, sign)
-        return pc.if_else(pa.array(is_infinite), None, pa.array(texts, pa.string()).take(pa.array(places)))
+        return self._bounds(ends, sign, are_texts=True)
 
     @cached_property
     def _is_whole(self) -> bool:

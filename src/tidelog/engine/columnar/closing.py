@@ -155,7 +155,7 @@ class ClosingEngine(MaintainedEngine):
     ) -> Any:
         """The facts of a relation in the engine's own form."""
         message = f"the engine `{self.name}` has no frames"
-        raise ProgramError(Diagnostic("E620", message, help="use `engine=tl.spark()`, or `reasoner[name]`"))
+        raise ProgramError(Diagnostic("E620", message, help="use `reasoner[name]`"))
 
     def merge_classes(self, alias: str, equal: str, groups: Sequence[str]) -> int | None:
         """Merge classes of equal constants, if they are too many for whoever asks; here they never are."""

@@ -78,8 +78,13 @@ class ColumnarEngine:
 
     # ---- relations
 
-    def define(self, relation: str, arity: int, dense_bytes: int | None = None) -> None:
-        """Make an empty relation, unless it is there; its set is a direct array up to `dense_bytes`."""
+    def define(
+        self, relation: str, arity: int, dense_bytes: int | None = None, is_large: bool = True
+    ) -> None:
+        """Make an empty relation, unless it is there; its set is a direct array up to `dense_bytes`.
+
+        It begins with room for rows over all values that there are, if it may become large.
+        """
         if relation in self._numbers:
             known = self.table(relation).arity
             if known != arity:
@@ -88,7 +93,8 @@ class ColumnarEngine:
         number = self._free.pop() if self._free else len(self.tables)
         self._widen(number + 1, arity)
         dense_bytes = self.dense_bytes if dense_bytes is None else min(dense_bytes, self.dense_bytes)
-        table = Table(self.descriptors, number, relation, arity, len(self.dictionary), dense_bytes)
+        values = len(self.dictionary) if is_large else 0
+        table = Table(self.descriptors, number, relation, arity, values, dense_bytes)
         if number == len(self.tables):
             self.tables.append(table)
         else:
@@ -185,7 +191,8 @@ class ColumnarEngine:
             self.compact(table)
         before = len(table)
         new = table.insert(columns, rows, layout.EXPLICIT, len(self.dictionary))
-        table.note(NO_ROWS, np.arange(before, before + new))
+        if table.log is not None:
+            table.note(NO_ROWS, np.arange(before, before + new))
         return new
 
     def restore(self, derived: Mapping[str, tuple[Sequence[Ids], int]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +62,9 @@ def grown(array: npt.NDArray[Any], used: int, size: int) -> npt.NDArray[Any]:
     larger = empty(size, array.dtype)
     larger[:used] = array[:used]
     return larger
+
+
+def give_back() -> None:
+    """Give memory that is free back to the system, where the C library can."""
+    with suppress(AttributeError, OSError):  # others than glibc do so by themselves, or cannot
+        ctypes.CDLL(None).malloc_trim(0)

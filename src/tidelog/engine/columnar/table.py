@@ -248,6 +248,17 @@ class Table:
             self.slots[:] = 0
         self.words[[layout.ROWS, layout.OLD_END, layout.CURRENT_END, layout.DEAD]] = 0
 
+    def empty(self) -> None:
+        """Forget all rows and give their memory back; plans may go on to fill the table. It has no indexes."""
+        held = self.flags, self.columns, self.slots  # until kernels are told of the new arrays
+        self.columns = [memory.empty(FIRST_CAPACITY, np.int32) for _ in range(self.arity)]
+        self.flags = memory.empty(FIRST_CAPACITY, np.uint8)
+        self.slots = np.zeros(0, np.int64)
+        self.words[[layout.ROWS, layout.OLD_END, layout.CURRENT_END, layout.DEAD]] = 0
+        self._publish_columns()
+        self._make_set(0, FIRST_CAPACITY, self.dense_bytes)
+        del held
+
     # ---- counters
 
     def count_explicit(self) -> None:

@@ -158,7 +158,7 @@ def collision(error: BaseException) -> EvaluationError | None:
         return None
     terms = text.partition(f"{COLLISION}: ")[2].partition("\n")[0].partition(" SQLSTATE")[0]
     message = f"two terms have the same 64-bit id on Spark: {terms.replace(' | ', ' and ')}"
-    help = "give another salt: `tl.spark(session, salt=1)` or `--conf tidelog.salt=1`"
+    help = "give another salt: `--conf tidelog.salt=1`"
     return EvaluationError(Diagnostic(SAME_HASH, message, help=help))
 
 

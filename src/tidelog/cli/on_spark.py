@@ -1,0 +1,170 @@
+"""`tidelog run` and `tidelog query` with `--engine spark`: files become frames, and frames files."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tidelog.cli.messages import Messages
+from tidelog.cli.programs import existing_data, load_beside, sandbox_of
+from tidelog.cli.reasoning import HEADERS, parameters
+from tidelog.cli.results import Form, Result, check_printable, print_result, print_results, query_name
+from tidelog.cli.time_options import time_settings
+from tidelog.cli.usage import UsageError
+from tidelog.errors import counted
+from tidelog.io.export import Export, export_file
+from tidelog.io.formats import canonical_format
+from tidelog.io.write import WriteOptions
+from tidelog.logic.program import BOTTOM, Program
+from tidelog.reasoner import Reasoner
+from tidelog.relation import Relation
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidelog.spark.functions import Given
+
+# Options that only a reasoner in this process has.
+REFUSED = {
+    "watch": "--watch",
+    "store": "--store",
+    "ontology": "--ontology",
+    "stats": "--stats",
+    "explain_strategy": "--explain-strategy",
+    "rejects": "--rejects",
+    "terms": "--terms",
+}
+
+
+def run(options: Namespace) -> int:
+    """The exit code of `tidelog run --engine spark`."""
+    from tidelog.spark.failures import telling
+    from tidelog.spark.files import write_frame
+
+    form = Form.of(options, "csv" if options.output else "table")
+    program, messages = _program(options), Messages(options.quiet)
+    exports = [
+        (transfer, export_file(transfer, program.predicates[transfer.predicate], options.output))
+        for transfer in program.exports
+    ]
+    names = [name for name in program.output_predicates if name != BOTTOM]
+    shown = [name for name in names if options.output or name not in {item.predicate for item, _ in exports}]
+    if not options.output:
+        check_printable(len(shown) + len(program.queries), form)
+    given, frames = _given(options, program)
+    choice = given.choose(frames, None, None)
+    messages.say(str(choice))
+    derived = given.derive(frames, names, options.on_error or "fail", "fail", choice)
+    with telling(), derived.persist():
+        for transfer, export in exports:
+            write_frame(derived[program.predicates[transfer.predicate].written], export, transfer.span)
+            messages.say(f"wrote {export.path}")
+        results = []
+        for name in shown:
+            predicate = program.predicates[name]
+            frame = derived[predicate.written]
+            if options.output:
+                path = options.output / predicate.written
+                write_frame(frame, _export(path, form, len(frame.columns)))
+                messages.say(f"wrote {path}")
+            else:
+                results.append(_result(predicate.written, frame))
+        _report_rejects(derived, messages)
+    with telling():
+        for query in program.queries:
+            results.append(
+                _result(query_name(query.text), given.query(frames, _body(query.text), "skip"), "query")
+            )
+    if results:
+        print_results(results, form)
+    return 0
+
+
+def query(options: Namespace) -> int:
+    """The exit code of `tidelog query --engine spark`."""
+    from tidelog.spark.failures import telling
+
+    form = Form.of(options, "table")
+    check_printable(1, form)
+    program = _program(options)
+    given, frames = _given(options, program)
+    answers = given.query(frames, options.query, options.on_error or "fail")
+    if options.limit is not None:
+        answers = answers.limit(options.limit)
+    with telling():
+        found = _result(" ".join(options.query.split()), answers, "query")
+    print_result(found, form)
+    return 0
+
+
+def _program(options: Namespace) -> Program:
+    """The program; a usage error if options ask for what only a reasoner in this process has."""
+    for name, written in REFUSED.items():
+        if getattr(options, name, None):
+            raise UsageError(f"{written} makes no sense with --engine spark")
+    return load_beside(options.program, parameters(options), existing_data(options.data), sandbox_of(options))
+
+
+def _given(options: Namespace, program: Program) -> tuple[Given, dict[str, DataFrame]]:
+    """The program with the frames of its imports and data files, in the session that the options ask for."""
+    from tidelog.spark.files import read_program
+    from tidelog.spark.session import SessionSettings, load_pyspark
+    from tidelog.spark.strategies import BYTES, STRATEGY
+
+    load_pyspark()
+    for key, _ in options.conf:
+        if key.startswith("tidelog.") and key not in (STRATEGY, BYTES):
+            raise UsageError(f"there is no setting `{key}` of a program on Spark")
+    session = SessionSettings(master=options.master, conf=dict(options.conf)).start()
+    if session.sparkContext.uiWebUrl:
+        Messages(options.quiet).say(f"the Spark UI is at {session.sparkContext.uiWebUrl}")
+    settings: dict[str, Any] = {
+        "modules": options.modules,
+        "equality": options.equality,
+        "unique_names": options.unique_names,
+        "equal": options.equal,
+        "timeout": options.timeout,
+        "max_facts": options.max_facts,
+        "time": time_settings(options),
+    }
+    files = existing_data(options.data)
+    return read_program(program, session, files, HEADERS[options.input_header], settings)
+
+
+def _export(path: Path, form: Form, columns: int) -> Export:
+    options = WriteOptions(header=form.header, escape_formulas=form.escape_formulas)
+    return Export(path, canonical_format(form.format), options, tuple(range(columns)))
+
+
+def _result(name: str, frame: DataFrame, label: str = "predicate") -> Result:
+    """The rows of a frame, fetched, as the command line shows them."""
+    table = frame.toArrow()
+    return Result(name, table.num_columns, lambda: _relation(name, table), label)
+
+
+def _relation(name: str, table: pa.Table) -> Relation:
+    """Fetched rows as a relation; a bound of time that is missing is shown as nothing."""
+    columns = [
+        column.cast(pa.string()).fill_null("") if column.null_count else column for column in table.columns
+    ]
+    names = [f"c{place}" for place in range(len(columns))]
+    types = ["string" if pa.types.is_string(column.type) else "any" for column in columns]
+    declared = ", ".join(f"{name}: {of}" for name, of in zip(names, types, strict=True))
+    reasoner = Reasoner(f"@declare rows({declared}) .")
+    reasoner.insert("rows", pa.Table.from_arrays(columns, names=names))
+    ids, rows, dictionary = reasoner["rows"].coded
+    return Relation(name, table.column_names, ids, rows, dictionary)
+
+
+def _body(text: str) -> str:
+    return text.strip().removeprefix("?-").removesuffix(".")
+
+
+def _report_rejects(derived: Any, messages: Messages) -> None:
+    """Say how many rows were left out."""
+    count = derived.rejects.count()
+    if count:
+        messages.say(f"left out {counted(count, 'row')} that could not be read")

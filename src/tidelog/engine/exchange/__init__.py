@@ -1,0 +1,34 @@
+"""Tasks that derive together what one program says, each on its part of the facts, and exchange what is new.
+
+Nothing here knows where tasks run: in threads, in processes of one machine (`processes`), or in the barrier
+tasks of a Spark stage. What a task needs:
+
+    listener = Listener(host)                       # bound to this address; all learn `listener.address`
+    mesh = listener.join(number, addresses, secret, attempt)    # addresses in the order of the numbers
+    with mesh:
+        task = Task(program, mesh, seed=…)          # the same program and seed everywhere
+        task.load("edge", batches)                  # any part of the given facts, as `io.columns.Batch`
+        task.run()                                  # all that follows from the facts of all tasks
+        relation = task.relation("path")            # this task's part: disjoint from those of the others
+
+- `secret` are random bytes that only the tasks of the run know; `attempt` is any text that is another one
+  when the run is tried again, so that tasks of an earlier attempt are refused. With `certificate=`, made once
+  for all tasks by `make_certificate()`, connections are encrypted.
+- Facts that the program states are loaded by task 0; imports and exports are not looked at.
+- The seed must be another one in each attempt: `Collision` says that two values have the same hash. `Lost`
+  says that a task is gone. Both are errors of an attempt, not of the program or the data; all others would
+  come again, and are raised by all tasks, with the diagnostics of the task that has met them.
+- `timeout`, `max_facts` (of all tasks together) and Ctrl-C hold as in one process. A program that cannot be
+  divided (time, equality) is a `ProgramError` with the rule.
+- `relation` gives columns as `Relation.coded` has them; `task.plan.describe()` says where facts lie and why.
+
+The columnar engine is used as it is, not through a protocol: values go from one dictionary to another by
+kernels that know how it keeps them.
+"""
+
+from tidelog.engine.exchange.certificates import make_certificate
+from tidelog.engine.exchange.sockets import Listener, Lost, Mesh
+from tidelog.engine.exchange.tasks import Task
+from tidelog.engine.exchange.values import Collision
+
+__all__ = ["Collision", "Listener", "Lost", "Mesh", "Task", "make_certificate"]

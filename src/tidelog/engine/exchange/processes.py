@@ -1,0 +1,146 @@
+"""A program derived by several processes of this machine, for whoever holds its facts.
+
+The one who asks is a task too, beyond those that own facts: it sends what is given, and has all sent back
+that is derived. The processes are started anew each time; the program comes to them by a pipe.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from secrets import token_bytes, token_hex
+from typing import IO, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+import tidelog
+from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.engine.exchange.sockets import Listener, Mesh, lost
+from tidelog.engine.exchange.tasks import Task
+from tidelog.engine.exchange.values import Collision
+from tidelog.errors import TidelogError
+from tidelog.logic.program import Program
+
+Ids = npt.NDArray[np.int32]
+Facts = Mapping[str, tuple[Sequence[Ids], int]]  # columns of ids, and how many rows they have
+
+ATTEMPTS: Final = 4  # with one seed each
+CODE: Final = "from tidelog.engine.exchange.processes import serve; serve()"
+
+
+def derive(
+    program: Program,
+    given: Facts,
+    dictionary: Dictionary,
+    processes: int,
+    *,
+    timeout: float | None = None,
+    max_facts: int | None = None,
+) -> dict[str, list[tuple[Sequence[Ids], int]]]:
+    """Return all facts of the derived predicates; given facts are ids of the dictionary, and so are these."""
+    wanted = sorted(program.derived)
+    for seed in range(ATTEMPTS):
+        order = {
+            "program": program,
+            "wanted": wanted,
+            "seed": seed,
+            "timeout": timeout,
+            "max_facts": max_facts,
+        }
+        try:
+            with _started(processes, order) as mesh:
+                task = Task(
+                    program,
+                    mesh,
+                    owners=processes,
+                    timeout=timeout,
+                    max_facts=max_facts,
+                    seed=seed,
+                    dictionary=dictionary,
+                )
+                for name, (columns, rows) in given.items():
+                    task.add(name, columns, rows)
+                task.run()
+                return task.collect(wanted)
+        except Collision:
+            if seed == ATTEMPTS - 1:
+                raise
+    raise AssertionError("not reached")
+
+
+@contextmanager
+def _started(count: int, order: Mapping[str, Any]) -> Iterator[Mesh]:
+    """Start processes, and give the mesh of this one and them; in the end they are gone."""
+    secret, attempt = token_bytes(32), token_hex(16)
+    path = [str(Path(tidelog.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    settings: dict[str, Any] = {
+        "env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "start_new_session": True,  # Ctrl-C is for the one who asked, who tells the others
+    }
+    processes = [subprocess.Popen([sys.executable, "-c", CODE], **settings) for _ in range(count)]
+    try:
+        listener = Listener()
+        pipes = [(_known(process.stdin), _known(process.stdout)) for process in processes]
+        addresses = []
+        for number, (to, answers) in enumerate(pipes):
+            with suppress(BrokenPipeError):  # then it does not answer either
+                pickle.dump({**order, "number": number, "secret": secret, "attempt": attempt}, to)
+                to.flush()
+            addresses.append(answers.readline().decode().strip())
+        addresses.append(listener.address)
+        if not all(addresses):
+            raise lost(f"task {addresses.index('')} did not start", "see what it has said before")
+        for to, _ in pipes:
+            with suppress(BrokenPipeError):
+                to.write(json.dumps(addresses).encode() + b"\n")
+                to.close()
+        with listener.join(count, addresses, secret, attempt) as mesh:
+            yield mesh
+    except BaseException:
+        for process in processes:
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(2)
+            process.kill()
+        raise
+    finally:
+        for process in processes:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                with suppress(BrokenPipeError):
+                    _known(pipe).close()
+
+
+def _known(pipe: IO[bytes] | None) -> IO[bytes]:
+    assert pipe is not None
+    return pipe
+
+
+def serve() -> None:
+    """Be one of the processes: what to do comes by standard input, from the process that started this one."""
+    order = pickle.load(sys.stdin.buffer)  # by nobody else: it is a pipe
+    listener = Listener()
+    print(listener.address, flush=True)
+    addresses = json.loads(sys.stdin.buffer.readline())
+    try:
+        with listener.join(order["number"], addresses, order["secret"], order["attempt"]) as mesh:
+            task = Task(
+                order["program"],
+                mesh,
+                owners=len(addresses) - 1,
+                timeout=order["timeout"],
+                max_facts=order["max_facts"],
+                seed=order["seed"],
+            )
+            task.run()
+            task.collect(order["wanted"])
+    except TidelogError:
+        sys.exit(1)  # the one who asked raises it

@@ -1,0 +1,480 @@
+"""The mesh: a connection between each two tasks, and rounds in which each sends to all others. Mutable.
+
+Both sides of a connection prove that they know the run's secret, over random numbers of both, and that they
+belong to the same attempt of it: a task that was given up and comes late is refused. A frame is a head of
+fixed size, the sizes of its parts, and the parts as they are: nothing that is received is ever executed.
+
+One loop sends to and receives from all peers at once, so that two which send much to each other do not wait
+for each other. While a task works, a thread tells its peers that it is there; one that is not heard for
+`patience` seconds while something is awaited from it counts as lost. A task that fails says so to all others.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import selectors
+import socket
+import ssl
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from threading import Event, Lock, Thread
+from time import monotonic
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.exchange import codes
+from tidelog.engine.exchange.certificates import context_of
+from tidelog.errors import Diagnostic, TidelogError
+
+PATIENCE: Final = 60.0  # seconds
+BEATS: Final = 4  # signs of life within the patience of others
+LOOK: Final = 0.2  # seconds between two looks at the limits while something is awaited
+FAREWELL: Final = 0.05  # seconds between two attempts to tell others what has failed
+STEP: Final = 1 << 20  # bytes that are sent at once
+PROVING: Final = 5.0  # seconds that a stranger may take to prove who it is
+MAGIC: Final = b"tidelog1"
+HELLO: Final = struct.Struct("<8sI32s32s")  # magic, number, attempt, nonce
+HEAD: Final = struct.Struct("<IIQ")  # kind, number of parts, word
+DIGEST: Final = 32
+DATA, BEAT, FAULT = range(3)  # kinds of frames
+WELCOME, LATE, STRANGER = range(3)  # what a newcomer is told
+
+Bytes = npt.NDArray[np.uint8]
+Connection = socket.socket | ssl.SSLSocket
+
+
+class Lost(TidelogError):  # noqa: N818 - what became of a task
+    """A task is gone, or was never there; the run can be tried again."""
+
+    exit_code = 5
+
+
+class Refused(Exception):  # noqa: N818 - what became of an attempt
+    """The other side belongs to another attempt, or does not know the secret."""
+
+
+def lost(message: str, help: str | None = None) -> Lost:
+    """Return the error that a task is gone."""
+    return Lost(Diagnostic(codes.LOST, message, help=help))
+
+
+class Listener:
+    """A place where a task waits for others to connect, before it knows where they are."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, 0), family=family)
+        self.address = f"{host}:{self._socket.getsockname()[1]}"
+
+    def join(
+        self,
+        number: int,
+        addresses: Sequence[str],
+        secret: bytes,
+        attempt: str,
+        *,
+        certificate: bytes | None = None,
+        patience: float = PATIENCE,
+    ) -> Mesh:
+        """Return the mesh of all tasks, of which this is the one with a number; addresses are in their order.
+
+        All have the same secret and attempt. With a certificate, which all have too, connections are
+        encrypted. Raises `Lost` if some task does not come.
+        """
+        known = _Credentials(number, secret, hashlib.sha256(attempt.encode()).digest(), certificate)
+        deadline = monotonic() + patience
+        peers: dict[int, Connection] = {}
+        try:
+            for peer in range(number):
+                peers[peer] = _connect(addresses[peer], peer, known, deadline)
+            self._accept(peers, len(addresses), known, deadline)
+        except BaseException:
+            for connection in peers.values():
+                connection.close()
+            raise
+        finally:
+            self._socket.close()
+        return Mesh(number, peers, patience=patience)
+
+    def close(self) -> None:
+        """Wait for nobody."""
+        self._socket.close()
+
+    def _accept(self, peers: dict[int, Connection], count: int, known: _Credentials, deadline: float) -> None:
+        """Wait for the tasks with higher numbers; whoever else connects is refused."""
+        while len(peers) < count - 1:
+            self._socket.settimeout(max(0.01, deadline - monotonic()))
+            try:
+                stranger, _ = self._socket.accept()
+            except TimeoutError:
+                missing = [str(each) for each in range(count) if each not in peers and each != known.number]
+                raise lost(f"task {known.number} waited in vain for task {', '.join(missing)}") from None
+            stranger.settimeout(PROVING)
+            try:
+                peer, connection = known.welcome(stranger, range(known.number + 1, count), peers)
+            except (OSError, Refused):
+                stranger.close()
+            else:
+                peers[peer] = connection
+
+
+def _connect(address: str, peer: int, known: _Credentials, deadline: float) -> Connection:
+    host, _, port = address.rpartition(":")
+    try:
+        connection = socket.create_connection((host, int(port)), max(0.01, deadline - monotonic()))
+        return known.present(connection, peer)
+    except Refused as refused:
+        raise lost(f"task {peer} at {address} refuses task {known.number}: {refused}") from None
+    except OSError as error:
+        raise lost(f"task {known.number} cannot reach task {peer} at {address}: {error}") from None
+
+
+class _Credentials:
+    """How a task shows who it is, and learns who the other side is."""
+
+    def __init__(self, number: int, secret: bytes, attempt: bytes, certificate: bytes | None) -> None:
+        self.number = number
+        self.secret = secret
+        self.attempt = attempt
+        self.certificate = certificate
+
+    def present(self, connection: Connection, peer: int) -> Connection:
+        """Prove to the one who waits that this task belongs here, and let it do the same."""
+        try:
+            connection = self._encrypted(connection, is_server=False)
+            mine = self._hello(connection)
+            theirs = _received(connection, HELLO.size)
+            connection.sendall(self._proof(b"newcomer", mine, theirs))
+            verdict = _received(connection, 1)[0]
+            if verdict != WELCOME:
+                raise Refused("it runs another attempt" if verdict == LATE else "the secrets differ")
+            proof = _received(connection, DIGEST)
+            self._check(theirs, range(peer, peer + 1))
+            if not hmac.compare_digest(proof, self._proof(b"host", mine, theirs)):
+                raise Refused("the secrets differ")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def welcome(
+        self, connection: Connection, numbers: range, there: Mapping[int, Any]
+    ) -> tuple[int, Connection]:
+        """Return the number of a task that has proved that it belongs here."""
+        connection = self._encrypted(connection, is_server=True)
+        theirs = _received(connection, HELLO.size)
+        mine = self._hello(connection)
+        proof = _received(connection, DIGEST)
+        try:
+            peer = self._check(theirs, numbers)
+        except Refused:
+            connection.sendall(bytes([LATE]))
+            raise
+        if peer in there or not hmac.compare_digest(proof, self._proof(b"newcomer", theirs, mine)):
+            connection.sendall(bytes([STRANGER]))
+            raise Refused("the secrets differ")
+        connection.sendall(bytes([WELCOME]) + self._proof(b"host", theirs, mine))
+        return peer, connection
+
+    def _encrypted(self, connection: Connection, *, is_server: bool) -> Connection:
+        if self.certificate is None:
+            return connection
+        return context_of(self.certificate, is_server).wrap_socket(connection, server_side=is_server)
+
+    def _hello(self, connection: Connection) -> bytes:
+        hello = HELLO.pack(MAGIC, self.number, self.attempt, os.urandom(32))
+        connection.sendall(hello)
+        return hello
+
+    def _check(self, hello: bytes, numbers: range) -> int:
+        magic, number, attempt, _ = HELLO.unpack(hello)
+        if magic != MAGIC or attempt != self.attempt or number not in numbers:
+            raise Refused("it runs another attempt")
+        return int(number)
+
+    def _proof(self, role: bytes, newcomer: bytes, host: bytes) -> bytes:
+        return hmac.digest(self.secret, role + newcomer + host, "sha256")
+
+
+def _received(connection: Connection, size: int) -> bytes:
+    found = b""
+    while len(found) < size:
+        more = connection.recv(size - len(found))
+        if not more:
+            raise Refused("it closed the connection")
+        found += more
+    return found
+
+
+class Frame:
+    """What one task tells another in a round: a word, and parts of any size."""
+
+    __slots__ = ("parts", "word")
+
+    def __init__(self, word: int, parts: Sequence[Any] = ()) -> None:
+        self.word = word
+        self.parts = tuple(parts)
+
+
+NOTHING: Final = Frame(0)
+
+
+class _Peer:
+    """A connection: what waits to be sent, and what has been received of a frame. Mutable."""
+
+    def __init__(self, number: int, connection: Connection) -> None:
+        connection.setblocking(False)
+        with suppress(OSError):  # pairs of sockets of one process have no such thing
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.number = number
+        self.connection = connection
+        self.outgoing: deque[memoryview] = deque()
+        self.frames: deque[Frame] = deque()
+        self.heard = monotonic()
+        self.is_watched = False  # for room to send
+        self.is_closed = False
+        self._parts: list[Bytes] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._head: tuple[int, int] | None = None  # kind and word
+        self._sizes: deque[int] | None = None  # of the parts that are missing
+        self._await(HEAD.size)
+
+    def _await(self, size: int) -> None:
+        self._part: Bytes = np.empty(size, np.uint8)
+        self._view, self._filled = memoryview(self._part.data), 0
+
+    # ---- sending
+
+    def tell(self, kind: int, frame: Frame) -> int:
+        """Let a frame wait to be sent; returns its size."""
+        views = [memoryview(part).cast("B") for part in frame.parts]
+        sizes = struct.pack(f"<{len(views)}Q", *map(len, views))
+        self.outgoing.append(memoryview(HEAD.pack(kind, len(views), frame.word) + sizes))
+        self.outgoing.extend(view for view in views if len(view))
+        return sum(map(len, views))
+
+    def send(self) -> None:
+        """Send as much as there is room for."""
+        while self.outgoing:
+            view = self.outgoing[0]
+            try:
+                sent = self.connection.send(view[:STEP])
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            if sent == len(view):
+                self.outgoing.popleft()
+            else:
+                self.outgoing[0] = view[sent:]
+
+    # ---- receiving
+
+    def receive(self) -> None:
+        """Receive what is there; raises ConnectionError at the end."""
+        while True:
+            try:
+                size = self.connection.recv_into(self._view[self._filled :])
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                return
+            if not size:
+                raise ConnectionResetError("the connection was closed")
+            self.heard = monotonic()
+            self._filled += size
+            while self._filled == len(self._part):
+                self._take_part()
+
+    def _take_part(self) -> None:
+        """Go on after a part that is complete."""
+        if self._head is None:
+            kind, count, word = HEAD.unpack(self._view)
+            self._head = kind, word
+            self._await(8 * count)
+            return
+        if self._sizes is None:
+            self._sizes = deque(struct.unpack(f"<{len(self._part) // 8}Q", self._view))
+        else:
+            self._parts.append(self._part)
+        if self._sizes:
+            self._await(self._sizes.popleft())
+            return
+        kind, word = self._head
+        frame, self._parts = Frame(word, self._parts), []
+        self._begin()
+        if kind == FAULT:
+            raise Told(self.number, frame)
+        if kind == DATA:
+            self.frames.append(frame)
+
+
+class Told(Exception):  # noqa: N818 - what a task says
+    """A task says that it has failed."""
+
+    def __init__(self, number: int, frame: Frame) -> None:
+        super().__init__(number)
+        self.number = number
+        self.frame = frame
+
+
+class Mesh:
+    """One task's connections to all others. Used by one thread."""
+
+    def __init__(self, number: int, peers: Mapping[int, Connection], *, patience: float = PATIENCE) -> None:
+        self.number = number
+        self.count = len(peers) + 1
+        self.patience = patience
+        self.sent = 0  # bytes
+        self.check: Callable[[], None] = _proceed  # called while others are waited for; may raise
+        self._peers = {each: _Peer(each, connection) for each, connection in peers.items()}
+        self._selector = selectors.DefaultSelector()
+        for peer in self._peers.values():
+            self._selector.register(peer.connection, selectors.EVENT_READ, peer)
+        self._lock = Lock()
+        self._looked = monotonic()
+        self._closed = Event()
+        if peers:
+            Thread(target=self._beat, daemon=True).start()
+
+    def __enter__(self) -> Mesh:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def swap(self, frames: Mapping[int, Frame]) -> dict[int, Frame]:
+        """Send each task its frame, an empty one where there is none; returns those of all others.
+
+        Raises `Lost` if a task is gone, `Told` if one says that it has failed.
+        """
+        with self._lock:
+            for number, peer in self._peers.items():
+                self.sent += peer.tell(DATA, frames.get(number, NOTHING))
+                self._send(peer)
+            begun = monotonic()
+            while any(not peer.frames or peer.outgoing for peer in self._peers.values()):
+                self._turn(LOOK)
+                self.check()
+                self._listen(begun)
+            return {number: peer.frames.popleft() for number, peer in self._peers.items()}
+
+    def look(self) -> None:
+        """See whether others are still there, unless that was done just before. For tasks that work."""
+        if monotonic() - self._looked > LOOK:
+            with self._lock:
+                self._turn(0)
+            self._looked = monotonic()
+
+    def fail(self, frame: Frame) -> None:
+        """Tell all others that this task has failed, as far as they still listen.
+
+        A connection that is closed before all was received loses what was sent last: so others end it.
+        """
+        with self._lock:
+            end = monotonic() + PROVING
+            for peer in self._peers.values():
+                peer.tell(FAULT, frame)
+            while monotonic() < end and self._say(FAREWELL):
+                pass
+
+    def _say(self, seconds: float) -> bool:
+        """Send what waits and drop what comes; returns whether some task still listens."""
+        listening = [peer for peer in self._peers.values() if not peer.is_closed]
+        for peer in listening:
+            try:
+                peer.send()
+                if not peer.outgoing:
+                    peer.connection.shutdown(socket.SHUT_WR)
+            except OSError:
+                self._forget(peer)
+        for key, _ in self._selector.select(seconds) if listening else ():
+            try:
+                if not key.data.connection.recv(STEP):
+                    self._forget(key.data)
+            except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+                pass
+            except OSError:
+                self._forget(key.data)
+        return bool(listening)
+
+    def close(self) -> None:
+        """End all connections; what has been sent arrives."""
+        self._closed.set()
+        with self._lock:
+            for peer in self._peers.values():
+                with suppress(OSError):
+                    peer.connection.shutdown(socket.SHUT_WR)
+                peer.connection.close()
+            self._selector.close()
+
+    # ---- one turn
+
+    def _turn(self, seconds: float) -> None:
+        """Send and receive what can be, waiting no longer than this for it."""
+        for key, events in self._selector.select(seconds):
+            peer: _Peer = key.data
+            if events & selectors.EVENT_WRITE:
+                self._send(peer)
+            if events & selectors.EVENT_READ:
+                try:
+                    peer.receive()
+                except OSError as error:
+                    self._lose(peer, error)
+
+    def _send(self, peer: _Peer) -> None:
+        try:
+            peer.send()
+        except OSError as error:
+            self._hear_last_words(peer)
+            self._lose(peer, error)
+        wants_room = bool(peer.outgoing)
+        if wants_room != peer.is_watched:
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if wants_room else 0)
+            self._selector.modify(peer.connection, events, peer)
+            peer.is_watched = wants_room
+
+    def _hear_last_words(self, peer: _Peer) -> None:
+        """Receive what a task has said before it closed the connection: perhaps why."""
+        with suppress(OSError):
+            peer.receive()
+
+    def _lose(self, peer: _Peer, error: OSError) -> None:
+        """Go on without a task, if nothing is awaited from it any more."""
+        self._forget(peer)
+        if peer.outgoing or not peer.frames:
+            raise lost(f"task {peer.number} is gone: {error}", "the log of that task says why") from None
+
+    def _forget(self, peer: _Peer) -> None:
+        if not peer.is_closed:
+            peer.is_closed = True
+            with suppress(KeyError, ValueError):
+                self._selector.unregister(peer.connection)
+
+    def _listen(self, begun: float) -> None:
+        """Raise if a task from which something is awaited is not heard."""
+        now = monotonic()
+        for peer in self._peers.values():
+            if not peer.frames and now - max(peer.heard, begun) > self.patience:
+                raise lost(f"task {peer.number} has not been heard for {self.patience:g} s")
+
+    def _beat(self) -> None:
+        """Tell others from time to time that this task is there; what is awaited says so by itself."""
+        while not self._closed.wait(self.patience / BEATS):
+            if self._lock.acquire(blocking=False):
+                try:
+                    for peer in self._peers.values():
+                        if not peer.outgoing and not self._closed.is_set():
+                            peer.tell(BEAT, NOTHING)
+                            with suppress(OSError, ValueError):  # the task finds out when it next looks
+                                peer.send()
+                finally:
+                    self._lock.release()
+
+
+def _proceed() -> None:
+    """The check that never stops anything."""

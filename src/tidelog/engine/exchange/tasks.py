@@ -1,0 +1,504 @@
+"""One of the tasks that derive together what a program says, each on its part of facts. Mutates itself.
+
+A task is given any part of the given facts. All tell one another what they have counted, plan alike, and send
+given facts to the owners of each copy. Then they derive in rounds: each all that follows from what it has,
+then what is new goes where it belongs; what was put into an outbox is sent and forgotten.
+
+Invariant: when `run` ends, the home copies at all tasks together hold the facts of the program.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog import errors
+from tidelog.engine.columnar import memory
+from tidelog.engine.columnar.closing import ClosingEngine
+from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.engine.events import Tally
+from tidelog.engine.exchange import codes
+from tidelog.engine.exchange.counting import Column, Counting, Counts, Part
+from tidelog.engine.exchange.sockets import Frame, Lost, Mesh, Told
+from tidelog.engine.exchange.values import Collision, Rows, Values
+from tidelog.engine.fed import Fed
+from tidelog.engine.limits import Limits
+from tidelog.errors import Diagnostic, ProgramError, Severity, Source, Span, TidelogError
+from tidelog.io.columns import Batch, column_of_values
+from tidelog.logic.program import Program
+from tidelog.relation import Relation, column_names
+from tidelog.rewrite.localise import EVERYWHERE, Localised, NotLocalisable, Place, Sizes, localise
+
+Ids = npt.NDArray[np.int32]
+
+# With few tasks, most values that one reads are in facts that belong to it too. With more, they are read into
+# a dictionary that is dropped when the given facts have been sent.
+ONE_DICTIONARY: Final = 3
+LARGE: Final = 1 << 14  # rows of an outbox whose memory is given back
+PASS: Final = 1 << 22  # values of given facts that a task sends at once, about
+COUNTED, PLACED, GIVEN, DERIVED, COLLECTED = range(5)  # stages of a run
+ERRORS: Final = {
+    each.__name__: each
+    for each in (
+        errors.ProgramError,
+        errors.DataError,
+        errors.EvaluationError,
+        errors.Inconsistent,
+        errors.Stopped,
+        errors.Interrupted,
+        Collision,
+        Lost,
+    )
+}
+
+
+class Task:
+    """A task of a mesh.
+
+    The tasks with numbers below `owners`, by default all, own facts. One beyond them brings given facts, and
+    can have all that is derived sent to it by `collect`. Its `dictionary` is then the one of its facts.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        mesh: Mesh,
+        *,
+        owners: int | None = None,
+        timeout: float | None = None,
+        max_facts: int | None = None,
+        seed: int = 0,
+        bits: int = 64,
+        sizes: Sizes | None = None,
+        dictionary: Dictionary | None = None,
+    ) -> None:
+        self.program = program
+        self.mesh = mesh
+        self.owners = mesh.count if owners is None else owners
+        self.sizes = sizes  # that are planned for, instead of those that are counted
+        self.rounds = 0
+        self._limits = Limits(Tally(), timeout, max_facts)
+        binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
+        self._engine = ClosingEngine(1, binary)
+        self._reader = self._engine if self.owners <= ONE_DICTIONARY else ClosingEngine(1)
+        if dictionary is not None:
+            self._engine.dictionary = self._reader.dictionary = dictionary
+        seed = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:8], "little", signed=True)
+        self._values = Values(self._engine.dictionary, mesh.count, seed, bits)
+        self._read = self._values
+        if self._reader.dictionary is not self._engine.dictionary:
+            self._read = Values(self._reader.dictionary, mesh.count, seed, bits)
+        self._given: dict[str, list[Part]] = {}
+        self._told = 0  # values, with the given facts
+        self._elsewhere = 0  # facts that other tasks have
+        self._plan: Localised | None = None
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether facts lie at this task."""
+        return self.mesh.number < self.owners
+
+    @property
+    def plan(self) -> Localised:
+        """How the program is divided; known once `run` has begun."""
+        assert self._plan is not None
+        return self._plan
+
+    # ---- given facts
+
+    def load(self, predicate: str, batches: Iterable[Batch]) -> None:
+        """Take batches of given facts, any part of them."""
+        with self._telling(), self._limits.guarding():
+            for batch in batches:
+                columns = [self._reader.encode_column(column) for column in batch.columns]
+                self.add(predicate, columns, batch.rows)
+                self._check()
+
+    def add(self, predicate: str, columns: Sequence[Ids], rows: int) -> None:
+        """Take given facts as ids of the dictionary."""
+        self._given.setdefault(predicate, []).append((columns, rows))
+
+    def _state(self) -> None:
+        """Take the facts that the program states; one task does."""
+        stated: dict[str, list[Any]] = {}
+        for fact in self.program.facts if self.mesh.number == 0 else ():
+            stated.setdefault(fact.predicate, []).append(fact.values)
+        for name, rows in stated.items():
+            columns = tuple(map(column_of_values, zip(*rows, strict=True)))
+            self.load(name, [Batch(columns, len(rows))])
+
+    # ---- a run
+
+    def run(self) -> None:
+        """Derive all that follows from what all tasks were given.
+
+        Errors of one task are raised by all. `Collision` and `Lost` say that another attempt, with another
+        seed, may succeed.
+        """
+        with self._telling(), self._limits.guarding():
+            self.mesh.check = self._check_waiting
+            self._state()
+            heavy = self._make_plan()
+            self._engine.check, self._engine.budget = self._check_plan, self._limits.budget
+            self._begin()
+            self._send_given(heavy)
+            memory.give_back()  # what was read, and what was sent
+            self._derive()
+            memory.give_back()
+
+    def _make_plan(self) -> dict[Column, Ids]:
+        """Plan as all others do; returns the frequent values of columns."""
+        self._read.know()
+        counting = Counting(self.program)
+        mine = counting.count(self._given, self._read, self.owners)
+        parts = mine.rows, mine.sketches, mine.matching, mine.weights, *mine.frequent
+        every = {task: Frame(0, parts) for task in range(self.mesh.count) if task != self.mesh.number}
+        found = self._swap(COUNTED, every)
+        counts = [mine, *(_counts_of(frame, mine) for _, frame in sorted(found.items()))]
+        sizes, heavy = counting.sizes(counts, self._values, self.owners)
+        try:
+            self._plan = localise(self.program, self.sizes or sizes, self.owners)
+        except NotLocalisable as reason:
+            span = None if reason.rule is None else reason.rule.span
+            help = "run it in one process"
+            raise ProgramError(Diagnostic(codes.NOT_DIVISIBLE, str(reason), span, help)) from None
+        return heavy
+
+    def _begin(self) -> None:
+        """Make the relations and their rules."""
+        plan = self.plan
+        self._names = sorted(plan.program.predicates)
+        self._numbers = {name: number for number, name in enumerate(self._names)}
+        # What an outbox gives to a home here goes on to the other copies at once.
+        self._sources = sorted(plan.routes, key=lambda name: (name not in plan.outboxes, name))
+        self._homes = [copies[0] for copies in plan.copies.values()]
+        for predicate in plan.program.predicates.values():
+            self._engine.define(predicate.name, predicate.arity, is_large=False)
+        kept = [name for name in self._names if name not in plan.outboxes]
+        self._fed = Fed(plan.program.rules, kept, self._engine, self._check)
+        self._agree()
+
+    def _agree(self) -> None:
+        """Raise if others have planned otherwise."""
+        plan = self.plan
+        said = repr((plan.program.rules, plan.copies, plan.auxiliaries, plan.routes, plan.gates)).encode()
+        digest = hashlib.sha256(said).digest()
+        every = {task: Frame(0, (digest,)) for task in range(self.mesh.count) if task != self.mesh.number}
+        for task, frame in self._swap(PLACED, every).items():
+            if bytes(frame.parts[0]) != digest:
+                message = f"tasks {self.mesh.number} and {task} run different programs"
+                help = "all workers need the same program and the same version of tidelog"
+                raise ProgramError(Diagnostic(codes.DIFFERENT, message, help=help))
+
+    # ---- given facts go to their places
+
+    def _send_given(self, heavy: Mapping[Column, Ids]) -> None:
+        """Let each copy have its given facts; they follow no route."""
+        values = sum(count * len(columns) for parts in self._given.values() for columns, count in parts)
+        every = {
+            task: Frame(0, (np.array([values], np.int64),))
+            for task in range(self.mesh.count)
+            if task != self.mesh.number
+        }
+        told = [
+            int(np.frombuffer(frame.parts[0], np.int64)[0]) for frame in self._swap(GIVEN, every).values()
+        ]
+        passes = -(-max(values, 1, *told) // PASS)
+        for number in range(passes):
+            parcels: dict[int, list[Rows]] = {}
+            for name, parts in self._given.items():
+                for columns, count in parts:
+                    first, end = number * count // passes, (number + 1) * count // passes
+                    if first < end:
+                        part = [column[first:end] for column in columns]
+                        for copy in self.plan.copies[name]:
+                            self._divide(part, end - first, copy.relation, copy.place, self._read, parcels)
+            self._deliver(parcels)
+        self._given = {}
+        if self._read is not self._values:
+            self._told = self._read.told
+            self._read, self._reader = self._values, self._engine
+        if self.is_owner:
+            self._add_heavy(heavy)
+        self._sent = {name: self._engine.size(name) for name in self._sources}
+
+    def _deliver(self, parcels: Mapping[int, Sequence[Rows]]) -> None:
+        """Send given facts in one pass, and add those that arrive."""
+        me = self.mesh.number
+        frames = {task: Frame(0, self._read.pack(rows, task)) for task, rows in parcels.items() if task != me}
+        mine = parcels.get(me, ())
+        if self._read is not self._values:
+            mine = list(self._values.unpack(self._read.pack(mine, me), None))
+        self._add(mine)
+        for task, frame in sorted(self._swap(GIVEN, frames).items()):
+            if frame.parts:
+                # A task that drops its dictionary does not know later what it tells now.
+                self._add(self._values.unpack(frame.parts, task if self._read is self._values else None))
+
+    def _add_heavy(self, heavy: Mapping[Column, Ids]) -> None:
+        """Add the frequent values of columns, which all tasks know, where they belong."""
+        for column, copies in self.plan.heavy.items():
+            ids = heavy.get(column)
+            if ids is None:
+                continue
+            for copy in copies:
+                parcels: dict[int, list[Rows]] = {}
+                self._divide([ids], len(ids), copy.relation, copy.place, self._values, parcels)
+                self._add(parcels.get(self.mesh.number, ()))
+
+    def _add(self, several: Iterable[Rows]) -> int:
+        """Add rows to relations here; returns how many were new."""
+        new = 0
+        for rows in several:
+            columns = rows.columns
+            if rows.chosen is not None:
+                columns = [column[rows.chosen] for column in columns]
+            new += self._engine.add(self._names[rows.relation], columns, rows.count)
+            self._check()
+        return new
+
+    def _divide(
+        self,
+        columns: Sequence[Ids],
+        count: int,
+        relation: str,
+        place: Place,
+        values: Values,
+        parcels: dict[int, list[Rows]],
+    ) -> None:
+        """Add rows to the parcels of the tasks where they belong."""
+        number = self._numbers[relation]
+        if self.owners == 1 or not isinstance(place, int):
+            tasks = range(self.owners) if place is EVERYWHERE else range(1)
+            for task in tasks:
+                parcels.setdefault(task, []).append(Rows(number, columns, count))
+            return
+        for task, chosen in enumerate(values.by_owner(columns[place], self.owners)):
+            if len(chosen):
+                whole = None if len(chosen) == count else chosen
+                parcels.setdefault(task, []).append(Rows(number, columns, len(chosen), whole))
+
+    # ---- rounds
+
+    def _derive(self) -> None:
+        """Derive and exchange until nothing is new anywhere, then open the next gate."""
+        if self.is_owner:
+            self._fed.begin()
+        gates = iter(self.plan.gates)
+        while True:
+            arrived, moved = self._exchange()
+            if not moved:
+                gate = next(gates, None)
+                if gate is None:
+                    return
+                arrived = [Rows(self._numbers[gate], (), 1)]
+            if self.is_owner:
+                self._add(arrived)
+                self._fed.close()
+
+    def _exchange(self) -> tuple[list[Rows], int]:
+        """Send what is new; returns what arrived, and how many rows were sent or new at all tasks."""
+        parcels: dict[int, list[Rows]] = {}
+        new = 0
+        if self.is_owner:
+            self._values.know()
+            for source in self._sources:
+                new += self._route(source, parcels)
+        moved = new + sum(rows.count for parcel in parcels.values() for rows in parcel)
+        facts = self._facts()
+        head = np.array([moved, facts], np.int64)
+        frames = {
+            task: Frame(0, (head, *(self._values.pack(parcels[task], task) if task in parcels else ())))
+            for task in range(self.mesh.count)
+            if task != self.mesh.number
+        }
+        self._empty_outboxes()
+        self.rounds += 1
+        found = self._swap(DERIVED, frames)
+        heads = [np.frombuffer(frame.parts[0], np.int64).tolist() for frame in found.values()]
+        self._elsewhere = sum(each[1] for each in heads)
+        self._check()
+        arrived = [
+            rows
+            for task, frame in sorted(found.items())
+            if len(frame.parts) > 1
+            for rows in self._values.unpack(frame.parts[1:], task)
+        ]
+        return arrived, moved + sum(each[0] for each in heads)
+
+    def _empty_outboxes(self) -> None:
+        """Forget what has been sent; no rule reads it."""
+        for outbox in self.plan.outboxes if self.is_owner else ():
+            size = self._engine.size(outbox)
+            if size > LARGE:
+                self._engine.table(outbox).empty()
+            elif size:
+                self._engine.clear(outbox)
+
+    def _route(self, source: str, parcels: dict[int, list[Rows]]) -> int:
+        """Add what is new in a relation to the parcels of others, and to relations here; how much is new."""
+        columns, size = self._engine.rows(source)
+        first = 0 if source in self.plan.outboxes else self._sent[source]
+        if size == first:
+            return 0
+        self._sent[source] = size
+        new = 0
+        added = [column[first:] for column in columns]
+        for route in self.plan.routes[source]:
+            divided: dict[int, list[Rows]] = {}
+            self._divide(added, size - first, route.target, route.place, self._values, divided)
+            new += self._add(divided.pop(self.mesh.number, ()))
+            if not route.replicated:
+                for task, rows in divided.items():
+                    parcels.setdefault(task, []).extend(rows)
+        return new
+
+    # ---- results
+
+    def columns(self, predicate: str) -> tuple[tuple[Ids, ...], int]:
+        """Return this task's part of a predicate's facts as ids, and how many they are."""
+        home = self.plan.copies[predicate][0]
+        if not self.is_owner or (home.place is EVERYWHERE and self.mesh.number):
+            arity = self.program.predicates[predicate].arity
+            return tuple(np.zeros(0, np.int32) for _ in range(arity)), 0
+        return self._engine.rows(home.relation)
+
+    def relation(self, predicate: str) -> Relation:
+        """Return this task's part of a predicate's facts; the parts of all tasks are disjoint."""
+        columns, count = self.columns(predicate)
+        names = column_names(self.program.predicates[predicate])
+        return Relation(predicate, names, columns, count, self._engine.dictionary)
+
+    def collect(self, predicates: Sequence[str]) -> dict[str, list[tuple[Sequence[Ids], int]]]:
+        """Send all facts of predicates to the task behind the owners; returns them there, as ids."""
+        with self._telling(), self._limits.guarding():
+            found: dict[str, list[tuple[Sequence[Ids], int]]] = {name: [] for name in predicates}
+            for name in predicates:
+                frames: dict[int, Frame] = {}
+                columns, count = self.columns(name)
+                if self.is_owner and count:
+                    frames[self.owners] = Frame(0, self._values.pack([Rows(0, columns, count)], self.owners))
+                for task, frame in sorted(self._swap(COLLECTED, frames).items()):
+                    if frame.parts:
+                        arrived = self._values.unpack(frame.parts, task)
+                        found[name] += [(rows.columns, rows.count) for rows in arrived]
+            return found
+
+    def counts(self) -> dict[str, int]:
+        """Return figures: values in the dictionary, values told to others, rows of all relations."""
+        rows = sum(self._engine.size(name) for name in self._names)
+        return {"values": len(self._engine.dictionary), "told": self._told + self._values.told, "rows": rows}
+
+    # ---- limits and faults
+
+    def _facts(self) -> int:
+        """Return how many facts lie at this task."""
+        if not self.is_owner:
+            return 0
+        is_first = self.mesh.number == 0
+        return sum(
+            self._engine.size(home.relation)
+            for home in self._homes
+            if is_first or home.place is not EVERYWHERE
+        )
+
+    def _check(self) -> None:
+        """Raise if a limit has been reached, or another task has failed."""
+        if self._limits.max_facts is not None and self._plan is not None:
+            self._limits.tally.loaded = self._elsewhere + self._facts()
+        self._limits.check()
+        self.mesh.look()
+
+    def _check_plan(self, found: int = 0, are_answers: bool = False) -> None:
+        """The same within a plan: what it finds for an outbox may be known elsewhere, so it counts alone."""
+        self._limits.tally.loaded = 0
+        self._limits.check(found)
+        self.mesh.look()
+
+    def _check_waiting(self) -> None:
+        self._limits.check()
+
+    def _swap(self, stage: int, frames: Mapping[int, Frame]) -> dict[int, Frame]:
+        """Exchange frames; raises if others are not where this task is."""
+        word = stage << 32 | self.rounds
+        stamped = {task: Frame(word, frames[task].parts) for task in frames}
+        every = {task: stamped.get(task, Frame(word)) for task in range(self.mesh.count)}
+        found = self.mesh.swap(every)
+        for task, frame in found.items():
+            if frame.word != word:
+                raise AssertionError(f"task {task} is at {frame.word >> 32}, not at {stage}")
+        return found
+
+    @contextmanager
+    def _telling(self) -> Iterator[None]:
+        """Tell all others of an error, and raise what others tell."""
+        try:
+            yield
+        except Told as told:
+            self.mesh.fail(told.frame)  # some may hear of it from this task only
+            raise self._error_of(told) from None
+        except TidelogError as error:
+            self.mesh.fail(_frame_of(error))
+            raise
+        except BaseException as error:
+            message = f"task {self.mesh.number} failed: {type(error).__name__}: {error}"
+            self.mesh.fail(_frame_of(TidelogError(Diagnostic(codes.FAILED, message))))
+            raise
+
+    def _error_of(self, told: Told) -> TidelogError:
+        """Return the error that another task tells of, with its places in the program."""
+        record = json.loads(bytes(told.frame.parts[0]))
+        spans = [rule.span for rule in self.program.rules] + [fact.span for fact in self.program.facts]
+        sources = {span.source.name: span.source for span in spans if span is not None}
+        diagnostics = [
+            Diagnostic(
+                item["code"],
+                item["message"],
+                _span_of(item["span"], sources),
+                item["help"],
+                severity=Severity(item["severity"]),
+                place=item["place"],
+            )
+            for item in record["diagnostics"]
+        ]
+        return ERRORS.get(record["error"], TidelogError)(diagnostics)
+
+
+def _counts_of(frame: Frame, like: Counts) -> Counts:
+    rows, sketches, matching, weights, *frequent = frame.parts
+    return Counts(
+        np.frombuffer(rows, np.int64),
+        np.frombuffer(sketches, np.uint8).reshape(like.sketches.shape),
+        np.frombuffer(matching, np.int64),
+        np.frombuffer(weights, np.int64),
+        tuple(frequent),
+    )
+
+
+def _frame_of(error: TidelogError) -> Frame:
+    """Return an error as it is told to others."""
+    diagnostics = [
+        {
+            "code": item.code,
+            "message": item.message,
+            "help": item.help,
+            "severity": item.severity.value,
+            "place": item.location,
+            "span": None if item.span is None else [item.span.source.name, item.span.start, item.span.end],
+        }
+        for item in error.diagnostics
+    ]
+    record = {"error": type(error).__name__, "diagnostics": diagnostics}
+    return Frame(0, (json.dumps(record).encode(),))
+
+
+def _span_of(record: Sequence[Any] | None, sources: Mapping[str, Source]) -> Span | None:
+    if record is None or record[0] not in sources:
+        return None
+    return Span(sources[record[0]], record[1], record[2])

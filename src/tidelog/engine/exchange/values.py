@@ -1,0 +1,224 @@
+"""Values between tasks: dense ids inside a task, hashes on the wire, texts told once. Mutates itself.
+
+A parcel is what one task sends another in a round: rows of several relations. It lists the distinct values of
+its rows once, by hash; the rows are numbers into that list. A value that the other task may not know is told:
+what it is stands in the parcel too.
+
+Invariant: within a task each hash belongs to one value. Whoever meets a second value with the hash of
+another, among its own or those that it is told, raises `Collision`: the run must begin again with another
+seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.engine.columnar import memory
+from tidelog.engine.columnar.dictionary import TEXT_KINDS, Dictionary
+from tidelog.engine.columnar.dictionary_kernels import gather_texts
+from tidelog.engine.exchange import codes, kernels
+from tidelog.errors import Diagnostic, TidelogError
+from tidelog.logic.values import Kind
+
+Ids = npt.NDArray[np.int32]
+
+FIRST_CAPACITY: Final = 1024
+LOAD: Final = 0.5  # the part of the slots that may be taken
+NO_ROWS: Final = np.zeros(0, np.int32)
+IS_TEXT: Final = np.isin(np.arange(256), [int(kind) for kind in TEXT_KINDS])
+IS_QUALIFIED: Final = np.isin(np.arange(256), [int(Kind.LANGUAGE_STRING), int(Kind.LITERAL)])
+HEAD: Final = 3  # words for each relation of a parcel: its number, columns, rows
+HEADS, NUMBERS, HASHES, PLACES, KINDS, EXTRAS, WORDS, TEXTS = range(8)  # parts of a parcel
+
+
+class Collision(TidelogError):  # noqa: N818 - what was met
+    """Two values have the same hash: the run must begin again with another seed."""
+
+    exit_code = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows of a relation, given by its number; of the columns' rows those that are `chosen`, None for all."""
+
+    relation: int
+    columns: Sequence[Ids]
+    count: int
+    chosen: Ids | None = None
+
+
+class Values:
+    """The values of a dictionary by their hashes, and which of them other tasks have been told."""
+
+    def __init__(self, dictionary: Dictionary, tasks: int, seed: int, bits: int = 64) -> None:
+        self.dictionary = dictionary
+        self.seed = seed
+        self.told = 0  # values, in all parcels
+        self._mask = -1 if bits == 64 else (1 << bits) - 1
+        self._known = 0  # entries of the dictionary whose hashes are known
+        self._width = (tasks + 7) // 8
+        self.hashes: npt.NDArray[np.int64] = memory.empty(FIRST_CAPACITY, np.int64)
+        self._numbers: Ids = memory.zeros(FIRST_CAPACITY, np.int32)  # 1 + number in the parcel in the making
+        self._is_told = memory.zeros(FIRST_CAPACITY * self._width, np.uint8)  # a bit for each task
+        self._slots: Ids = memory.zeros(2 * FIRST_CAPACITY, np.int32)
+
+    # ---- hashes
+
+    def know(self) -> None:
+        """Hash what has come to the dictionary; raises Collision."""
+        count = len(self.dictionary)
+        if count > self._known:
+            self._grow(count)
+            words = self.dictionary.words
+            kernels.hash_entries(words, self._known, count, self.seed, self._mask, self.hashes)
+            self._enter(count)
+
+    def _grow(self, count: int) -> None:
+        """Make room for so many values."""
+        if count > len(self.hashes):
+            size = 2 * count
+            told = memory.zeros(size * self._width, np.uint8)
+            told[: len(self._is_told)] = self._is_told
+            self.hashes, self._is_told = memory.grown(self.hashes, self._known, size), told
+            self._numbers = memory.zeros(size, np.int32)  # no parcel is in the making
+
+    def _enter(self, count: int) -> None:
+        """Let values be found by their hashes."""
+        first = self._known
+        if count > LOAD * len(self._slots):
+            self._slots = memory.zeros(1 << (2 * count).bit_length(), np.int32)
+            first = 0
+        twice = int(kernels.enter(self.hashes, self._slots, self._shift, first, count))
+        if twice >= 0:
+            raise self._collision(twice)
+        self._known = count
+
+    @property
+    def _shift(self) -> int:
+        return kernels.BITS - (len(self._slots).bit_length() - 1)
+
+    def _collision(self, identity: int) -> Collision:
+        message = f"{self.dictionary.decode(identity).content!r} has the hash of another value"
+        return Collision(Diagnostic(codes.COLLISION, message, help="run it again: the seed will be another"))
+
+    def by_owner(self, column: Ids, tasks: int) -> list[Ids]:
+        """Return for each task the numbers of the rows whose value it owns."""
+        rows = np.empty(len(column), np.int32)
+        starts = np.zeros(tasks + 1, np.int64)
+        kernels.by_owner(column, self.hashes, tasks, rows, starts)
+        return [rows[starts[task] : starts[task + 1]] for task in range(tasks)]
+
+    # ---- parcels that leave
+
+    def pack(self, several: Sequence[Rows], task: int | None) -> tuple[Any, ...]:
+        """Return the parcel for a task, which knows then what it is told; one for all tells everything.
+
+        The hashes of all values are known.
+        """
+        total = sum(rows.count * len(rows.columns) for rows in several)
+        numbers = np.empty(total, np.int32)
+        listed = np.empty(min(total, self._known), np.int32)
+        heads = np.empty(HEAD * len(several), np.int64)
+        count = place = 0
+        for number, rows in enumerate(several):
+            heads[HEAD * number : HEAD * (number + 1)] = rows.relation, len(rows.columns), rows.count
+            chosen = NO_ROWS if rows.chosen is None else rows.chosen
+            for column in rows.columns:
+                out = numbers[place : place + rows.count]
+                count = int(kernels.number_values(column, chosen, self._numbers, listed, count, out))
+                place += rows.count
+        listed = self._with_qualifiers(listed[:count], task)
+        new = self._new(listed, task)
+        parcel = heads, numbers, self.hashes[listed], *self._tell(listed, new)
+        self._numbers[listed] = 0
+        if task is not None:
+            self._mark(listed[new], task)
+        return parcel
+
+    def _new(self, listed: Ids, task: int | None) -> npt.NDArray[np.int64]:
+        """Return the places of values that a task does not know, those with a qualifier last."""
+        if task is None:
+            new = np.arange(len(listed))
+        else:
+            at, bit = task >> 3, 1 << (task & 7)
+            new = np.flatnonzero((self._is_told[listed.astype(np.int64) * self._width + at] & bit) == 0)
+        qualified = IS_QUALIFIED[self.dictionary.kind[listed[new]]]
+        return np.concatenate((new[~qualified], new[qualified])) if qualified.any() else new
+
+    def _with_qualifiers(self, listed: Ids, task: int | None) -> Ids:
+        """Return the values and the qualifiers that are told with them, all numbered."""
+        if not IS_QUALIFIED[self.dictionary.kind[listed]].any():
+            return listed
+        new = listed[self._new(listed, task)]
+        qualifiers = np.unique(self.dictionary.extra[new[IS_QUALIFIED[self.dictionary.kind[new]]]])
+        missing = qualifiers[self._numbers[qualifiers] == 0]
+        self._numbers[missing] = 1 + np.arange(len(listed), len(listed) + len(missing), dtype=np.int32)
+        return np.concatenate((listed, missing))
+
+    def _tell(self, listed: Ids, new: npt.NDArray[np.int64]) -> tuple[Any, ...]:
+        """Return what values at these places of the list are."""
+        words, ids = self.dictionary.words, listed[new]
+        kinds, extras = np.empty(len(ids), np.uint8), np.empty(len(ids), np.int32)
+        told, offsets = np.empty(len(ids), np.int64), np.empty(len(ids) + 1, np.int64)
+        kernels.describe(words, ids, kinds, extras, told, offsets)
+        qualified = IS_QUALIFIED[kinds]
+        if qualified.any():
+            extras[qualified] = self._numbers[extras[qualified]] - 1
+        texts = np.empty(int(offsets[-1]), np.uint8)
+        gather_texts(words, ids, offsets, texts.ctypes.data)
+        self.told += len(ids)
+        return new.astype(np.int32), kinds, extras, told, texts
+
+    def _mark(self, ids: Ids, task: int) -> None:
+        """Note that a task knows these values."""
+        self._is_told[ids.astype(np.int64) * self._width + (task >> 3)] |= 1 << (task & 7)
+
+    # ---- parcels that arrive
+
+    def unpack(self, parcel: Sequence[Any], task: int | None) -> Iterator[Rows]:
+        """Yield the rows of a parcel, as ids of the dictionary; a task that told values knows them, if named.
+
+        Raises Collision.
+        """
+        self.know()
+        hashes = np.frombuffer(parcel[HASHES], np.int64)
+        ids = np.empty(len(hashes), np.int32)
+        slots = self._slots
+        kernels.look_up(hashes, self.hashes, slots.ctypes.data, len(slots), self._shift, ids)
+        places = np.frombuffer(parcel[PLACES], np.int32)
+        if len(places):
+            self._learn(parcel, places, hashes, ids)
+            if task is not None:
+                self._mark(ids[places], task)
+        if len(ids) and ids.min() < 0:
+            raise AssertionError("a value was not told")
+        values = ids[np.frombuffer(parcel[NUMBERS], np.int32)]
+        place = 0
+        for relation, width, count in np.frombuffer(parcel[HEADS], np.int64).reshape(-1, HEAD).tolist():
+            columns = [values[place + at * count : place + (at + 1) * count] for at in range(width)]
+            place += width * count
+            yield Rows(relation, columns, count)
+
+    def _learn(self, parcel: Sequence[Any], places: Ids, hashes: Any, ids: Ids) -> None:
+        """Give ids to the values that a parcel tells."""
+        kinds = np.frombuffer(parcel[KINDS], np.uint8)
+        extras = np.frombuffer(parcel[EXTRAS], np.int32)
+        words = np.frombuffer(parcel[WORDS], np.int64)
+        texts = parcel[TEXTS]
+        ends = np.cumsum(np.where(IS_TEXT[kinds], words, 0))
+        offsets = np.concatenate((np.zeros(1, np.int64), ends[:-1]))
+        dictionary, new = self.dictionary, ids[places] < 0
+        dictionary.grow(int(np.count_nonzero(new)), int(words[new & IS_TEXT[kinds]].sum()))
+        at = texts.ctypes.data
+        done = int(kernels.learn(dictionary.words, kinds, extras, words, offsets, at, places, 0, ids))
+        if done < 0:
+            raise self._collision(int(ids[places[-1 - done]]))
+        count = len(dictionary)
+        self._grow(count)
+        self.hashes[ids[places]] = hashes[places]
+        self._enter(count)

@@ -1,0 +1,70 @@
+"""Tasks of a barrier stage that derive together: each has a part of the rows, and they send what is new.
+
+They learn one another's addresses by one `allGather`. If one of them is lost, Spark runs the stage again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from secrets import token_hex
+from typing import Any
+
+from tidelog.engine import exchange
+from tidelog.engine.exchange import Listener
+from tidelog.errors import Inconsistent
+from tidelog.io.columns import Batch
+from tidelog.logic.program import BOTTOM
+from tidelog.query.strategy import inconsistency
+from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Task, written
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What each task of the stage runs; `secret` and `certificate` are known to these tasks only."""
+
+    task: Task
+    ask: Everything
+    secret: bytes
+    certificate: bytes | None = None
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield this task's part of the rows of all outputs."""
+        yield from self.task.rows(self._parts(batches))
+
+    def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        number = context.partitionId()
+        listener = Listener(context.getTaskInfos()[number].address.partition(":")[0])
+        said = context.allGather(json.dumps([listener.address, token_hex(16)]))
+        told = [json.loads(each) for each in said]
+        addresses, attempt = [address for address, _ in told], told[0][1]
+        faults = Collected(self.task.on_error)
+        settings: dict[str, Any] = {key: self.task.settings.get(key) for key in ("timeout", "max_facts")}
+        mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
+        with mesh:
+            deriving = exchange.Task(self.task.program, mesh, seed=int(attempt, 16), **settings)
+            for reading, read in self.task.read(batches, faults):
+                deriving.load(reading.predicate, _checked(read, faults))
+            deriving.run()
+        yield from self.task.shown(faults, self._outputs(deriving))
+
+    def _outputs(self, deriving: exchange.Task) -> Iterator[Part]:
+        program = self.task.program
+        if BOTTOM in program.predicates and deriving.columns(BOTTOM)[1]:
+            found: Inconsistent = inconsistency(program)
+            if not self.ask.keeps_violations:
+                raise found
+            texts = [[item.code for item in found.diagnostics], [item.message for item in found.diagnostics]]
+            yield Part(VIOLATIONS, dict(zip(("code", "message"), texts, strict=True)), len(texts[0]))
+        for output in self.ask.outputs:
+            yield written(deriving.relation(output.predicate), output)
+
+
+def _checked(batches: Iterator[Batch], faults: Collected) -> Iterator[Batch]:
+    """Yield the batches, then raise if rows could not be read: the others are told by who loads them."""
+    yield from batches
+    faults.check()

@@ -1,0 +1,58 @@
+"""Errors of tasks, which Spark brings to the driver as text: as what they were raised as."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pyspark.errors import PySparkException
+
+from tidelog import errors
+from tidelog.errors import DataError, Diagnostic, TidelogError
+from tidelog.spark import codes
+
+_CLASSES: Final = {
+    name: getattr(errors, name)
+    for name in ("ProgramError", "DataError", "EvaluationError", "Inconsistent", "Stopped")
+}
+_TOLD: Final = re.compile(rf"({'|'.join(_CLASSES)}): (?=error\[)(.*)", re.DOTALL)
+_END: Final = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_ONE: Final = re.compile(
+    r"error\[(?P<code>\w+)\]: (?P<message>.*?)"
+    r"(?:\n +--> (?P<place>[^\n]*))?(?P<excerpt>(?:\n[ \d]*\|[^\n]*)*)(?:\n  help: (?P<help>.*))?",
+    re.DOTALL,
+)
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """In the block, raise what a task says, or what else Spark failed with, as an error of tidelog."""
+    try:
+        yield
+    except PySparkException as error:
+        raise error_of(error) from error
+
+
+def error_of(error: Exception) -> TidelogError:
+    """Return the error of tidelog that Spark raises an exception for.
+
+    >>> text = "[X] DataError: error[E504]: bad\\n  --> p\\n  help: mend it SQLSTATE: P0001"
+    >>> told = error_of(RuntimeError(text))
+    >>> type(told).__name__, told.diagnostics[0].place, told.diagnostics[0].help
+    ('DataError', 'p', 'mend it')
+    """
+    found = _TOLD.search(str(error))
+    if found is None:
+        first = str(error).strip().splitlines()[0]
+        return DataError(Diagnostic(codes.FAILED, f"Spark failed: {_END.sub('', first)}"))
+    kind: type[TidelogError] = _CLASSES[found[1]]
+    return kind(_diagnostic(text) for text in _END.sub("", found[2]).split("\n\n") if text.strip())
+
+
+def _diagnostic(text: str) -> Diagnostic:
+    read = _ONE.fullmatch(text.strip())
+    if read is None:
+        return Diagnostic(codes.FAILED, text.strip())
+    return Diagnostic(read["code"], read["message"], place=read["place"], help=read["help"])

@@ -1,0 +1,154 @@
+"""Where a program runs, and why: by one task, or by several that exchange facts. Imports no Spark."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tidelog.errors import Diagnostic, ProgramError, counted
+from tidelog.logic.program import Program
+from tidelog.rewrite.localise import NotLocalisable, Sizes, localise
+from tidelog.spark import codes
+
+AUTO, TASK, EXCHANGE = "auto", "task", "exchange"
+STRATEGY: Final = "tidelog.strategy"
+BYTES: Final = "tidelog.taskBytes"
+TASK_BYTES: Final = 4 << 30  # of inputs, as Catalyst estimates them, that one task takes
+VALUE: Final = 24  # bytes of a value, about, where rows are given
+ONE_TASK: Final = "one task derives everything: its facts have to fit the memory of a worker"
+ENCRYPTED: Final = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
+_SIZE: Final = re.compile(r"sizeInBytes=([\d.]+)(?:E\+?(\d+))? ([KMGTPE]?)i?B")
+_UNITS: Final = {"": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50, "E": 60}
+_UNKNOWN: Final = 1 << 60  # what Catalyst says of what it knows nothing of is more
+
+
+@dataclass(frozen=True)
+class Choice:
+    """How many tasks derive, by which strategy, and why."""
+
+    strategy: str = TASK
+    tasks: int = 1
+    reason: str = ONE_TASK
+
+    def __str__(self) -> str:
+        return f"{self.strategy}: {self.reason}"
+
+
+def choose(
+    program: Program,
+    session: Any,
+    frames: Iterable[Any],
+    partitions: int | None,
+    sizes: Mapping[str, int] | None,
+    columns: Mapping[str, int],
+) -> Choice:
+    """Choose from what is asked for, the settings of the session, and how large the inputs are, about.
+
+    `columns` has how many columns each input has. Nothing runs.
+    """
+    asked = _setting(session, STRATEGY, AUTO)
+    if asked not in (AUTO, TASK, EXCHANGE):
+        raise _error(f"there is no strategy `{asked}`", f"{STRATEGY} is {AUTO}, {TASK} or {EXCHANGE}")
+    if partitions is not None and partitions < 1:
+        raise ValueError(f"a program is run by one task at least, not by {partitions}")
+    if partitions == 1 or (asked == TASK and partitions is None):
+        return Choice()
+    if asked == TASK:
+        raise _error(f"{STRATEGY}={TASK} is one task, not {partitions}", "leave out one of the two")
+    if partitions is not None or asked == EXCHANGE:
+        found = partitions or _slots(session) or 2
+        _check(program, session, found)
+        why = f"`partitions={partitions}`" if partitions is not None else f"{STRATEGY}={EXCHANGE}"
+        return Choice(EXCHANGE, found, f"{counted(found, 'task')} of a barrier stage exchange facts: {why}")
+    return _by_size(program, session, _bytes(frames, sizes, columns))
+
+
+def _by_size(program: Program, session: Any, size: int | None) -> Choice:
+    """Choose as few tasks as take inputs of so many bytes."""
+    most = int(_setting(session, BYTES, str(TASK_BYTES)))
+    tasks = 1 if size is None else -(-size // most)
+    if tasks <= 1:
+        return Choice()
+    told = f"inputs of about {size or 0:,} bytes, {most:,} for each task ({BYTES})"
+    try:
+        _check(program, session, tasks)
+    except ProgramError as error:
+        reason = error.diagnostics[0].message
+        return Choice(reason=f"{ONE_TASK}. It has {told}, but {reason}")
+    return Choice(EXCHANGE, tasks, f"{counted(tasks, 'task')} of a barrier stage exchange facts: {told}")
+
+
+def _check(program: Program, session: Any, tasks: int) -> None:
+    """Raise why a program cannot be divided, or why so many tasks cannot run at once."""
+    try:
+        localise(program, Sizes(), tasks)
+    except NotLocalisable as reason:
+        span = None if reason.rule is None else reason.rule.span
+        raise ProgramError(Diagnostic(codes.STRATEGY, str(reason), span, "leave out `partitions`")) from None
+    if _setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
+        message = "tasks that exchange facts run all at once, for which dynamic allocation has no executors"
+        raise _error(message, "set spark.dynamicAllocation.enabled=false, or leave out `partitions`")
+    slots = _slots(session)
+    if slots is not None and tasks > slots:
+        message = f"{counted(tasks, 'task')} cannot run at once: there are {counted(slots, 'slot')}"
+        raise _error(
+            message, "give Spark more cores (spark.executor.instances, spark.cores.max), or fewer tasks"
+        )
+
+
+def is_encrypted(session: Any) -> bool:
+    """Whether Spark encrypts what its processes send."""
+    return any(_setting(session, key, "false") == "true" for key in ENCRYPTED)
+
+
+def _slots(session: Any) -> int | None:
+    """Return how many tasks can run at once; None where that is not known, as on clusters by Connect."""
+    if session is None:
+        return None
+    local = re.fullmatch(r"local\[(\d+)[,\]].*|local\[(\d+)\]", _setting(session, "spark.master", ""))
+    if local is not None:
+        return int(local[1] or local[2])
+    if type(session).__module__.startswith("pyspark.sql.connect"):
+        return None
+    return int(session.sparkContext.defaultParallelism)
+
+
+def _setting(session: Any, key: str, otherwise: str) -> str:
+    return otherwise if session is None else str(session.conf.get(key, otherwise))
+
+
+def _bytes(frames: Iterable[Any], sizes: Mapping[str, int] | None, columns: Mapping[str, int]) -> int | None:
+    """Return the size of inputs: of so many rows, else as Catalyst estimates it; None if nobody knows."""
+    if sizes is not None:
+        return sum(rows * columns.get(name, 1) * VALUE for name, rows in sizes.items())
+    found = [estimate(frame) for frame in frames]
+    known = [size for size in found if size is not None]
+    return sum(known) if len(known) == len(found) else None
+
+
+def estimate(frame: Any) -> int | None:
+    """Return how many bytes Catalyst takes a frame to have; None if it does not know."""
+    with redirect_stdout(io.StringIO()) as printed:
+        frame.explain(mode="cost")
+    return bytes_in(printed.getvalue())
+
+
+def bytes_in(text: str) -> int | None:
+    """Return the size that a plan with costs says first.
+
+    >>> bytes_in("Relation [a] parquet, Statistics(sizeInBytes=1.5 KiB, rowCount=3)"), bytes_in("8.0 EiB")
+    (1536, None)
+    """
+    found = _SIZE.search(text)
+    if found is None:
+        return None
+    size = int(float(found[1]) * 10 ** int(found[2] or 0) * (1 << _UNITS[found[3]]))
+    return size if size < _UNKNOWN else None
+
+
+def _error(message: str, help: str) -> ProgramError:
+    return ProgramError(Diagnostic(codes.STRATEGY, message, help=help))

@@ -1,0 +1,253 @@
+"""Tasks that exchange facts derive together what one process derives alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.engine.meshes import facts, meshes, run
+from tests.engine.test_fed import PROGRAMS
+from tests.strategies import EVERYTHING, Case, cases
+
+import tidelog as tl
+from tidelog.engine import reference
+from tidelog.engine.exchange import Collision, Lost, Mesh, Task
+from tidelog.errors import EvaluationError, ProgramError, Stopped, TidelogError
+from tidelog.logic.program import Fact, Program
+from tidelog.logic.values import (
+    Value,
+    blank,
+    boolean,
+    date,
+    date_time,
+    decimal_of_text,
+    double,
+    integer,
+    iri,
+    language_string,
+    literal,
+    string,
+)
+from tidelog.rewrite.localise import Sizes
+
+MOST = 4000  # facts of a random program
+MANY = Sizes({"edge": 1_000_000})  # so that nothing is copied to all
+
+
+def check(program: Program, count: int, **settings: Any) -> list[Task]:
+    """The tasks, which hold what the reference derives, each fact at one of them."""
+    expected = reference.evaluate(program, max_facts=MOST)
+    tasks: list[Task] = run(program, count, **settings)
+    for task in tasks:
+        if isinstance(task, BaseException):
+            raise task
+    for name in program.predicates:
+        found = facts(tasks, name)
+        assert len(found) == len(set(found)), name
+        assert set(found) == set(expected[name]), name
+    return tasks
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_over_a_graph(name: str, count: int) -> None:
+    edges = " ".join(f"edge({number}, {(number * 7 + 3) % 12}) ." for number in range(12))
+    program = tl.parse(edges + PROGRAMS[name])
+    check(program, count)
+    check(program, count, sizes=MANY)
+
+
+@given(cases(EVERYTHING), st.integers(1, 3), st.sampled_from([None, 1, 100, 1_000_000]))
+def test_random_programs_give_the_facts_of_the_reference(case: Case, count: int, rows: int | None) -> None:
+    program = tl.parse(case.text)
+    sizes = None if rows is None else Sizes({name: rows for name in case.arities if name[0] == "e"})
+    try:
+        reference.evaluate(program, max_facts=MOST)
+    except EvaluationError as error:  # too many facts, or a value that is too large
+        expected = error
+    else:
+        check(program, count, sizes=sizes)
+        return
+    if expected.diagnostics[0].code != "E600":
+        found = run(program, count, sizes=sizes, max_facts=10 * MOST)
+        assert all(isinstance(each, TidelogError) for each in found)
+
+
+# ---- values
+
+NUMBERS = [integer(0), integer(-1), integer(2**63 - 1), integer(-(2**63)), integer(2**64), integer(10**40)]
+NUMBERS += [decimal_of_text(text) for text in ("0.0", "2.50", "-0.001", "1" * 30 + ".5")]
+NUMBERS += [value for number in (0.0, -0.0, 1.5, 1e300, float("inf")) if (value := double(number))]
+TEXTS = [
+    string(""),
+    string("a"),
+    string("ab" * 500),
+    string("\u00e4\x00\U0001f600"),
+    iri("a"),
+    iri("http://x/" + "y" * 90),
+]
+TEXTS += [blank("a"), blank("b1"), language_string("a", "en"), language_string("a", "de-ch")]
+TEXTS += [language_string("", "en"), literal("a", "http://t"), literal("a", "http://u")]
+TIMES = [date(0), date(-800_000), *(date_time(10**15 + 7, zone) for zone in (None, 0, 60, -840))]
+VALUES = [*NUMBERS, *TEXTS, *TIMES, boolean(True), boolean(False)]
+
+
+def texts() -> st.SearchStrategy[str]:
+    return st.text(max_size=20)
+
+
+RANDOM = st.one_of(
+    st.sampled_from(VALUES),
+    st.integers(-(2**80), 2**80).map(integer),
+    st.floats(allow_nan=False).map(lambda number: double(number) or integer(0)),
+    texts().map(string),
+    st.builds(language_string, texts(), st.sampled_from(["en", "de", "fr-ca"])),
+    st.builds(literal, texts(), st.sampled_from(["http://t", "http://u"])),
+    st.integers(-(10**17), 10**17).map(lambda moment: date_time(moment, None)),
+)
+
+
+def with_facts(rules: str, predicate: str, rows: Sequence[Sequence[Value]]) -> Program:
+    """The program, which states these facts."""
+    program = tl.parse(rules)
+    return replace(program, facts=tuple(Fact(predicate, tuple(row)) for row in rows))
+
+
+PAIRED = (
+    "@declare edge(x: any, y: any) . path(?x, ?z) :- edge(?x, ?y), edge(?y, ?z) . "
+    "back(?y, ?x) :- edge(?x, ?y) . lone(?x) :- edge(?x, _), ~back(?x, ?x) . "
+    "degree(?x, #count(?y)) :- edge(?x, ?y) ."
+)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_values_of_all_kinds(count: int) -> None:
+    rows = [*pairwise(VALUES), *zip(VALUES, VALUES, strict=True)]
+    check(with_facts(PAIRED, "edge", rows), count, sizes=MANY)
+
+
+@given(st.lists(st.tuples(RANDOM, RANDOM), max_size=20), st.integers(2, 3), st.integers(0, 9))
+def test_random_values(rows: list[tuple[Value, Value]], count: int, seed: int) -> None:
+    check(with_facts(PAIRED, "edge", rows), count, sizes=MANY, seed=seed)
+
+
+# ---- hashes
+
+
+@pytest.mark.parametrize("bits", [1, 4, 8, 10])
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_a_collision_is_noticed_by_all_and_never_gives_a_wrong_answer(bits: int, count: int) -> None:
+    rows = [(integer(number), integer(number * 7 % 30)) for number in range(30)]
+    program = with_facts(PAIRED, "edge", rows)
+    outcomes = set()
+    for seed in range(12):
+        found = run(program, count, sizes=MANY, seed=seed, bits=bits)
+        if any(isinstance(each, BaseException) for each in found):
+            assert all(isinstance(each, Collision) for each in found), found
+            outcomes.add("collision")
+        else:
+            check(program, count, sizes=MANY, seed=seed, bits=bits)
+            outcomes.add("right")
+    assert outcomes == {"collision"} if bits <= 4 else "collision" in outcomes
+    if bits == 10:
+        assert "right" in outcomes  # another seed helps
+
+
+def test_seeds_change_owners() -> None:
+    program = with_facts(PAIRED, "edge", [(integer(number), integer(0)) for number in range(50)])
+    parts = [
+        tuple(len(task.relation("back")) for task in check(program, 2, sizes=MANY, seed=seed))
+        for seed in range(8)
+    ]
+    assert len(set(parts)) > 1
+    assert all(sum(part) == 50 for part in parts)
+
+
+# ---- faults
+
+
+def test_an_error_of_one_task_is_raised_by_all() -> None:
+    text = f"edge(1, 2) . edge(2, {2**62}) . p(?x, ?z) :- edge(?x, ?y), ?z = ?y * ?y ."
+    found = run(tl.parse(text), 3, sizes=MANY)
+    assert all(isinstance(each, EvaluationError) for each in found)
+    assert {str(each) for each in found} == {str(found[0])}
+    assert "?z = ?y * ?y" in str(found[0])  # with the place
+
+
+def test_a_limit_on_facts_is_one_for_all_tasks() -> None:
+    edges = " ".join(f"edge({number}, {number + 1}) ." for number in range(25))
+    program = tl.parse(edges + PROGRAMS["closure"])
+    total = 25 + 25 * 26 // 2
+    check(program, 3, sizes=MANY, max_facts=total)
+    found = run(program, 3, sizes=MANY, max_facts=total - 1)
+    assert [each.diagnostics[0].code for each in found] == ["E611"] * 3
+
+
+def test_a_timeout_ends_all_tasks() -> None:
+    text = "n(0) . n(?y) :- n(?x), ?y = ?x + 1, ?x < 1000000000 ."
+    found = run(tl.parse(text), 2, timeout=0.3)
+    assert all(isinstance(each, Stopped) for each in found)
+
+
+def test_a_program_that_cannot_be_divided_is_an_error_with_the_rule() -> None:
+    program = tl.parse("p(a) . q(b) . a = b . ?x = ?y :- p(?x), q(?y) .")
+    found = run(program, 2)
+    assert all(isinstance(each, ProgramError) for each in found)
+    assert "?x = ?y :- p(?x), q(?y)" in str(found[0])
+
+
+class Dying(Mesh):
+    """A mesh whose task 1 dies in a round. Mutable."""
+
+    last = 0
+
+    def swap(self, frames: Any) -> Any:
+        if self.number == 1:
+            self.last -= 1
+            if self.last < 0:
+                self.close()
+                raise SystemExit("killed")
+        return super().swap(frames)
+
+    def fail(self, frame: Any) -> None:
+        if self.number != 1 or self.last >= 0:
+            super().fail(frame)
+
+
+def test_a_task_that_dies_in_any_round_is_an_error_at_all_others() -> None:
+    edges = " ".join(f"edge({number}, {number + 1}) ." for number in range(9))
+    program = tl.parse(edges + PROGRAMS["negation and aggregates"])
+    swaps = 0
+    while True:
+        made = meshes(3, Dying)
+        made[1].last = swaps  # type: ignore[attr-defined]
+        found = run(program, 3, made, sizes=MANY)
+        if not any(isinstance(each, BaseException) for each in found):
+            break
+        assert isinstance(found[1], SystemExit)
+        assert isinstance(found[0], Lost), found
+        assert isinstance(found[2], Lost), found
+        swaps += 1
+    assert swaps > 10  # it has died in as many of them
+
+
+# ---- skew
+
+
+def test_frequent_values_are_found_and_their_rows_are_divided() -> None:
+    rows = 12_000
+    likes = [(integer(number), iri("star" if number % 10 else f"s{number}")) for number in range(rows)]
+    text = (
+        "@declare likes(x: int, y: iri) . made(star, song) . liked(?x, ?z) :- likes(?x, ?y), made(?y, ?z) ."
+    )
+    program = tl.parse(text)
+    program = replace(program, facts=(*program.facts, *(Fact("likes", row) for row in likes)))
+    tasks = run(program, 4)
+    for task in tasks:
+        assert isinstance(task, Task), task
+    assert sum(len(task.relation("liked")) for task in tasks) == rows * 9 // 10

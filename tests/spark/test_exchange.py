@@ -1,0 +1,110 @@
+"""Programs whose facts lie with several tasks of a barrier stage: they derive what one task derives."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import tidelog as tl
+from tests.corpus import cases
+from tidelog import spark as ts
+from tidelog.spark.failures import telling
+from tidelog.spark.strategies import BYTES, STRATEGY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PROGRAM = """
+reach(?x, ?y) :- edge(?x, ?y) .
+reach(?x, ?z) :- reach(?x, ?y), reach(?y, ?z) .
+far(?x, #count(?y)) :- reach(?x, ?y) .
+apart(?x, ?y) :- edge(?x, _), edge(_, ?y), ~reach(?x, ?y) .
+some() :- far(?x, ?n), ?n > 5 .
+edge("in", "text") .
+@output reach, far, apart, some, edge .
+"""
+TIMED = "q(?x) :- diamondminus[0, 1] p(?x) ."
+
+
+@pytest.fixture
+def edges(session: SparkSession) -> DataFrame:
+    rows = [(f"n{number}", f"n{number + 1}") for number in range(12)]
+    return session.createDataFrame(rows, "x string, y string")
+
+
+def rows_of(frame: DataFrame) -> list[tuple[Any, ...]]:
+    return sorted(map(tuple, frame.collect()))
+
+
+def test_two_tasks_derive_what_one_derives(edges: DataFrame) -> None:
+    divided, whole = (ts.derive(PROGRAM, {"edge": edges}, partitions=count) for count in (2, 1))
+    assert [frame.schema for frame in divided.values()] == [frame.schema for frame in whole.values()]
+    with divided.persist(), whole.persist():
+        for name in whole:
+            assert rows_of(divided[name]) == rows_of(whole[name])  # each fact once
+        assert divided["reach"].take(1) and divided["reach"].union(divided["edge"]).count() == 92
+    assert {row.predicate for row in divided.facts.collect()} == set(whole)
+
+
+def test_errors_of_one_task_are_those_of_all(session: SparkSession, edges: DataFrame) -> None:
+    dirty = edges.unionAll(session.createDataFrame([("bad", None)], "x string, y string"))
+    with pytest.raises(tl.DataError, match="E504"), telling():
+        ts.derive(PROGRAM, {"edge": dirty}, partitions=2)["far"].collect()
+    kept = ts.derive(PROGRAM, {"edge": dirty}, partitions=2, on_error="collect")
+    assert [row.row for row in kept.rejects.collect()] == ['["bad", null]']
+    constrained = PROGRAM + "bottom() :- far(?x, 12) ."
+    with pytest.raises(tl.Inconsistent, match="E601"), telling():
+        ts.derive(constrained, {"edge": edges}, partitions=2)["far"].collect()
+    told = ts.derive(constrained, {"edge": edges}, partitions=2, on_violation="keep")
+    assert [row.code for row in told.violations.collect()] == ["E601"]
+    with pytest.raises(tl.Stopped), telling():
+        ts.derive("n(0) . n(?x + 1) :- n(?x) .", {}, partitions=2, max_facts=1000)["n"].collect()
+
+
+def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) -> None:
+    inputs = {"edge": edges}
+    assert (ts.check(PROGRAM, inputs).strategy, ts.check(PROGRAM, inputs).tasks) == ("task", 1)
+    assert ts.check(PROGRAM, inputs, partitions=2).strategy == "exchange"
+    assert not ts.check(PROGRAM, inputs).warnings
+    large = ts.check(PROGRAM, inputs, sizes={"edge": 160_000_000})
+    assert (large.strategy, large.tasks) == ("exchange", 2) and "7,680,000,000 bytes" in large.reason
+    too_large = ts.check(PROGRAM, inputs, sizes={"edge": 1_000_000_000})
+    assert too_large.strategy == "task" and "cannot run at once: there are 2 slots" in too_large.reason
+    for arguments, match in (
+        ({"partitions": 3}, r"E873(.|\n)*spark\.cores\.max"),
+        ({"program": TIMED, "partitions": 2}, r"E873(.|\n)*diamondminus"),
+    ):
+        given: dict[str, Any] = {"program": PROGRAM, "inputs": {}, **arguments}
+        with pytest.raises(tl.ProgramError, match=match):
+            ts.derive(**given)
+    try:
+        session.conf.set(STRATEGY, "exchange")
+        assert ts.check(PROGRAM, inputs).tasks == 2
+        session.conf.set(STRATEGY, "joins")
+        with pytest.raises(tl.ProgramError, match="there is no strategy `joins`"):
+            ts.check(PROGRAM, inputs)
+        session.conf.set(STRATEGY, "auto")
+        session.conf.set(BYTES, "1")
+        assert ts.check(PROGRAM, {"edge": edges.sparkSession.range(10).selectExpr("id", "id + 1")}).tasks == 1
+    finally:
+        for key in (STRATEGY, BYTES):
+            session.conf.unset(key)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=case.name)
+        for case in cases()
+        if case.name.startswith(("negation/", "recursion/"))
+    ][::6],
+)
+def test_cases_of_the_corpus(case: Any, session: SparkSession) -> None:
+    if case.error is not None or case.path.with_suffix(".data").exists():
+        pytest.skip("a program that does not run, or reads files")
+    divided, whole = (ts.derive(case.program(), {}, partitions=count) for count in (2, 1))
+    with divided.persist(), whole.persist():
+        assert {name: rows_of(frame) for name, frame in divided.items()} == {
+            name: rows_of(frame) for name, frame in whole.items()
+        }
