@@ -182,6 +182,27 @@ class StoredReasoner(Reasoner):
             help = "leave the program out, or open the store without `read_only`, `--read-only`"
             raise DataError(Diagnostic(codes.READ_ONLY, message, help=help))
 
+    @property
+    def is_stored(self) -> bool:
+        """Whether there is a store: one that is new is made by `begin`."""
+        return self._store is not None
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether changes can be committed here, to the store that its folder holds."""
+        if self._store is None:
+            return not self._is_read_only
+        try:
+            self._store.check()
+        except DataError:
+            return False
+        return self._store.is_in_place
+
+    def abandon(self) -> None:
+        """Let others write to the store, without writing anything more; all that was committed is there."""
+        if self._store is not None:
+            self._store.abandon()
+
     def close(self) -> None:
         """Write what is left to be written, and let others write to the store; it can be asked still.
 
@@ -229,12 +250,14 @@ class StoredReasoner(Reasoner):
                 self._store.withdraw(mark)
         self._unfinished = None
 
-    def _seal(self, change: Change) -> None:
+    def _seal(self, change: Change, delta: Callable[[], Delta]) -> None:
         """Write a transaction to the store, now that it is worked in and may stay."""
-        super()._seal(change)
-        if self._store is not None and (change.stated or change.times or change.changes_program):
+        super()._seal(change, delta)
+        says = change.stated or change.times or change.changes_program or change.batch is not None
+        if self._store is not None and says:
             said = change.stated, change.times, change.before, change.program
-            self._store.append(records.change_record(*said, self._engine.dictionary, self.commits + 1))
+            dictionary, number = self._engine.dictionary, self.commits + 1
+            self._store.append(records.change_record(*said, dictionary, number, change.batch))
 
     def _note(self, record: bytes) -> None:
         """Write to the store that a query is kept, or no longer."""
@@ -297,6 +320,7 @@ class StoredReasoner(Reasoner):
             tally.derived,
             self._settings,
             temporal.capture(self.time) if self._program.timed else None,
+            dict(self.batches),
         )
 
     def _reinstate(self, state: State) -> None:
@@ -308,7 +332,7 @@ class StoredReasoner(Reasoner):
         self._own.skip(self._program)
         self._note_imports()
         self.statistics.loaded, self.statistics.derived = state.loaded, state.derived
-        self.commits = state.commits
+        self.commits, self.batches = state.commits, dict(state.batches)
         self._was_materialised = self._is_materialised = True
         try:
             self._check_consistency(self._program.static)
@@ -344,7 +368,7 @@ class StoredReasoner(Reasoner):
         if state.time is not None:
             temporal.reinstate(self.time, state.time, self._program)
         self._own.skip(self._program)
-        self.commits = state.commits
+        self.commits, self.batches = state.commits, dict(state.batches)
         self._complete()
         self.statistics.loaded = total(explicit)
 
@@ -396,6 +420,7 @@ class StoredReasoner(Reasoner):
         change.times.removed += said.times("-", *known)
         change.times.added += said.times("+", *known)
         change.times.advance = said.advance
+        change.batch = said.batch
         self.commits = said.commit - 1
         change.commit()
 

@@ -15,6 +15,7 @@ from tidelog.changes import Delta, find_predicate
 from tidelog.committing import Committing
 from tidelog.engine import registry as engines
 from tidelog.engine.events import FactsRemoved, Listener, Notice
+from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.engine.lock import Lock, locked
 from tidelog.engine.registry import EngineSettings
 from tidelog.equality import registry as treatments
@@ -41,6 +42,7 @@ from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency
 from tidelog.recovering import NOTHING, Begun, is_orderly, not_recovered
 from tidelog.relation import Relation, column_names
 from tidelog.runtime import Runtime
+from tidelog.store.state import BatchId
 from tidelog.streaming import Changes, Stream, stream_async
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
 from tidelog.temporal.given import given_before, restore_given
@@ -104,6 +106,7 @@ class Reasoner(Loading):
         self.table_memory = table_memory  # bytes of tables that are kept between queries
         self.equal = equal  # how equal constants are shown: expand or representative
         self.commits = 0  # transactions carried out
+        self.batches: dict[str, BatchId] = {}  # the last of each application that counts its transactions
         self._equality = treatments.make(equality, unique_names)
         self._program = replace(program, facts=())
         self._own = ProgramFacts(program.facts)
@@ -158,17 +161,30 @@ class Reasoner(Loading):
 
     # ---- changes
 
-    def change(self, *, missing: str = "error") -> Change:
+    def change(self, *, missing: str = "error", batch: BatchId | tuple[str, int] | None = None) -> Change:
         """A transaction, to be used in a `with` block: it is carried out when the block ends well.
 
         Everything is derived before the first one, unless queries are watched or prepared, or there are
         tables: then these are kept right, and nothing else is derived.
         Taking away what is not there is an error; with `missing="ignore"` it is passed over, with a notice.
+
+        `batch` is the application that sends the transaction, and its number there: a store keeps the last
+        one together with the transaction, so that `has_applied` tells after any end of a process whether it
+        must be sent again.
         """
         if not self._is_materialised:
             with self._lock:
                 self._settle()
-        return self._begin(None, missing)
+        change = self._begin(None, missing)
+        change.batch = None if batch is None else BatchId(*batch)
+        return change
+
+    def has_applied(self, batch: BatchId | tuple[str, int]) -> bool:
+        """Return whether a batch was the last one that its application sent.
+
+        Raise `DataError` if a later one was applied, or one of another stream: then it is not known.
+        """
+        return BatchId(*batch).repeats(self.batches)
 
     @contextmanager
     def looking_ahead(self, peek: Callable[[], Update | None] | None) -> Iterator[None]:
@@ -269,6 +285,8 @@ class Reasoner(Loading):
 
     def _carry_out(self, change: Change, begun: Begun) -> Delta:
         start = perf_counter()
+        if change.batch is not None and change.batch.repeats(self.batches):
+            raise change.batch.refused("has been applied already", "ask `has_applied` before")
         update, before, after, notices = self._normalised(change)
         begun.stated, begun.times = change.stated, given_before(self.time.store, change.times)
         timed: list[NetChange] = []
@@ -276,8 +294,11 @@ class Reasoner(Loading):
         def check(static: NetChange) -> None:
             programs = self._program, change.program
             tell, stop = self.runtime.tell, self.runtime.check
-            net = self.time.change(change.times, static, programs, tell, stop, lambda: self._seal(change))
-            timed.append(net)
+
+            def accept() -> None:
+                self._seal(change, lambda: self._delta(static, change, notices, perf_counter() - start, 1))
+
+            timed.append(self.time.change(change.times, static, programs, tell, stop, accept))
 
         self._committing.carry_out(update, before, after, check)
         for name in update.added:
@@ -285,6 +306,8 @@ class Reasoner(Loading):
         # From here on a fault leads to the state after the transaction: nothing is called in between.
         begun.program, begun.stated, begun.times, begun.is_committed = change.program, NOTHING, {}, True
         self._program, self._shown, self._inconsistency = change.program, None, None
+        if change.batch is not None:
+            self.batches[change.batch.app] = change.batch
         self.commits += 1
         return self._delta(self._with_live_answers(timed[0]), change, notices, perf_counter() - start)
 
@@ -400,16 +423,25 @@ class Reasoner(Loading):
         self._complete()
 
     def _delta(
-        self, net: NetChange, change: Change, notices: tuple[Diagnostic, ...], seconds: float
+        self,
+        net: NetChange,
+        change: Change,
+        notices: tuple[Diagnostic, ...],
+        seconds: float,
+        ahead: int = 0,
     ) -> Delta:
         known = change.program.predicates
         live = {**self._demands.watched, **self._looking_up.watched}
         watched = {name: _described(asked) for name, asked in live.items()}
-        return Delta(net, known, self._engine.dictionary, self.commits, seconds, notices, watched)
+        number = self.commits + ahead
+        return Delta(net, known, self._engine.dictionary, number, seconds, notices, watched)
 
-    def _seal(self, change: Change) -> None:
+    def _seal(self, change: Change, delta: Callable[[], Delta]) -> None:
         """Nothing, if a transaction may stay that was worked in; else raises, and it is taken back."""
         self._check_consistency(change.program.static)
+        if change.publish is not None:
+            with INTERRUPTS.let_through():
+                change.publish(delta())
 
     # ---- deriving
 

@@ -38,6 +38,7 @@ from tidelog.maintenance.maintainer import Rows, Update
 from tidelog.maintenance.row_sets import Keys, distinct, joined, rows_of, taken, without
 from tidelog.plan.rule_text import Writing
 from tidelog.stated import Stated, Statements
+from tidelog.store.state import BatchId
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.temporal.changing import TimedRows, TimedUpdate, Times, times_of
@@ -100,6 +101,9 @@ class Change:
         self._added = Statements(engine.dictionary)
         self._faulty: list[Diagnostic] = []  # what is not there to be taken away
         self._delta: Delta | None = None
+        self.batch: BatchId | None = None  # of an application that counts its transactions
+        # Called with the delta before the transaction is committed: if it raises, nothing is. Without times.
+        self.publish: Callable[[Delta], None] | None = None
 
     @property
     def engine(self) -> Any:

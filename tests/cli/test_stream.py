@@ -299,3 +299,9 @@ def test_a_pipe_is_read_as_it_is_filled(folder: Path) -> None:
     writer.start()
     assert [source.first_line for source in Updates([str(pipe)])] == [1, 3]
     writer.join()
+
+
+def test_changes_are_not_maintained_on_spark(tidelog: Tidelog, write: Write) -> None:
+    write("more.rls", "+ parent(carol, dora) .")
+    refused = tidelog("stream", "family.rls", "more.rls", "--engine", "spark")
+    assert refused.code == 2 and "tidelog.spark.maintain" in refused.error

@@ -50,6 +50,3 @@ def test_random_changes_are_as_from_scratch(
         laboratory = Laboratory(partial(SparkBench, spark), script.program, script.start)
         for change in script.changes:
             laboratory.apply(ALGORITHMS[name], change)
-
-
-MAINTAINERS = ("auto", "dred", "fp-update", "rank-counting")

@@ -65,6 +65,12 @@ def _stream(work: Work, updates: Updates, commits: Commits, form: Form) -> int:
 def _check(options: Namespace, names: list[str], form: Form) -> None:
     """Nothing, if the options go together; else a usage error."""
     check_options(options, form)
+    if options.engine == "spark":
+        raise UsageError(
+            "changes are maintained in one process, not on Spark",
+            "leave --engine spark out; streams of DataFrames go to tidelog.spark.maintain and foreachBatch, "
+            "files that come to a folder also to `tidelog pipeline --stream`",
+        )
     if options.program == STANDARD_INPUT and STANDARD_INPUT in names:
         raise UsageError(
             "program and changes cannot both come from standard input", "name a file for one of them"

@@ -15,15 +15,30 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from tidelog.spark.functions import Checked, Derived, check, derive, explain, query, rules
+    from tidelog.spark.maintaining import Changes, Maintained, differences, maintain
 
-__all__ = ["Checked", "Derived", "check", "derive", "explain", "query", "rules"]
+_MAINTAINING = ("Changes", "Maintained", "differences", "maintain")
+__all__ = [
+    "Changes",
+    "Checked",
+    "Derived",
+    "Maintained",
+    "check",
+    "derive",
+    "differences",
+    "explain",
+    "maintain",
+    "query",
+    "rules",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Import what needs pyspark when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("tidelog.spark.functions"), name)
+    module = "maintaining" if name in _MAINTAINING else "functions"
+    return getattr(import_module(f"tidelog.spark.{module}"), name)
 
 
 class _Module(ModuleType):

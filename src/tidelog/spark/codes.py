@@ -18,6 +18,12 @@ FAILED: Final = "E869"
 NOT_WRITTEN: Final = "E870"
 FORMAT: Final = "E871"
 STRATEGY: Final = "E873"
+NOT_A_DISK: Final = "E875"
+UNTYPED: Final = "E876"
+OPERATION: Final = "E877"
+NOT_COMPARABLE: Final = "E878"
+NOT_PUBLISHED: Final = "E879"
+TIMED: Final = "E880"
 
 MEANINGS: Final = {
     NO_SUCH_PREDICATE: "a frame for a predicate, or an output, that the program does not have",
@@ -33,4 +39,10 @@ MEANINGS: Final = {
     FORMAT: "an import or export in a format, or with options, that Spark does not have",
     STRATEGY: "a strategy, or a number of tasks, by which a program cannot run",
     RETIRED: "the Spark engine of `Reasoner`, which is no more",
+    NOT_A_DISK: "a store at the address of an object store: stores lie on a disk",
+    UNTYPED: "a frame of changes for a predicate whose columns have no declared types",
+    OPERATION: "a row of changes that does not say whether its fact comes or goes, or when",
+    NOT_COMPARABLE: "two versions of a table with different columns",
+    NOT_PUBLISHED: "changes that could not be published: nothing was committed",
+    TIMED: "facts that hold at times, where frames of changes have none",
 }

@@ -13,6 +13,7 @@ NOT_STORABLE: Final = "E835"
 CLOSED: Final = "E836"
 READ_ONLY: Final = "E837"
 FORKED: Final = "E838"
+BACKWARDS: Final = "E839"
 
 MEANINGS: Final = {
     LOCKED: "a store that another process is writing to",
@@ -24,4 +25,5 @@ MEANINGS: Final = {
     CLOSED: "a change to a store that is closed, or that takes no more changes after a fault",
     READ_ONLY: "a change to a store that was opened for reading",
     FORKED: "a change to a store in a process that was forked from the one that opened it",
+    BACKWARDS: "a batch whose number runs backwards, or that has been applied already",
 }

@@ -47,12 +47,14 @@ from tidelog.store.shapes import (
     truth,
 )
 from tidelog.store.snapshot import ASKED, asked_of, asked_to_json
+from tidelog.store.state import BatchId
 from tidelog.store.validity import check_program
 from tidelog.temporal.changing import TimedRows, TimedUpdate, Times
 from tidelog.temporal.list_kernels import INFINITY, LIMIT
 from tidelog.temporal.lists import Timeline
 
 CHANGE, KEEP, FORGET = "change", "keep", "forget"
+BATCH = row(text, natural, text)
 ROWS = many(anything)  # how many, and a list of terms for each column
 TIMED = row(text, ROWS, row(natural, truth, truth), many(integer), many(integer))
 SHAPES = {
@@ -64,6 +66,7 @@ SHAPES = {
             "advance": INTERVAL,
             **dict.fromkeys(("- rules", "+ rules"), many(anything)),
             "program": fields(SURROUNDINGS, {"given_times": many(text)}),
+            "batch": BATCH,
         },
     ),
     KEEP: fields({"asked": ASKED}),
@@ -79,6 +82,7 @@ def change_record(
     after: Program,
     dictionary: Dictionary,
     commits: int,
+    batch: BatchId | None = None,
 ) -> bytes:
     """A transaction that leads from one program to another."""
     form: dict[str, Any] = {"is": CHANGE, "commit": commits}
@@ -95,6 +99,8 @@ def change_record(
             form[sign] = [rule_to_json(rule) for rule in rules]
     if after is not before:
         form["program"] = surroundings_to_json(after)
+    if batch is not None:
+        form["batch"] = list(batch)
     return _written(form)
 
 
@@ -130,6 +136,11 @@ class Said:
     def commit(self) -> int:
         """The number of the transaction."""
         return int(self._form["commit"])
+
+    @property
+    def batch(self) -> BatchId | None:
+        """The batch that the transaction was of, if it was of one."""
+        return BatchId(*self._form["batch"]) if "batch" in self._form else None
 
     @property
     def asked(self) -> Asked:

@@ -58,7 +58,7 @@ from tidelog.store.shapes import (
     text,
     truth,
 )
-from tidelog.store.state import State
+from tidelog.store.state import BatchId, State
 from tidelog.store.time_form import TIME, given_only, time_of, time_sections, time_to_json
 from tidelog.store.validity import check_asked, check_engine, check_program, check_times
 from tidelog.temporal.state import TimeState
@@ -95,7 +95,7 @@ INDEX = fields(
         **dict.fromkeys(("sequence", "commits"), natural),
         **dict.fromkeys(("loaded", "derived"), integer),
         "settings": fields({"equality": one_of(*TREATMENTS), "unique_names": truth}),
-        "beside": fields({}, {"time": TIME}),
+        "beside": fields({}, {"time": TIME, "batches": many(row(text, natural, text))}),
         "program": PROGRAM,
         "asked": many(ASKED),
         "engine": ENGINE,
@@ -103,7 +103,7 @@ INDEX = fields(
         "tables": many(TABLE),
     }
 )
-KNOWN_BESIDE = frozenset({"time"})  # what a snapshot may hold beside the engine that this version understands
+KNOWN_BESIDE = frozenset({"time", "batches"})  # what this version understands beside the engine
 
 
 # ---- writing
@@ -155,7 +155,7 @@ class _Writer:
             "loaded": state.loaded,
             "derived": state.derived,
             "settings": dict(state.settings),
-            "beside": {} if state.time is None else {"time": time_to_json(state.time, self._section)},
+            "beside": self._beside(state),
             "program": program_to_json(state.program),
             "asked": [asked_to_json(asked) for asked in state.asked],
             "engine": {
@@ -171,6 +171,15 @@ class _Writer:
             "dictionary": {name: self._section(getattr(engine.dictionary, name)) for name in DICTIONARY},
             "tables": [self._table(table) for table in engine.tables],
         }
+
+    def _beside(self, state: State) -> dict[str, Any]:
+        """What only some states have."""
+        found: dict[str, Any] = {}
+        if state.time is not None:
+            found["time"] = time_to_json(state.time, self._section)
+        if state.batches:
+            found["batches"] = [list(batch) for batch in state.batches.values()]
+        return found
 
     def _table(self, table: TableState) -> dict[str, Any]:
         return {
@@ -304,15 +313,15 @@ class Snapshot:
                 index["derived"],
                 index["settings"],
                 self._time(index["beside"].get("time")),
+                {form[0]: BatchId(*form) for form in index["beside"].get("batches", ())},
             )
             check_state(state)
         return state
 
     def _without_tables(self, index: Mapping[str, Any]) -> dict[str, Any]:
-        beside = {
-            name: given_only(form, lambda section: self.is_right(Section(*section)))
-            for name, form in index["beside"].items()
-        }
+        beside = dict(index["beside"])
+        if "time" in beside:
+            beside["time"] = given_only(beside["time"], lambda section: self.is_right(Section(*section)))
         engine = {**index["engine"], "closed": []}
         return {**index, "asked": [], "tables": [], "engine": engine, "beside": beside}
 

@@ -187,6 +187,11 @@ class Store:
         """Whether this is the process that opened the store."""
         return self._process == os.getpid()
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the folder holds the files that are open here: it may have been deleted, or replaced."""
+        return self._superblock.is_in_place
+
     # ---- snapshots
 
     @property
@@ -273,7 +278,7 @@ class Store:
 
     def abandon(self) -> None:
         """Let others write; nothing more is written."""
-        if self.is_mine:
+        if self.is_mine and not self._is_closed:
             self._is_closed = True
             self.wait()
             self._let_go()

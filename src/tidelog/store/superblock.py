@@ -141,6 +141,14 @@ class Superblock:
             durable.write_at(self._descriptor, _written(root), root.generation % 2 * BLOCK)
             self.root = root
 
+    @property
+    def is_in_place(self) -> bool:
+        """Whether this is the file of that name still."""
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+        except OSError:
+            return False
+
     def close(self) -> None:
         """Close the file."""
         descriptor, self._descriptor = self._descriptor, -1

@@ -1,0 +1,319 @@
+"""Delete and rederive as rules: from a program and what changes to one that derives the facts afterwards.
+
+Gupta, Mumick, Subrahmanian: Maintaining Views Incrementally, SIGMOD 1993, section 7, whose rules are taken
+literally, so that whatever evaluates programs can maintain them: also tasks that exchange facts, since the
+steps of the algorithm are strata, and what stands between them is negation.
+
+For each predicate that a change may reach, all facts before it are given as `p old`. Rules derive
+
+    p overdeleted   heads of instances that may have broken
+    p kept          old facts that are not overdeleted
+    p candidate     overdeleted facts that follow from what is left, and heads of new instances
+    p added         candidates that are not kept
+    p               kept and added facts: all facts afterwards
+    p lost, gained  what has changed, for the strata above
+
+Each of the rules but `kept` and `p` reads what has changed. Predicates that no change reaches stay as they
+are: their facts are given.
+
+Invariant: after any change of the given facts, `p` has exactly the facts that the program derives from them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from tidelog.logic.equality import has_equality
+from tidelog.logic.program import Atom, Fact, Literal, Negation, Predicate, Program, Rule, Term, Variable
+from tidelog.logic.program import literal_variables as variables_in
+from tidelog.logic.strata import strata
+from tidelog.logic.values import ColumnType
+
+OLD, GIVEN, INSERTED, DELETED = "old", "given", "inserted", "deleted"
+OVERDELETED, KEPT, CANDIDATE, ADDED, LOST, GAINED = (
+    "overdeleted",
+    "kept",
+    "candidate",
+    "added",
+    "lost",
+    "gained",
+)
+WITHDRAWN, TOUCHED, REDONE = "withdrawn", "touched", "redone"
+
+
+class NotMaintainable(ValueError):  # noqa: N818 - what the program is, not what went wrong
+    """Raised for a program that is not maintained by rules."""
+
+
+@dataclass(frozen=True)
+class Maintenance:
+    """The program that maintains another, and the relations that its facts are given in, by predicate.
+
+    All facts of the predicates in `old` are given there, as they were, derived ones included; of those in
+    `given` the explicit ones, besides; and what is inserted and deleted. Predicates that are nowhere in these
+    are given as in the program itself. `gained` and `lost` are the relations of what has changed.
+    """
+
+    program: Program
+    old: Mapping[str, str]
+    given: Mapping[str, str]
+    inserted: Mapping[str, str]
+    deleted: Mapping[str, str]
+    gained: Mapping[str, str]
+    lost: Mapping[str, str]
+
+
+def maintenance(
+    program: Program,
+    inserted: Collection[str],
+    deleted: Collection[str],
+    given: Collection[str] = (),
+) -> Maintenance:
+    """Return the program that works in facts that come to some predicates, and go from some.
+
+    `given` are derived predicates that have explicit facts besides; those of the program are known.
+    """
+    if program.timed or has_equality(program.predicates):
+        raise NotMaintainable("rules over time and equality are not maintained by rules")
+    return _Rewriting(program, frozenset(inserted), frozenset(deleted), frozenset(given)).maintenance()
+
+
+@dataclass
+class _Rewriting:
+    """The rules as they are made. Mutable: they are gathered stratum by stratum."""
+
+    program: Program
+    inserted: frozenset[str]
+    deleted: frozenset[str]
+    given: frozenset[str]
+    rules: list[Rule] = field(default_factory=list)
+    predicates: dict[str, Predicate] = field(default_factory=dict)
+    may_lose: set[str] = field(default_factory=set)
+    may_gain: set[str] = field(default_factory=set)
+
+    @cached_property
+    def explicit(self) -> frozenset[str]:
+        """The predicates that have explicit facts."""
+        return self.given | self.inserted | self.deleted | {fact.predicate for fact in self.program.facts}
+
+    def maintenance(self) -> Maintenance:
+        """Return all rules, and where facts are given."""
+        program, derived = self.program, self.program.derived
+        changed = self.inserted | self.deleted
+        for name in sorted(changed - derived):
+            self._input(name)
+        for stratum in strata(program.rules):
+            self._stratum(frozenset(stratum.predicates), stratum.rules)
+        reached = self.may_gain | self.may_lose
+        facts = tuple(self._facts(reached, derived))
+        known = {**program.predicates, **self.predicates}
+        made = replace(program, rules=tuple(self.rules), predicates=known, facts=facts)
+        made = replace(made, outputs=(), queries=())
+        return Maintenance(
+            made,
+            {name: self._name(name, OLD) if name in reached else name for name in sorted(reached | derived)},
+            {name: self._name(name, GIVEN) for name in sorted(self.explicit & derived & reached)},
+            {name: self._name(name, INSERTED) for name in sorted(self.inserted)},
+            {name: self._name(name, DELETED) for name in sorted(self.deleted)},
+            {name: self._name(name, GAINED) for name in sorted(self.may_gain)},
+            {name: self._name(name, LOST) for name in sorted(self.may_lose)},
+        )
+
+    def _facts(self, reached: Collection[str], derived: Collection[str]) -> Iterator[Fact]:
+        """Yield the facts of the program where they are given now."""
+        for fact in self.program.facts:
+            kind = GIVEN if fact.predicate in derived else OLD
+            name = self._name(fact.predicate, kind) if fact.predicate in reached else fact.predicate
+            yield replace(fact, predicate=name)
+
+    # ---- relations
+
+    def _name(self, predicate: str, kind: str) -> str:
+        """Return the relation of a kind that belongs to a predicate, which is defined if it is not."""
+        name = f"{predicate} {kind}"
+        if name not in self.predicates:
+            known = self.program.predicates[predicate]
+            self.predicates[name] = replace(known, name=name, written=name)
+        return name
+
+    def _atom(self, predicate: str, kind: str, terms: tuple[Term, ...] | None = None) -> Atom:
+        """Return an atom of such a relation, by default one with a variable for each column."""
+        if terms is None:
+            terms = tuple(Variable(f"x{place}") for place in range(self.program.predicates[predicate].arity))
+        return Atom(self._name(predicate, kind), terms)
+
+    def _all(self, predicate: str) -> Atom:
+        return Atom(predicate, self._atom(predicate, OLD).terms)
+
+    def _add(self, head: Atom, *body: Literal) -> None:
+        self.rules.append(Rule(head, body))
+
+    # ---- what is given
+
+    def _input(self, name: str) -> None:
+        """Make the rules of a predicate that no rule derives."""
+        old, inserted = self._atom(name, OLD), self._atom(name, INSERTED)
+        lost, gained = self._atom(name, LOST), self._atom(name, GAINED)
+        if name in self.deleted:
+            self.may_lose.add(name)
+            unless = (Negation(inserted),) if name in self.inserted else ()
+            self._add(lost, self._atom(name, DELETED), old, *unless)
+            self._add(self._all(name), old, Negation(lost))
+        else:
+            self._add(self._all(name), old)
+        if name in self.inserted:
+            self.may_gain.add(name)
+            self._add(gained, inserted, Negation(old))
+            self._add(self._all(name), gained)
+
+    # ---- what is derived
+
+    def _stratum(self, names: frozenset[str], rules: Sequence[Rule]) -> None:
+        """Make the rules of predicates that depend on one another, if a change gets there."""
+        breaks, makes = [rule for rule in rules if self._breaks(rule)], list(filter(self._makes, rules))
+        aggregates = any(rule.aggregations for rule in (*breaks, *makes))  # a fact goes, another one comes
+        loses = bool(aggregates or breaks or self.deleted & names)
+        gains = bool(aggregates or makes or self.inserted & names)
+        if not loses and not gains:
+            return  # its facts are given
+        self.may_lose |= names if loses else set()
+        self.may_gain |= names if gains else set()
+        for name in sorted(names):
+            self._predicate(name, loses, gains)
+        for number, rule in enumerate(rules):
+            if rule.aggregations:
+                self._aggregate(rule, number, loses)
+            else:
+                self._rule(rule, names, loses)
+
+    def _breaks(self, rule: Rule) -> bool:
+        """Whether instances of a rule may break by what has changed below."""
+        return any(atom.predicate in self.may_lose for atom in rule.positive) or any(
+            atom.predicate in self.may_gain for atom in rule.negated
+        )
+
+    def _makes(self, rule: Rule) -> bool:
+        """Whether a rule may have new instances by what has changed below."""
+        return any(atom.predicate in self.may_gain for atom in rule.positive) or any(
+            atom.predicate in self.may_lose for atom in rule.negated
+        )
+
+    def _predicate(self, name: str, loses: bool, gains: bool) -> None:
+        """Make the rules that lead from old facts to new ones, and those of explicit facts."""
+        old, added = self._atom(name, OLD), self._atom(name, ADDED)
+        overdeleted = self._atom(name, OVERDELETED)
+        kept = self._atom(name, KEPT) if loses else old
+        if loses:
+            self._add(kept, old, Negation(overdeleted))
+            self._add(self._atom(name, LOST), overdeleted, old, Negation(added))
+        if gains:
+            self._add(self._atom(name, GAINED), added, Negation(old))
+        candidate = self._atom(name, CANDIDATE)
+        self._add(added, candidate, Negation(kept))
+        self._add(self._all(name), kept)
+        self._add(self._all(name), added)
+        given, inserted = self._atom(name, GIVEN), self._atom(name, INSERTED)
+        withdrawn = self._atom(name, WITHDRAWN)
+        if name in self.inserted:
+            self._add(candidate, inserted)
+        if name in self.deleted:
+            unless = (Negation(inserted),) if name in self.inserted else ()
+            self._add(withdrawn, self._atom(name, DELETED), given, *unless)
+            self._add(overdeleted, withdrawn)
+        if loses and name in self.explicit:
+            unless = (Negation(withdrawn),) if name in self.deleted else ()
+            self._add(candidate, overdeleted, given, *unless)
+
+    def _rule(self, rule: Rule, names: frozenset[str], loses: bool) -> None:
+        """Make the rules that follow a rule whose instances break and come anew."""
+        head = rule.head
+        if loses:
+            overdeleted = self._atom(head.predicate, OVERDELETED, head.terms)
+            for body in self._broken(rule, names):
+                self._add(overdeleted, *body)
+            bound = {variable for atom in rule.positive for variable in variables_in(atom)}
+            seen = self._atom(head.predicate, OVERDELETED, _hidden(head.terms, bound))
+            self._add(self._atom(head.predicate, CANDIDATE, head.terms), seen, *rule.body)
+        for body in self._made(rule, names):
+            self._add(self._atom(head.predicate, CANDIDATE, head.terms), *body)
+
+    def _aggregate(self, rule: Rule, number: int, loses: bool) -> None:
+        """Make the rules that aggregate the groups anew that something has changed in.
+
+        Groups are known by their variables in the head: of others all are aggregated anew.
+        """
+        if not loses:
+            return
+        head = rule.head
+        shown = tuple(dict.fromkeys(term for term in head.terms if term in rule.group))
+        facts = _hidden(head.terms, set(shown))
+        touched = self._group(head.predicate, f"{TOUCHED} {number}", shown)
+        redone = self._group(head.predicate, f"{REDONE} {number}", shown)
+        for body in (*self._broken(rule, frozenset()), *self._made(rule, frozenset())):
+            self._add(touched, *body)
+        overdeleted = self._atom(head.predicate, OVERDELETED, facts)
+        self._add(overdeleted, touched, self._atom(head.predicate, OLD, facts))
+        self._add(redone, touched)
+        self._add(redone, overdeleted)
+        candidate = self._atom(head.predicate, CANDIDATE, head.terms)
+        self.rules.append(replace(rule, head=candidate, body=(redone, *rule.body), name=None))
+
+    def _group(self, predicate: str, kind: str, variables: tuple[Term, ...]) -> Atom:
+        """Return the atom of a relation of groups."""
+        name, none = f"{predicate} {kind}", (None,) * len(variables)
+        self.predicates[name] = Predicate(name, len(none), none, (ColumnType.ANY,) * len(none), name)
+        return Atom(name, variables)
+
+    # ---- bodies
+
+    def _broken(self, rule: Rule, names: frozenset[str]) -> Iterator[list[Literal]]:
+        """Yield bodies of old instances in each of which one literal may hold no longer."""
+        old = [self._before(literal, names) for literal in rule.body]
+        for place, literal in enumerate(rule.body):
+            found: Literal | None = None
+            match literal:
+                case Atom(predicate, terms) if predicate in names:
+                    found = self._atom(predicate, OVERDELETED, terms)
+                case Atom(predicate, terms) if predicate in self.may_lose:
+                    found = self._atom(predicate, LOST, terms)
+                case Negation(Atom(predicate, terms)) if predicate in self.may_gain:
+                    found = self._atom(predicate, GAINED, terms)
+            if found is not None:
+                yield [*old[:place], found, *old[place + 1 :]]
+
+    def _made(self, rule: Rule, names: frozenset[str]) -> Iterator[list[Literal]]:
+        """Yield bodies of instances in each of which one literal may be new."""
+        for place, literal in enumerate(rule.body):
+            found: list[Literal] = []
+            match literal:
+                case Atom(predicate, terms) if predicate in names:
+                    found = [self._atom(predicate, ADDED, terms)]
+                case Atom(predicate, terms) if predicate in self.may_gain:
+                    found = [self._atom(predicate, GAINED, terms)]
+                case Negation(Atom(predicate, terms)) if predicate in self.may_lose:
+                    others = (each for at, each in enumerate(rule.body) if at != place)
+                    used = {variable for each in others for variable in variables_in(each)}
+                    found = [self._atom(predicate, LOST, _hidden(terms, used)), literal]
+            if found:
+                yield [*rule.body[:place], *found, *rule.body[place + 1 :]]
+
+    def _before(self, literal: Literal, names: frozenset[str]) -> Literal:
+        """Return a literal about facts as they were."""
+        match literal:
+            case Negation(atom):
+                before = self._before(atom, names)
+                assert isinstance(before, Atom)
+                return Negation(before)
+            case Atom(predicate, terms) if predicate in names | self.may_lose | self.may_gain:
+                return self._atom(predicate, OLD, terms)
+        return literal
+
+
+def _hidden(terms: tuple[Term, ...], shown: Collection[Term]) -> tuple[Term, ...]:
+    """Return terms with other variables in place of those that are not shown."""
+    return tuple(
+        Variable(f"_any {term.name}") if isinstance(term, Variable) and term not in shown else term
+        for term in terms
+    )

@@ -1,0 +1,180 @@
+"""Delete and rederive as rules: what they derive after a change is what follows from scratch, at any P."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+from tests.maintenance.scripts import CLOSURES, GRAPH
+from tests.rewrite.tasks import Facts, Row, Tasks
+from tests.rewrite.test_localise import MOST_FACTS, PROGRAMS, TASKS
+from tests.strategies import EVERYTHING, cases
+
+import tidelog as tl
+from tidelog.engine import reference
+from tidelog.logic.program import Fact, Program
+from tidelog.logic.strata import strata
+from tidelog.logic.values import integer
+from tidelog.rewrite.delete_rederive import Maintenance, maintenance
+from tidelog.rewrite.localise import Sizes, localise
+
+Said = dict[str, set[Row]]
+
+
+@dataclass(frozen=True)
+class Changing:
+    """A program, and explicit facts that come and go."""
+
+    program: Program
+    inserted: Mapping[str, frozenset[Row]]
+    deleted: Mapping[str, frozenset[Row]]
+
+
+@st.composite
+def changes(draw: DrawFn) -> Changing:
+    """A random program, and any change of the facts of any predicates."""
+    case = draw(cases(EVERYTHING))
+    program = tl.parse(case.text)
+    stated = facts_of(program)
+    constant = st.sampled_from(EVERYTHING.constants)
+    said: list[dict[str, frozenset[Row]]] = []
+    for _ in range(2):
+        names = draw(st.lists(st.sampled_from(sorted(case.arities)), max_size=2, unique=True))
+        rows = {}
+        for name in names:
+            texts = draw(st.sets(st.tuples(*[constant] * case.arities[name]), max_size=3))
+            known = sorted(stated.get(name, ()), key=repr)
+            again = draw(st.sets(st.sampled_from(known), max_size=3)) if known else set()
+            fresh = tl.parse(case.declared + "".join(f"{name}({', '.join(row)}) .\n" for row in texts))
+            rows[name] = frozenset({fact.values for fact in fresh.facts} | again)
+        said.append(rows)
+    return Changing(program, *said)
+
+
+@st.composite
+def graphs(draw: DrawFn) -> Changing:
+    """Recursion of every kind over a small graph, some edges of which go while others come."""
+    chance = Random(draw(st.integers(0, 2**64 - 1)))
+    lines = chance.choice([GRAPH, CLOSURES]).splitlines()
+    rules = [line for line in lines if ":-" in line and chance.random() < 0.7]
+    declared = "\n".join(line for line in lines if ":-" not in line)
+    program = tl.parse(declared)
+    while rules:
+        try:
+            program = tl.parse("\n".join([declared, *rules]))
+            break
+        except tl.ProgramError:  # not stratified
+            rules.remove(chance.choice(rules))
+    often = sorted(program.predicates.keys() - program.derived) * 4 + sorted(program.predicates)
+
+    def some(count: int) -> Said:
+        found: Said = {}
+        for _ in range(count):
+            name = chance.choice(often)
+            row = tuple(integer(chance.randrange(5)) for _ in range(program.predicates[name].arity))
+            found.setdefault(name, set()).add(row)
+        return found
+
+    program = stating(program, some(chance.randrange(4, 14)))
+    inserted, deleted = some(chance.randrange(3)), some(chance.randrange(2))
+    for fact in chance.sample(program.facts, min(len(program.facts), chance.randrange(4))):
+        deleted.setdefault(fact.predicate, set()).add(fact.values)
+    frozen = [{name: frozenset(rows) for name, rows in each.items()} for each in (inserted, deleted)]
+    return Changing(program, *frozen)
+
+
+def facts_of(program: Program) -> Said:
+    """The facts that a program states."""
+    found: Said = {}
+    for fact in program.facts:
+        found.setdefault(fact.predicate, set()).add(fact.values)
+    return found
+
+
+def stating(program: Program, facts: Mapping[str, Iterable[Row]]) -> Program:
+    """The program with these facts."""
+    return replace(program, facts=tuple(Fact(name, row) for name, rows in facts.items() for row in rows))
+
+
+def scratch(program: Program) -> dict[str, set[Row]]:
+    found = reference.evaluate(program, max_facts=MOST_FACTS)
+    return {name: set(rows) for name, rows in found.items()}
+
+
+def prepared(case: Changing) -> tuple[Maintenance, Program, Facts, Facts]:
+    """The program that maintains, with all that it is given; the facts before, and those after the change."""
+    explicit = facts_of(case.program)
+    before = scratch(case.program)
+    after = {name: set(rows) for name, rows in explicit.items()}
+    for name, gone in case.deleted.items():
+        after[name] = after.get(name, set()) - gone
+    for name, came in case.inserted.items():
+        after[name] = after.get(name, set()) | came
+    made = maintenance(case.program, case.inserted, case.deleted)
+    reached = {name for name, relation in made.old.items() if relation != name}
+    given: dict[str, Iterable[Row]] = {}
+    for name, rows in explicit.items():
+        if name not in reached:
+            given[name] = rows
+        elif name in made.given:
+            given[made.given[name]] = rows
+    given |= {relation: before.get(name, ()) for name, relation in made.old.items()}
+    given |= {made.inserted[name]: rows for name, rows in case.inserted.items()}
+    given |= {made.deleted[name]: rows for name, rows in case.deleted.items()}
+    return made, stating(made.program, given), before, scratch(stating(case.program, after))
+
+
+def check(case: Changing, tasks: int) -> None:
+    """Compare all facts, and what is said to have changed, with evaluation from scratch, also in tasks."""
+    made, program, before, after = prepared(case)
+    strata(program.rules)
+    found = scratch(program)
+    for name in case.program.predicates:
+        assert found.get(name, set()) == after.get(name, set()), name
+        gained, lost = (set(after.get(name, ())) - set(before.get(name, ())),
+                        set(before.get(name, ())) - set(after.get(name, ())))  # fmt: skip
+        assert found.get(made.gained.get(name, ""), set()) == gained
+        assert found.get(made.lost.get(name, ""), set()) == lost
+    given = facts_of(program)
+    sizes = Sizes({name: len(rows) for name, rows in given.items()})
+    localised = localise(program, sizes, tasks)
+    simulated = Tasks(localised, tasks, MOST_FACTS)
+    simulated.load(given)
+    simulated.run()
+    for name in case.program.predicates:
+        home = localised.copies[name][0].relation
+        held = [simulated.stores[task].get(home, set()) for task in range(tasks)]
+        assert set().union(*held) == after.get(name, set()), name
+
+
+@given(case=st.one_of(changes(), graphs(), graphs()), tasks=st.sampled_from(TASKS))
+@settings(max_examples=2 * settings().max_examples)
+def test_random_changes_are_like_starting_anew(case: Changing, tasks: int) -> None:
+    check(case, tasks)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_programs_by_hand(name: str) -> None:
+    """A stated fact goes, and comes back."""
+    program = tl.parse(PROGRAMS[name])
+    for number, fact in enumerate(program.facts[:3]):
+        one = {fact.predicate: frozenset({fact.values})}
+        check(Changing(program, {}, one), 1 + number)
+        others = replace(program, facts=tuple(each for each in program.facts if each != fact))
+        check(Changing(others, one, {}), 3 - number)
+
+
+def test_only_what_a_change_can_reach_is_looked_at() -> None:
+    program = tl.parse("""
+        a(?x) :- e(?x) . b(?x) :- f(?x) . c(?x) :- a(?x), b(?x) .
+        d(?x) :- b(?x), ~a(?x) .
+    """)
+    made = maintenance(program, ["e"], [])
+    assert made.old == {"a": "a old", "b": "b", "c": "c old", "d": "d old", "e": "e old"}
+    assert set(made.lost) == {"d"} and set(made.gained) == {"a", "c", "e"}
+    assert not any(rule.head.predicate == "b" for rule in made.program.rules)
