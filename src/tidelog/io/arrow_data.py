@@ -190,12 +190,23 @@ def _column(
         return read(array, column_type)
     if column_type is ColumnType.TERM:
         return natural, {}
-    if type_of_data not in _ACCEPTED.get(column_type, ()):
+    if type_of_data not in _ACCEPTED.get(column_type.base, ()):
         message = f"column `{wanted.names[place]}` is of type {type_of_data.value}, not {column_type.value}"
         raise DataError(Diagnostic(codes.NOT_OF_TYPE, message, place=wanted.shown))
     if column_type is ColumnType.DOUBLE:
         return Column(column_type, pc.cast(natural.values, pa.float64(), safe=False)), {}
+    if column_type.size is not None:
+        return _column_of_size(natural.values, column_type)
     return Column(column_type, pc.cast(natural.values, pa.string())), {}
+
+
+def _column_of_size(numbers: Array, column_type: ColumnType) -> tuple[Column, dict[int, str]]:
+    """The numbers as a column of decimals of a size, and by their places the reasons why some do not fit."""
+    assert column_type.size is not None
+    try:
+        return Column(ColumnType.DECIMAL, pc.cast(numbers, pa.decimal128(*column_type.size))), {}
+    except pa.ArrowInvalid:  # one does not fit, or it is not certain that all integers do
+        return column_with_faults(pc.cast(numbers, pa.string()), column_type)
 
 
 def column_with_faults(texts: Array, column_type: ColumnType) -> tuple[Column, dict[int, str]]:

@@ -84,10 +84,12 @@ def column_of_texts(texts: Array, column_type: ColumnType) -> Column | None:
         values = _read_plain(texts, column_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    return None if values is None else Column(column_type, values)
+    return None if values is None else Column(column_type.base, values)
 
 
 def _read_plain(texts: Array, column_type: ColumnType) -> Array | None:
+    if column_type.size is not None:
+        return texts if all_match(texts, _pattern_of_size(*column_type.size)) else None
     match column_type:
         case ColumnType.INTEGER:
             return pc.cast(texts, pa.int64()) if all_match(texts, _INTEGER) else None
@@ -105,6 +107,12 @@ def _read_plain(texts: Array, column_type: ColumnType) -> Array | None:
             return texts if all_match(texts, _DECIMAL) else None
         case _:
             return texts if all_match(texts, f"^{patterns.EXACT}$") else None
+
+
+def _pattern_of_size(digits: int, scale: int) -> str:
+    """What decimals of this size look like, as far as they are written without zeros that say nothing."""
+    whole = f"[0-9]{{1,{digits - scale}}}" if digits > scale else "0"
+    return f"^-?{whole}" + (rf"(\.[0-9]{{1,{scale}}})?$" if scale else "$")
 
 
 def all_match(texts: Array, pattern: str) -> bool:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from tidelog.relation import MISFIT
+
 NO_SUCH_PREDICATE: Final = "E860"
 WRONG_COLUMNS: Final = "E861"
 NO_SUCH_TYPE: Final = "E862"
 STREAMING: Final = "E863"
 TRANSFER: Final = "E864"
 TIMED: Final = "E865"
-MISFIT: Final = "E866"
 NO_SESSION: Final = "E867"
 
 MEANINGS: Final = {

@@ -10,16 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.engine.columnar.typed import Misfit, to_typed
-from tidelog.errors import DataError, Diagnostic, Inconsistent
+from tidelog.errors import Inconsistent
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.faults import BadRow, Faults, OnError
-from tidelog.logic.inference import Columns
+from tidelog.logic.inference import Schema
 from tidelog.logic.program import Program
-from tidelog.logic.terms import exact
 from tidelog.logic.values import ColumnType
 from tidelog.reasoner import Reasoner
-from tidelog.relation import column_names
-from tidelog.spark import codes
+from tidelog.relation import column_names, misfit_error
 
 TAG = "predicate"
 REJECTS, VIOLATIONS = "rejects", "violations"  # outputs that are no predicates
@@ -43,7 +41,7 @@ class Writing:
     name: str
     predicate: str
     slots: tuple[str, ...]
-    types: Columns
+    types: Schema
 
 
 @dataclass(frozen=True)
@@ -116,12 +114,7 @@ class Task:
             try:
                 columns[slot] = to_typed(coded.dictionary, ids, types)
             except Misfit as misfit:
-                message = (
-                    f"`{exact(misfit.value)}` was derived for column `{name}` of `{output.name}`, "
-                    f"which is of type {misfit.type}"
-                )
-                help = "declare the column with a type that holds it, or convert the value in the rule"
-                raise DataError(Diagnostic(codes.MISFIT, message, help=help)) from None
+                raise misfit_error(misfit, name, output.name, types) from None
         yield from self._batches(output.name, columns, coded.rows)
 
     def _rows(self, name: str, columns: list[list[str]]) -> Iterator[Any]:
