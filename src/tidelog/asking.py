@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -50,7 +50,7 @@ class Asking(ABC):
         self._strategies: dict[str, Strategy] = {}
         self._derived: tuple[Program, Rewritten] | None = None  # what the last query was answered by
         self._are_tables_wanted = False  # somebody has asked for them, rather than `auto`
-        self.warn = warn  # what becomes of doubts about queries
+        self.warn: Callable[[Sequence[Diagnostic]], None] = warn  # what becomes of doubts about queries
 
     @abstractmethod
     def _place(self) -> Place:
@@ -79,7 +79,7 @@ class Asking(ABC):
         is bound or not all rules are needed; `lookup`, `magic`, `tabling` and `full` say how it is done. With
         a limit, no more answers than that: `tabling` then stops when it has found them.
         """
-        query = self._resolved(text)
+        query = self._asked(text)
         timed = self._timed_answer(query)
         if timed is not None:
             return timed if limit is None else timed.sorted().head(limit)
@@ -99,7 +99,7 @@ class Asking(ABC):
         left to do. Facts that change in the meantime do not matter to these answers any more.
         """
         with self._lock:
-            query = self._resolved(text)
+            query = self._asked(text)
             parts = self._found(query, strategy)
         try:
             while True:
@@ -173,7 +173,11 @@ class Asking(ABC):
         return place, choice
 
     def _resolved(self, text: str) -> Query:
-        query = resolve_query(parse_literals(Source("<query>", text)), self._program, text)
+        return resolve_query(parse_literals(Source("<query>", text)), self._program, text)
+
+    def _asked(self, text: str) -> Query:
+        """The query that somebody asks, who is told of what can never match in it."""
+        query = self._resolved(text)
         self.warn(self.schemas.warnings(query))
         return query
 
@@ -213,7 +217,7 @@ class Asking(ABC):
 
         Unless everything is derived already, only what the query asks for is derived, and kept right.
         """
-        query = self._resolved(text)
+        query = self._asked(text)
         self._check_kept(query, self._program)
         keeping = self._keeper()
         live = LiveQuery(keeping.keep(query), keeping, self._subscriptions, self._lock, self._schema_of)

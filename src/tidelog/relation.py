@@ -18,7 +18,8 @@ from tidelog.errors import DataError, Diagnostic, counted, suggest
 from tidelog.logic.inference import LazySchema, Schema
 from tidelog.logic.program import Predicate
 from tidelog.logic.terms import exact
-from tidelog.logic.types import ANY, Contents
+from tidelog.logic.types import ANY, MOMENT, Contents, Type
+from tidelog.logic.values import Kind, Value
 from tidelog.shown import visible
 
 Ids = npt.NDArray[np.int32]
@@ -272,8 +273,19 @@ def misfit_error(misfit: Misfit, column: str, relation: str, contents: Contents)
     """The error of a value that the type of its column cannot hold."""
     shown = f"{contents}" if misfit.type == TEXT else f"{contents}, as {misfit.type}"
     message = f"column `{column}` of `{relation}` cannot hold `{exact(misfit.value)}`: it is {shown}"
-    help = "declare the column with a type that holds it, or convert the value in the rule"
+    help = _help_for(misfit.value, contents)
     return DataError(Diagnostic(MISFIT, message, help=help))
+
+
+def _help_for(value: Value, contents: Contents) -> str:
+    """What to do about a value that its column cannot hold."""
+    if value.kind is Kind.DATETIME and contents.types & MOMENT:
+        if value.extra is not None and Type.DATETIME in contents.types:
+            return "`--terms plain` writes the moment in UTC, `--terms exact` the time zone too, as text"
+        return "declare the column `localDateTime` if its values have no time zone, or give them one"
+    if value.kind is Kind.BIG and Type.INTEGER in contents.types:
+        return "declare the column `decimal(38, 0)` and convert the value, or declare it `any`, as text"
+    return "declare the column with a type that holds it, or convert the value in the rule"
 
 
 def _nullary_table(values: pa.Array) -> pa.Table:

@@ -94,7 +94,12 @@ class SchemasOf:
     def inferred(self) -> Inferred:
         """The types of all columns."""
         given = self.data.given(self.program, self.facts)
-        imports = tuple(each for each in self.program.imports if not _has_schema(each, given))
+        known = self.program.predicates
+        imports = tuple(
+            each
+            for each in self.program.imports
+            if known[each.predicate].declared or not _has_schema(each, given)
+        )
         return infer_columns(replace(self.program, imports=imports), given)
 
     def of(self, predicate: Predicate) -> Schema:

@@ -14,7 +14,7 @@ from tidelog.io.formats import DELIMITED, JSON, RDF, canonical_format
 from tidelog.io.marks import JSON as JSON_TEXT
 from tidelog.io.marks import marked
 from tidelog.logic.inference import Schema
-from tidelog.logic.types import Contents, types_of_column
+from tidelog.logic.types import Contents, Type, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.relation import Ids, Relation
 
@@ -22,7 +22,6 @@ from tidelog.relation import Ids, Relation
 _IN_JSON: Final = frozenset(
     {ColumnType.ANY, ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.DOUBLE, ColumnType.BOOLEAN}
 )
-_TEXTS: Final = frozenset({ColumnType.STRING, ColumnType.IRI, ColumnType.TERM})
 
 
 def file_table(
@@ -49,13 +48,13 @@ def file_table(
 
 def _schema(relation: Relation, types: Sequence[ColumnType]) -> Schema:
     """What the columns hold: values of the given types, else what is declared or inferred."""
-    pairs = zip(relation.contents, (*types, *relation.contents), strict=False)
-    return tuple(
-        Contents(types_of_column(kind), kind.size)
-        if isinstance(kind, ColumnType) and kind is not ColumnType.ANY
-        else contents
-        for contents, kind in pairs
-    )
+    asked = (*types, *(ColumnType.ANY for _ in relation.contents[len(types) :]))
+    found = []
+    for contents, kind in zip(relation.contents, asked, strict=False):
+        declared = types_of_column(kind)
+        is_known = kind is ColumnType.ANY or declared == contents.types - {Type.LITERAL}
+        found.append(contents if is_known else Contents(declared, kind.size))
+    return tuple(found)
 
 
 def _fields(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:

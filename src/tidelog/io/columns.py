@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from tidelog.io import patterns
 from tidelog.io.arrays import ZERO, Array, number_array, text_array
+from tidelog.io.nulls import NULL
 from tidelog.logic import terms
 from tidelog.logic.values import ColumnType, Kind, Value
 
@@ -101,6 +102,8 @@ def _read_plain(texts: Array, column_type: ColumnType) -> Array | None:
             return pc.cast(texts, pa.date32()) if all_match(texts, _DATE) else None
         case ColumnType.DATETIME:
             return _moments(texts)
+        case ColumnType.LOCAL_DATETIME:
+            return pc.cast(texts, pa.timestamp("us")) if all_match(texts, _LOCAL) else None
         case ColumnType.IRI:
             return None if _any_match(texts, patterns.NOT_IRI) else texts
         case ColumnType.DECIMAL:
@@ -145,12 +148,18 @@ def finite(values: Array) -> Array | None:
 
 
 def read_values(
-    texts: Sequence[str], column_type: ColumnType, name: str | None = None
+    texts: Sequence[str], column_type: ColumnType, name: str | None = None, keeps_nulls: bool = False
 ) -> tuple[list[Value], dict[int, str]]:
-    """The values of the texts that are of the type, and by their places the reasons why others are not."""
+    """The values of the texts that are of the type, and by their places the reasons why others are not.
+
+    With `keeps_nulls` an empty text is the value that stands for missing ones.
+    """
     values: list[Value] = []
     faults: dict[int, str] = {}
     for index, text in enumerate(texts):
+        if keeps_nulls and not text.strip():
+            values.append(NULL)
+            continue
         try:
             values.append(terms.read_typed(text, column_type))
         except ValueError as fault:

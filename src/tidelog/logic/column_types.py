@@ -26,6 +26,7 @@ TYPES = {
     "date": ColumnType.DATE,
     "dateTime": ColumnType.DATETIME,
     "datetime": ColumnType.DATETIME,
+    "localDateTime": ColumnType.LOCAL_DATETIME,
     "rdf": ColumnType.TERM,
     "term": ColumnType.TERM,
     "language": ColumnType.TERM,
@@ -62,7 +63,8 @@ def _read_size(name: str, span: Span | None, report: Report) -> ColumnType:
 
 def share_values(left: ColumnType, right: ColumnType) -> bool:
     """Whether columns of these types can be meant to hold the same values."""
-    return left == right or left in _UNTYPED or right in _UNTYPED or {left.base, right.base} <= _NUMERIC
+    bases = {left.base, right.base}
+    return len(bases) == 1 or bool(bases & _UNTYPED) or bases <= _NUMERIC
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from tidelog.logic.program import (
     Rule,
     Term,
     Throughout,
+    Transfer,
     Variable,
     atoms_of,
     variables_of,
@@ -78,7 +79,10 @@ class Inferred:
     def schema(self, predicate: Predicate) -> Schema:
         """Return what the columns of a predicate hold; anything, where they never hold a value."""
         pairs = zip(self.of(predicate), predicate.types, strict=True)
-        return tuple(Contents(types or ANY, declared.size) for types, declared in pairs)
+        return tuple(
+            Contents(types or ANY, declared.size if types == {Type.DECIMAL} else None)
+            for types, declared in pairs
+        )
 
 
 def infer(program: Program, given: Mapping[str, Columns] | None = None) -> Inferred:
@@ -130,6 +134,10 @@ class _Known:
             for predicate in program.predicates.values()
             if predicate.declared
         }
+        for transfer in program.imports:
+            if transfer.predicate in self.declared:  # missing values may be values too
+                declared = self.declared[transfer.predicate]
+                self.declared[transfer.predicate] = united(declared, tuple(_nulls(transfer, len(declared))))
         self.columns = columns if columns is not None else self._stated(given)
         self._is_equal = EQUAL in program.predicates
 
@@ -142,7 +150,7 @@ class _Known:
         for transfer in program.imports:
             predicate = program.predicates[transfer.predicate]
             types = transfer.types or predicate.types
-            columns = _imported(transfer.format, types, predicate.arity)
+            columns = _imported(transfer, types, predicate.arity)
             found[predicate.name] = united(found.get(predicate.name, columns), columns)
         derived = program.derived
         for name, predicate in program.predicates.items():
@@ -450,12 +458,22 @@ def united(columns: Columns, more: Columns) -> Columns:
     return tuple(types | others for types, others in zip(columns, more, strict=True))
 
 
-def _imported(form: str, types: Sequence[ColumnType], arity: int) -> Columns:
+def _imported(transfer: Transfer, types: Sequence[ColumnType], arity: int) -> Columns:
     """Return the types of an import's columns."""
-    if form in RDF and arity == len(TRIPLES):
+    if transfer.format in RDF and arity == len(TRIPLES):
         return TRIPLES
-    read = [one for one in types if one is not ColumnType.SKIP]
-    return tuple(map(types_of_column, read)) if len(read) == arity else (ANY,) * arity
+    read = [types_of_column(one) for one in types if one is not ColumnType.SKIP]
+    if len(read) != arity:
+        return (ANY,) * arity
+    return tuple(types | null for types, null in zip(read, _nulls(transfer, arity), strict=True))
+
+
+def _nulls(transfer: Transfer, arity: int) -> list[Types]:
+    """Return the type of missing values, for each column in which they are values."""
+    names = transfer.options.get("nulls", ())
+    assert isinstance(names, tuple), "the resolver has seen to that"
+    by_column = (names * arity if len(names) == 1 else names)[:arity] + ("",) * (arity - len(names))
+    return [frozenset({Type.LITERAL}) if name == "value" else NEVER for name in by_column[:arity]]
 
 
 def _is_zero(expression: Expression) -> bool:

@@ -62,6 +62,7 @@ _OF_COLUMN: dict[ColumnType, Types] = {
     ColumnType.DOUBLE: frozenset({Type.DOUBLE}),
     ColumnType.BOOLEAN: frozenset({Type.BOOLEAN}),
     ColumnType.DATE: frozenset({Type.DATE}),
+    ColumnType.LOCAL_DATETIME: frozenset({Type.LOCAL_DATETIME}),
     ColumnType.DATETIME: MOMENT,
 }
 
@@ -99,7 +100,7 @@ def types_of_kinds(kinds: Iterable[Kind]) -> Types:
 
 def types_of_column(column: ColumnType) -> Types:
     """Return the types that a column may hold which is declared so."""
-    return _OF_COLUMN.get(column.base, ANY)
+    return _OF_COLUMN.get(ColumnType.DECIMAL if column.size else column, ANY)
 
 
 def column_of(types: Types) -> ColumnType:

@@ -69,6 +69,7 @@ class ColumnType(Enum):
     BOOLEAN = "boolean"
     DATE = "date"
     DATETIME = "dateTime"
+    LOCAL_DATETIME = "localDateTime"  # without a time zone
     TERM = "rdf"  # terms written exactly, as in N-Triples
     SKIP = "skip"  # imports only: the column is passed over
 
@@ -94,11 +95,14 @@ class ColumnType(Enum):
 
     @property
     def base(self) -> ColumnType:
-        """The type without a size."""
+        """The type that says less: decimals of any size, moments with a time zone or without one."""
+        if self is ColumnType.LOCAL_DATETIME:
+            return ColumnType.DATETIME
         return ColumnType.DECIMAL if self._value_ in _SIZES else self
 
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
+NULL_DATATYPE = "tag:tidelog:null"  # of the value that stands for missing ones, where these are values
 LANGUAGE_STRING_DATATYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 
 TRUE = Value(Kind.BOOLEAN, 1)
@@ -410,7 +414,9 @@ def fits(value: Value, column: ColumnType) -> bool:
         return is_decimal(value) and fits_size(value, column.size)
     if value.kind is Kind.BIG and column in (ColumnType.INTEGER, ColumnType.DECIMAL):
         return is_decimal(value) == (column is ColumnType.DECIMAL)
-    kinds = _KINDS_OF_COLUMN.get(column)
+    if column is ColumnType.LOCAL_DATETIME and value.extra is not None:
+        return False
+    kinds = _KINDS_OF_COLUMN.get(column.base)
     return kinds is None or value.kind in kinds
 
 
