@@ -103,7 +103,7 @@ class Columns:
     def constant(self, constant: Constant, predicate: Predicate, column: int, span: Span | None) -> Constant:
         """The constant as the column holds it; one that cannot be of the column's type is reported."""
         found = _typed(predicate, column, span)
-        if found is None or constant is UNRESOLVED:
+        if found is None or constant is UNRESOLVED or constant.value.extra == values.NULL_DATATYPE:
             return constant
         value = values.conform(constant.value, found.type)
         if value is not None:
