@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Any
 
 from tidelog.engine.events import StrategyChosen
@@ -12,8 +13,9 @@ from tidelog.engine.lock import Lock, locked
 from tidelog.errors import Diagnostic, EvaluationError, Inconsistent, ProgramError, Source
 from tidelog.live import LiveQuery
 from tidelog.logic.builtins import Overflow
+from tidelog.logic.inference import LazySchema
 from tidelog.logic.program import Program, Query
-from tidelog.logic.resolve import resolve_query
+from tidelog.logic.resolve import resolve_query, warn
 from tidelog.query import registry as strategies
 from tidelog.query.choose import Choice
 from tidelog.query.keeping import Keeping
@@ -27,6 +29,7 @@ from tidelog.relation import Relation
 from tidelog.rewrite.magic_sets import Rewritten
 from tidelog.rewrite.readable import readable
 from tidelog.runtime import Runtime
+from tidelog.schemas import SchemasOf
 from tidelog.subscription import Callback, Subscriptions
 from tidelog.syntax.parser import parse_literals
 from tidelog.temporal.reasoning import NOT_CHANGED, is_timed
@@ -47,6 +50,7 @@ class Asking(ABC):
         self._strategies: dict[str, Strategy] = {}
         self._derived: tuple[Program, Rewritten] | None = None  # what the last query was answered by
         self._are_tables_wanted = False  # somebody has asked for them, rather than `auto`
+        self.warn: Callable[[Sequence[Diagnostic]], None] = warn  # what becomes of doubts about queries
 
     @abstractmethod
     def _place(self) -> Place:
@@ -55,6 +59,11 @@ class Asking(ABC):
     @abstractmethod
     def _place_by_axioms(self) -> Place:
         """The same with the axioms of equality as rules, whatever is derived over representatives."""
+
+    @property
+    @abstractmethod
+    def schemas(self) -> SchemasOf:
+        """What the columns of relations hold, whatever rows there are."""
 
     @abstractmethod
     def _timed_answer(self, query: Query) -> Relation | None:
@@ -70,7 +79,7 @@ class Asking(ABC):
         is bound or not all rules are needed; `lookup`, `magic`, `tabling` and `full` say how it is done. With
         a limit, no more answers than that: `tabling` then stops when it has found them.
         """
-        query = self._resolved(text)
+        query = self._asked(text)
         timed = self._timed_answer(query)
         if timed is not None:
             return timed if limit is None else timed.sorted().head(limit)
@@ -90,7 +99,7 @@ class Asking(ABC):
         left to do. Facts that change in the meantime do not matter to these answers any more.
         """
         with self._lock:
-            query = self._resolved(text)
+            query = self._asked(text)
             parts = self._found(query, strategy)
         try:
             while True:
@@ -128,7 +137,12 @@ class Asking(ABC):
             raise
 
     def _related(self, query: Query, answers: Answers) -> Relation:
-        return Relation(query.text.strip(), query.variables, *answers, self._keeping.engine.dictionary)
+        dictionary, schema = self._keeping.engine.dictionary, self._schema_of(query)
+        return Relation(query.text.strip(), query.variables, *answers, dictionary, schema)
+
+    def _schema_of(self, query: Query, variables: tuple[str, ...] | None = None) -> LazySchema:
+        """What the answers to a query hold, or those for some of its variables."""
+        return partial(self.schemas.of_answers, query, variables)
 
     @property
     def tables(self) -> Tally | None:
@@ -161,6 +175,12 @@ class Asking(ABC):
     def _resolved(self, text: str) -> Query:
         return resolve_query(parse_literals(Source("<query>", text)), self._program, text)
 
+    def _asked(self, text: str) -> Query:
+        """The query that somebody asks, who is told of what can never match in it."""
+        query = self._resolved(text)
+        self.warn(self.schemas.warnings(query))
+        return query
+
     def _strategy(self, name: str) -> Strategy:
         if name not in self._strategies:
             self._strategies[name] = strategies.STRATEGIES[name]()
@@ -182,7 +202,7 @@ class Asking(ABC):
         query, parameters = resolve_prepared(text, self._program)
         self._check_kept(query, self._program)
         keeping = self._keeper()
-        return Prepared(keeping.keep(query, parameters), keeping, self._lock)
+        return Prepared(keeping.keep(query, parameters), keeping, self._lock, self._schema_of)
 
     def _check_kept(self, query: Query, program: Program) -> None:
         """Raise ProgramError if the answers to a query cannot be maintained by a program."""
@@ -197,10 +217,10 @@ class Asking(ABC):
 
         Unless everything is derived already, only what the query asks for is derived, and kept right.
         """
-        query = self._resolved(text)
+        query = self._asked(text)
         self._check_kept(query, self._program)
         keeping = self._keeper()
-        live = LiveQuery(keeping.keep(query), keeping, self._subscriptions, self._lock)
+        live = LiveQuery(keeping.keep(query), keeping, self._subscriptions, self._lock, self._schema_of)
         if callback is not None:
             live.subscribe(callback)
         return live

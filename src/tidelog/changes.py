@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping
+from functools import cached_property, partial
 from typing import Any
 
 import pyarrow as pa
 
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.errors import Diagnostic, ProgramError, suggest
+from tidelog.logic.inference import Schema
 from tidelog.logic.program import Predicate
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.relation import Relation, column_names
@@ -91,11 +92,13 @@ class Delta:
         seconds: float = 0.0,
         notices: tuple[Diagnostic, ...] = (),
         watched: Mapping[str, Predicate] | None = None,
+        schema: Callable[[Predicate], Schema] | None = None,
     ) -> None:
         self.number = number  # of the transaction, counted from 1
         self.seconds = seconds  # that it took
         self.notices = notices  # what was not there to be taken away, where that is no error
         self._watched = watched or {}  # live queries, by the relations of their answers
+        self._schema = schema
         self._net = change
         self._known = predicates
         self._dictionary = dictionary
@@ -158,11 +161,12 @@ class Delta:
     def _relation(self, predicate: Predicate, change: Mapping[str, Rows]) -> Relation:
         rows = change.get(predicate.name)
         names = column_names(predicate)
+        schema = None if self._schema is None else partial(self._schema, predicate)
         if rows is None:
-            return Relation.empty(predicate.written, names, self._dictionary)
+            return Relation.empty(predicate.written, names, self._dictionary, schema)
         if isinstance(rows, TimedRows):
-            return timed_relation(predicate.written, names, rows, self._dictionary)
-        return Relation(predicate.written, names, rows.columns, rows.count, self._dictionary)
+            return timed_relation(predicate.written, names, rows, self._dictionary, schema)
+        return Relation(predicate.written, names, rows.columns, rows.count, self._dictionary, schema)
 
     def __iter__(self) -> Iterator[tuple[str, str, tuple[Any, ...]]]:
         """The changes as (sign, predicate, row), predicate by predicate; `stream` takes them back."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 
 from tidelog.engine.lock import Lock, locked
+from tidelog.logic.inference import LazySchema
+from tidelog.logic.program import Query
 from tidelog.query.demands import Asked
 from tidelog.query.keeping import Keeper
 from tidelog.relation import Relation
@@ -31,7 +34,15 @@ class LiveQuery:
       c
     """
 
-    def __init__(self, asked: Asked, keeping: Keeper, subscriptions: Subscriptions, lock: Lock) -> None:
+    def __init__(
+        self,
+        asked: Asked,
+        keeping: Keeper,
+        subscriptions: Subscriptions,
+        lock: Lock,
+        schema: Callable[[Query], LazySchema],
+    ) -> None:
+        self._schema = schema
         self._asked = asked
         self._lock = lock
         self._keeping = keeping
@@ -45,7 +56,8 @@ class LiveQuery:
         self._keeping.check(self._asked)
         query = self._asked.query
         columns, count = self._keeping.rows(self._asked)
-        return Relation(query.text.strip(), query.variables, columns, count, self._keeping.engine.dictionary)
+        dictionary, schema = self._keeping.engine.dictionary, self._schema(query)
+        return Relation(query.text.strip(), query.variables, columns, count, dictionary, schema)
 
     @locked
     def subscribe(self, callback: Callback) -> Subscription:

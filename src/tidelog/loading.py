@@ -33,6 +33,7 @@ from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.net_rows import total
 from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
+from tidelog.schemas import Schemas
 from tidelog.syntax.parser import parse
 from tidelog.temporal.changing import Times
 from tidelog.temporal.intake import split_rows, time_columns
@@ -53,6 +54,7 @@ class Loading(Explaining):
     _own: ProgramFacts
     _shown: Program | None
     _was_materialised: bool
+    _schemas: Schemas
     _is_materialised: bool
 
     @property
@@ -126,6 +128,7 @@ class Loading(Explaining):
         types = self.program.types_of(known)
         batches = list(waited_for(from_python(data, types, known.columns, self.faults)))
         self._origins.note(known.name, None)
+        self._schemas.note(known.name)
         return self._load(known.name, batches)
 
     def _insert_timed(self, predicate: str, data: object, times: Times) -> int:
@@ -139,6 +142,7 @@ class Loading(Explaining):
         types = self.program.types_of(known)
         batches = list(waited_for(from_python(data, types, known.columns, self.faults)))
         columns = [tuple(map(self._engine.encode_column, batch.columns)) for batch in batches]
+        self._schemas.note(known.name)
         return self.time.give(known.name, columns, times)
 
     def _insert_frame(self, predicate: str, data: Any) -> int:
@@ -184,6 +188,7 @@ class Loading(Explaining):
         name = predicate_of(path, program.predicates)
         file = data_file(path, program.predicates.get(name), header)
         self._origins.note(name, file)
+        self._schemas.note(name, file)
         return name, self._arriving(read(file, self.faults, self._engine.threads), file)
 
     def _arriving(self, batches: Iterable[Batch], file: DataFile) -> Iterator[Batch]:
@@ -209,6 +214,7 @@ class Loading(Explaining):
         """Add facts with times, before anything is derived; returns how many intervals were new."""
         self._recover()
         self._origins.note(predicate, None)
+        self._schemas.note(predicate)
         return self.time.load_parts(predicate, parts, self.runtime.tell)
 
     @locked
@@ -219,6 +225,7 @@ class Loading(Explaining):
                 change.load(predicate, batches)
             return change.inserted
         self._origins.note(predicate, None)
+        self._schemas.note(predicate)
         return self._load(predicate, batches)
 
     def _load(self, name: str, batches: Iterable[Batch]) -> int:
@@ -277,6 +284,7 @@ class Loading(Explaining):
             self._engine.add(name, rows.columns, rows.count)
         for name in explicit:
             self._origins.note(name, None)
+            self._schemas.note(name)
         self._engine.restore({name: (rows.columns, rows.count) for name, rows in derived.items()})
         with self.runtime.limits().guarding():
             self._equality.resume_restored(static, self._derive)
@@ -312,3 +320,4 @@ class Loading(Explaining):
                 self._load(name, batches)
             if file is not None:
                 self._origins.note(name, file)
+                self._schemas.note(name, file)

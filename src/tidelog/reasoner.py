@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ from tidelog.errors import Diagnostic, Inconsistent, ProgramError, counted
 from tidelog.io.faults import Faults, OnError
 from tidelog.loading import Loading
 from tidelog.logic.equality import has_equality
+from tidelog.logic.inference import LazySchema, Schema
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Rule
 from tidelog.logic.resolve import program_of
 from tidelog.logic.sandbox import Folders, Sandbox
@@ -40,8 +42,9 @@ from tidelog.query.keeping import Keeping
 from tidelog.query.looking_up import LookingUp
 from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency
 from tidelog.recovering import NOTHING, Begun, is_orderly, not_recovered
-from tidelog.relation import Relation, column_names
+from tidelog.relation import Relation
 from tidelog.runtime import Runtime
+from tidelog.schemas import Schemas, SchemasOf
 from tidelog.store.state import BatchId
 from tidelog.streaming import Changes, Stream, stream_async
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
@@ -136,6 +139,7 @@ class Reasoner(Loading):
         self._inconsistency: tuple[Diagnostic, ...] | None = None
         self._is_told = False  # the inconsistency has been raised since everything was derived
         self._strata: tuple[tuple[object, ...], tuple[Stratum, ...]] | None = None
+        self._schemas = Schemas(self._engine, self._explicit_columns)
         self._define_all()
 
     def _attach(self) -> None:
@@ -301,8 +305,11 @@ class Reasoner(Loading):
             timed.append(self.time.change(change.times, static, programs, tell, stop, accept))
 
         self._committing.carry_out(update, before, after, check)
-        for name in update.added:
+        for name, rows in update.added.items():
             self._origins.note(name, None)
+            self._schemas.note_rows(name, rows.columns)
+        for name, rows in change.times.added:
+            self._schemas.note_rows(name, rows.columns)
         # From here on a fault leads to the state after the transaction: nothing is called in between.
         begun.program, begun.stated, begun.times, begun.is_committed = change.program, NOTHING, {}, True
         self._program, self._shown, self._inconsistency = change.program, None, None
@@ -434,7 +441,25 @@ class Reasoner(Loading):
         live = {**self._demands.watched, **self._looking_up.watched}
         watched = {name: _described(asked) for name, asked in live.items()}
         number = self.commits + ahead
-        return Delta(net, known, self._engine.dictionary, number, seconds, notices, watched)
+        schema = self._schema_of_change(change, {name: asked.query for name, asked in live.items()})
+        return Delta(net, known, self._engine.dictionary, number, seconds, notices, watched, schema)
+
+    def _schema_of_change(
+        self, change: Change, queries: Mapping[str, Query]
+    ) -> Callable[[Predicate], Schema]:
+        """What the rows hold that a transaction changed: those that went followed from the rules before."""
+        facts = self._own.stated
+        before, after = self._schemas.now(change.before, facts), self._schemas.now(change.program, facts)
+
+        def schema(predicate: Predicate) -> Schema:
+            if predicate.name in queries:
+                return after.of_answers(queries[predicate.name])
+            if before is after or predicate.name not in change.before.predicates:
+                return after.of(predicate)
+            pairs = zip(before.of(predicate), after.of(predicate), strict=True)
+            return tuple(replace(new, types=old.types | new.types) for old, new in pairs)
+
+        return schema
 
     def _seal(self, change: Change, delta: Callable[[], Delta]) -> None:
         """Nothing, if a transaction may stay that was worked in; else raises, and it is taken back."""
@@ -630,20 +655,33 @@ class Reasoner(Loading):
         """All facts of a predicate, derived ones included."""
         predicate = find_predicate(name, self._program.predicates)
         self._derive_to_ask()
-        names = column_names(predicate)
+        schema = partial(self.schemas.of, predicate)
         if self._program.timed or has_equality(self._program.predicates):
-            return self._listed(predicate, names)
+            return self._listed(predicate, schema)
         with self._lock.reading:
             columns, count = self._engine.rows(predicate.name)
-        return Relation(predicate.written, names, columns, count, self._engine.dictionary)
+        return Relation(predicate.written, predicate.names, columns, count, self._engine.dictionary, schema)
 
     @locked
-    def _listed(self, predicate: Predicate, names: tuple[str, ...]) -> Relation:
+    def _listed(self, predicate: Predicate, schema: LazySchema) -> Relation:
         """All facts of a predicate, with their times, or as equality has them listed."""
         if predicate.name in self._program.timed:
-            return self.time.relation(predicate)
+            return self.time.relation(predicate, schema)
         rows = self._equality.rows(self._program.static, predicate.name, self.equal)
-        return Relation(predicate.written, names, rows.columns, rows.count, self._engine.dictionary)
+        parts = predicate.written, predicate.names, rows.columns, rows.count, self._engine.dictionary
+        return Relation(*parts, schema)
+
+    @property
+    def schemas(self) -> SchemasOf:
+        """What the columns of relations hold, whatever rows there are: as declared, else as inferred."""
+        return self._schemas.now(self._program, self._own.stated)
+
+    def _explicit_columns(self, name: str) -> Sequence[Any]:
+        """The columns of a predicate's explicit facts, or of all where they hold at times."""
+        if name in self._program.timed:
+            return tuple(self.time.store.table_of(name).facts.columns)
+        columns: Sequence[Any] = self._engine.explicit(name)[0]
+        return columns
 
     def _place(self) -> Place:
         """Where queries are asked: all explicit facts are loaded."""
@@ -696,7 +734,7 @@ class Reasoner(Loading):
         if not is_timed(query, self._program):
             return None
         self._derive_to_ask()
-        return self.time.answer(query, self._program)
+        return self.time.answer(query, self._program, self._schema_of(query))
 
     def predicates(self) -> Mapping[str, Predicate]:
         """The predicates by their full names."""

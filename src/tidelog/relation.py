@@ -13,14 +13,20 @@ import pyarrow as pa
 
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.engine.columnar.typed import TEXT, Misfit, to_typed, types_of
 from tidelog.errors import DataError, Diagnostic, counted, suggest
+from tidelog.logic.inference import LazySchema, Schema
 from tidelog.logic.program import Predicate
+from tidelog.logic.terms import exact
+from tidelog.logic.types import ANY, MOMENT, Contents, Type
+from tidelog.logic.values import Kind, Value
 from tidelog.shown import visible
 
 Ids = npt.NDArray[np.int32]
 T = TypeVar("T")
 SHOWN = 20  # rows of a representation
 NO_SUCH_COLUMN = "E527"
+MISFIT = "E866"
 
 
 class Coded(NamedTuple):
@@ -46,9 +52,16 @@ class Relation:
     """
 
     def __init__(
-        self, name: str, names: Sequence[str], columns: tuple[Ids, ...], rows: int, dictionary: Dictionary
+        self,
+        name: str,
+        names: Sequence[str],
+        columns: tuple[Ids, ...],
+        rows: int,
+        dictionary: Dictionary,
+        schema: LazySchema | None = None,
     ) -> None:
         self.name = name
+        self._infer = schema  # None of published rows, which say themselves what they are
         self.columns = tuple(names)
         self._columns = columns
         self._rows = rows
@@ -60,9 +73,18 @@ class Relation:
         return Coded(self._columns, self._rows, self._dictionary)
 
     @staticmethod
-    def empty(name: str, names: Sequence[str], dictionary: Dictionary) -> Relation:
+    def empty(
+        name: str, names: Sequence[str], dictionary: Dictionary, schema: LazySchema | None = None
+    ) -> Relation:
         """A relation without rows."""
-        return Relation(name, names, tuple(np.zeros(0, np.int32) for _ in names), 0, dictionary)
+        return Relation(name, names, tuple(np.zeros(0, np.int32) for _ in names), 0, dictionary, schema)
+
+    @cached_property
+    def contents(self) -> Schema:
+        """What the columns hold, whatever rows there are: as declared, else as inferred."""
+        if self._infer is not None:
+            return self._infer()
+        return tuple(Contents(types_of(self._dictionary, ids) or ANY) for ids in self._columns)
 
     @cached_property
     def _ids(self) -> tuple[Ids, ...]:
@@ -134,13 +156,28 @@ class Relation:
     def _taken(self, places: npt.NDArray[np.int64]) -> Relation:
         """The rows at these places, in their order."""
         ids = tuple(column[places] for column in self._ids)
-        taken = Relation(self.name, self.columns, ids, len(places), self._dictionary)
+        taken = Relation(self.name, self.columns, ids, len(places), self._dictionary, lambda: self.contents)
         taken.__dict__["_ids"] = ids
         return taken
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table: a column is typed where all its values are of one kind, else text."""
-        return self.table_of(self.each(lambda _, *ids: decode.to_arrow(*ids)))
+        """The rows as an Arrow table, whose columns have the types that are declared, else those inferred.
+
+        A column of several types is text. A value that its type cannot hold is an error.
+        """
+        return self.table_of(self.typed(to_typed))
+
+    def typed(
+        self, write: Callable[[Dictionary, Ids, Contents], T], schema: Sequence[Contents] | None = None
+    ) -> list[T]:
+        """Return what becomes of each column by what it holds; raise DataError if a value does not fit."""
+        found = []
+        for name, ids, contents in zip(self.columns, self._ids, schema or self.contents, strict=False):
+            try:
+                found.append(write(self._dictionary, ids, contents))
+            except Misfit as misfit:
+                raise misfit_error(misfit, name, self.name, contents) from None
+        return found
 
     def each(self, write: Callable[[int, Dictionary, Ids], T]) -> list[T]:
         """Return what becomes of each column of values, given by its place and its ids."""
@@ -229,7 +266,26 @@ class TextTable:
 
 def column_names(predicate: Predicate) -> tuple[str, ...]:
     """The names of a predicate's columns; `c1`, `c2`… where the program gives none."""
-    return tuple(name or f"c{place}" for place, name in enumerate(predicate.columns, 1))
+    return predicate.names
+
+
+def misfit_error(misfit: Misfit, column: str, relation: str, contents: Contents) -> DataError:
+    """The error of a value that the type of its column cannot hold."""
+    shown = f"{contents}" if misfit.type == TEXT else f"{contents}, as {misfit.type}"
+    message = f"column `{column}` of `{relation}` cannot hold `{exact(misfit.value)}`: it is {shown}"
+    help = _help_for(misfit.value, contents)
+    return DataError(Diagnostic(MISFIT, message, help=help))
+
+
+def _help_for(value: Value, contents: Contents) -> str:
+    """What to do about a value that its column cannot hold."""
+    if value.kind is Kind.DATETIME and contents.types & MOMENT:
+        if value.extra is not None and Type.DATETIME in contents.types:
+            return "`--terms plain` writes the moment in UTC, `--terms exact` the time zone too, as text"
+        return "declare the column `localDateTime` if its values have no time zone, or give them one"
+    if value.kind is Kind.BIG and Type.INTEGER in contents.types:
+        return "declare the column `decimal(38, 0)` and convert the value, or declare it `any`, as text"
+    return "declare the column with a type that holds it, or convert the value in the rule"
 
 
 def _nullary_table(values: pa.Array) -> pa.Table:

@@ -9,9 +9,12 @@ import pyarrow as pa
 
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.engine.columnar.typed import check, to_readable, to_typed
 from tidelog.io.formats import DELIMITED, JSON, RDF, canonical_format
 from tidelog.io.marks import JSON as JSON_TEXT
 from tidelog.io.marks import marked
+from tidelog.logic.inference import Schema
+from tidelog.logic.types import Contents, Type, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.relation import Ids, Relation
 
@@ -19,7 +22,6 @@ from tidelog.relation import Ids, Relation
 _IN_JSON: Final = frozenset(
     {ColumnType.ANY, ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.DOUBLE, ColumnType.BOOLEAN}
 )
-_TEXTS: Final = frozenset({ColumnType.STRING, ColumnType.IRI, ColumnType.TERM})
 
 
 def file_table(
@@ -33,13 +35,26 @@ def file_table(
     name = canonical_format(format_name)
     if name in RDF:
         return relation.to_texts("ntriples").table
-    if terms == "exact" or (terms == "plain" and name in DELIMITED):
+    schema = _schema(relation, types)
+    if terms == "plain" and name not in DELIMITED:
+        return relation.table_of(relation.typed(to_typed, schema))
+    if terms is None and name not in DELIMITED | JSON:
+        return _typed(relation, schema)
+    relation.typed(check, schema)
+    if terms is not None:
         return relation.to_texts(terms).table
-    if terms == "plain":
-        return relation.to_arrow()
-    if name in DELIMITED:
-        return _fields(relation, types)
-    return _json(relation, types) if name in JSON else _typed(relation, types)
+    return _fields(relation, types) if name in DELIMITED else _json(relation, types)
+
+
+def _schema(relation: Relation, types: Sequence[ColumnType]) -> Schema:
+    """What the columns hold: values of the given types, else what is declared or inferred."""
+    asked = (*types, *(ColumnType.ANY for _ in relation.contents[len(types) :]))
+    found = []
+    for contents, kind in zip(relation.contents, asked, strict=False):
+        declared = types_of_column(kind)
+        is_known = kind is ColumnType.ANY or declared == contents.types - {Type.LITERAL}
+        found.append(contents if is_known else Contents(declared, kind.size))
+    return tuple(found)
 
 
 def _fields(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
@@ -63,22 +78,16 @@ def _json(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
 
 
 def _json_column(column_type: ColumnType, dictionary: Dictionary, ids: Ids) -> tuple[pa.Array, str]:
-    if column_type in _IN_JSON:
+    if column_type.base in _IN_JSON:
         return decode.to_texts(dictionary, ids, "json"), JSON_TEXT
     return decode.to_texts(dictionary, ids, _form(column_type)), ""
 
 
-def _typed(relation: Relation, types: Sequence[ColumnType]) -> pa.Table:
+def _typed(relation: Relation, schema: Schema) -> pa.Table:
     """The rows in columns of Arrow's types, those of text with marks that say how it is meant."""
-    columns = relation.each(lambda place, *ids: _typed_column(_type(types, place), *ids))
-    return marked(relation.table_of([column for column, _ in columns]), [mark for _, mark in columns])
-
-
-def _typed_column(column_type: ColumnType, dictionary: Dictionary, ids: Ids) -> tuple[pa.Array, str]:
-    if column_type is ColumnType.TERM:
-        return decode.to_texts(dictionary, ids, "exact"), ColumnType.TERM.value
-    column, found = decode.to_column(dictionary, ids)
-    return column, found.value if found in _TEXTS else ""
+    columns = relation.typed(to_readable, schema)
+    marks = ["" if read_as is None else read_as.value for _, read_as in columns]
+    return marked(relation.table_of([column for column, _ in columns]), marks)
 
 
 def _type(types: Sequence[ColumnType], place: int) -> ColumnType:

@@ -68,7 +68,7 @@ def test_a_program_reads_what_an_ontology_derives(tidelog: Tidelog, write: Write
         " <https://example.org/Animal>] . @output many .",
     )
     done = tidelog("run", "count.rls", "--ontology", "zoo.ttl", "animals.ttl", "--format", "csv")
-    assert done.output.splitlines() == ["c1", "2"]
+    assert done.output.splitlines() == ["count_x", "2"]
     assert "W102" not in done.error
 
 

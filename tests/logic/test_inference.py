@@ -202,7 +202,7 @@ def test_predicates_are_described() -> None:
     )
     assert list(described(program, infer(program), ["d", "p", "q"])) == [
         "d(who: iri, n: int)",
-        "p(x: iri, c2: int)",
+        "p(x: iri, count_n: int)",
         "q(x: any, c2: int)",
     ]
 

@@ -78,7 +78,7 @@ def test_one_query_over_two_outputs_evaluates_the_program_once(flights: DataFram
 def test_a_transformation_and_a_check(flights: DataFrame) -> None:
     assert rows_of(flights.transform(ts.rules(FLIGHTS, "far"))) == {(True,)}
     schemas = ts.check(FLIGHTS, {"flight": flights.schema}, outputs=["hops"])
-    assert schemas["hops"].simpleString() == "struct<x:string,c2:bigint,c3:bigint>"
+    assert schemas["hops"].simpleString() == "struct<x:string,count_y:bigint,sum_km:bigint>"
 
 
 def test_columns_are_taken_by_name_and_converted_as_declared(session: SparkSession) -> None:

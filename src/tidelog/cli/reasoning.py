@@ -20,9 +20,10 @@ from tidelog.cli.time_options import is_time_said, time_settings
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.registry import EngineSettings, settings_of
-from tidelog.errors import Inconsistent, ProgramError, counted
+from tidelog.errors import Diagnostic, Inconsistent, ProgramError, counted
 from tidelog.io.faults import OnError
 from tidelog.io.formats import format_of
+from tidelog.io.nulls import Nulls
 from tidelog.io.source import TRIPLE, data_file, predicate_of
 from tidelog.io.tables import read
 from tidelog.logic.program import Predicate, Program
@@ -70,6 +71,7 @@ class Work:
             known = {TRIPLE: TRIPLES} | ({QUAD: QUADS} if self.graphs else {})
             program = replace(program, predicates={**known, **program.predicates})
         self.reasoner = self.begin(program or EMPTY) if self.store is None else self.open(program)
+        self.reasoner.warn = self._doubt
         self.tally = self.reasoner.statistics  # what each rule did
         self.reasoning: float | None = None  # seconds, where the tally does not tell
         self.reasoner.runtime.started = monotonic()
@@ -134,12 +136,18 @@ class Work:
     def replace(self, reasoner: Reasoner) -> None:
         """Go on with another reasoner."""
         self.reasoner = reasoner
+        reasoner.warn = self._doubt
         self.tally = reasoner.statistics
 
     @property
     def program(self) -> Program:
         """The program as it is now."""
         return self.reasoner.program
+
+    def _doubt(self, doubts: Sequence[Diagnostic]) -> None:
+        """Say what is doubtful about a query; about those of the program it is said with the rest."""
+        told = {item.message for item in self.program.warnings}
+        self.messages.diagnose(item for item in doubts if item.message not in told)
 
     def warn(self, *, about_unused: bool = True) -> None:
         """Say what is doubtful about the program and its data; data that nothing uses is left out."""
@@ -205,6 +213,9 @@ class Work:
             count = counted(report.skipped, "row")
             kept = f"; see {report.rejects}" if report.rejects else ""
             self.messages.say(f"left out {count} that could not be read{kept}")
+        for (file, column, done), rows in sorted(self.reasoner.faults.nulls.items()):
+            what = "left out" if done == Nulls.DROP_ROW.value else "kept"
+            self.messages.say(f"{what} {counted(rows, 'row')} of {file} without a value in column `{column}`")
 
     def report_completeness(self) -> None:
         """Say whether all is there that follows over time."""

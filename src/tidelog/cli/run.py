@@ -185,7 +185,7 @@ def _triples(work: Work) -> Relation:
     explicit = (work.reasoner.engine.standing(TRIPLE, columns, rows) & EXPLICIT) != 0
     wanted = explicit if work.options.triples == "explicit" else ~explicit
     kept = tuple(column[wanted] for column in columns)
-    return Relation(whole.name, whole.columns, kept, int(wanted.sum()), dictionary)
+    return Relation(whole.name, whole.columns, kept, int(wanted.sum()), dictionary, lambda: whole.contents)
 
 
 def _answers(work: Work, query: Query) -> Result:

@@ -61,6 +61,10 @@ def statistics(work: Work) -> dict[str, object]:
             "total": tally.loaded + tally.derived,
         },
         "rows_left_out": work.reasoner.faults.skipped,
+        "nulls": [
+            {"file": file, "column": column, "done": done, "rows": rows}
+            for (file, column, done), rows in sorted(work.reasoner.faults.nulls.items())
+        ],
         "rounds": work.tally.rounds,
         "matches": work.tally.matches,
         "peak_memory_bytes": peak_memory(),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ from tidelog.io.arrays import ZERO, Array, mask
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
 from tidelog.io.faults import BadRow, Faults
 from tidelog.io.marks import type_of
+from tidelog.io.nulls import NULL, Nulls, policy
 from tidelog.io.times import with_bounds
 from tidelog.logic import terms
 from tidelog.logic.values import ColumnType, Value, conform
@@ -44,6 +45,7 @@ class Wanted:
     shown: str
     marks: tuple[ColumnType | None, ...]  # how texts are meant, where the data says so
     times: int = 0  # columns at the end that say when
+    nulls: tuple[Nulls, ...] = ()
 
 
 def wanted_columns(
@@ -81,13 +83,34 @@ def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> It
         rows = np.arange(first_row, first_row + table.num_rows)
         try:
             arrays = with_bounds([_plain_array(column) for column in columns], wanted.times)
-            batch = _read_rows(arrays, rows, wanted, faults)
+            batches = [_read_rows(*part, faults) for part in _parts(arrays, rows, wanted, faults)]
         except pa.ArrowException as fault:
             message = f"the data cannot be read: {fault}"
             raise DataError(Diagnostic(codes.NO_SUCH_VALUES, message, place=wanted.shown)) from fault
         first_row += table.num_rows
-        if batch.rows and not faults.failed:
-            yield batch
+        yield from (batch for batch in batches if batch.rows and not faults.failed)
+
+
+def _parts(
+    arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults
+) -> Iterator[tuple[Sequence[Array], Any, Wanted]]:
+    """Yield the rows apart that lack the same values, where a missing value is one."""
+    kept = [place for place in range(len(arrays)) if policy(wanted.nulls, place) is Nulls.VALUE]
+    kept = [place for place in kept if arrays[place].null_count]
+    if not kept:
+        yield arrays, rows, wanted
+        return
+    missing = np.stack([pc.is_null(arrays[place]).to_numpy(zero_copy_only=False) for place in kept])
+    for pattern in np.unique(missing, axis=1).T:
+        chosen = (missing == pattern[:, None]).all(axis=0)
+        lacking = [place for place, lacks in zip(kept, pattern.tolist(), strict=True) if lacks]
+        part = [array.filter(mask(chosen)) for array in arrays]
+        types, marks = list(wanted.types), list(wanted.marks)
+        for place in lacking:
+            faults.nulls[wanted.shown, wanted.names[place], Nulls.VALUE.value] += int(chosen.sum())
+            part[place] = pa.array([terms.exact(NULL)] * int(chosen.sum()), pa.string())
+            types[place], marks[place] = ColumnType.TERM, ColumnType.TERM
+        yield part, rows[chosen], replace(wanted, types=tuple(types), marks=tuple(marks))
 
 
 def validated(values: Array, name: str, shown: str) -> Array:
@@ -106,8 +129,9 @@ def _malformed(message: str, shown: str) -> DataError:
 def _read_rows(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults) -> Batch:
     """The batch of the rows that can be read; `rows` are their numbers in the data."""
     bad: dict[int, tuple[int, str]] = {}
-    for place, array in enumerate(arrays):
-        for index in _missing(array):
+    # A row that is to be left out for one column, and rejected for another, is rejected.
+    for place in sorted(range(len(arrays)), key=lambda place: policy(wanted.nulls, place) is Nulls.DROP_ROW):
+        for index in _missing(arrays[place]):
             bad.setdefault(index, (place, "the value is missing"))
     if bad:
         return _without(bad, arrays, rows, wanted, faults)
@@ -127,7 +151,9 @@ def _without(
     for index, (place, reason) in sorted(bad.items()):
         where = f"{wanted.shown}:{rows[index]}:{wanted.places[place] + 1}"
         fault = Diagnostic(codes.NOT_OF_TYPE, f"{reason} (column `{wanted.names[place]}`)", place=where)
-        faults.add(BadRow(fault, json.dumps([_object(array[index]) for array in arrays], default=str)))
+        is_left_out = policy(wanted.nulls, place) is Nulls.DROP_ROW and not arrays[place][index].is_valid
+        text = "" if is_left_out else json.dumps([_object(array[index]) for array in arrays], default=str)
+        faults.add(BadRow(fault, text, wanted.names[place] if is_left_out else None))
     keep = np.ones(len(rows), bool)
     keep[list(bad)] = False
     return _read_rows([array.filter(mask(keep)) for array in arrays], rows[keep], wanted, faults)
@@ -183,6 +209,8 @@ def _column(
         return column_with_faults(array, mark)
     # Integers beyond 63 bits are a column of terms.
     type_of_data = ColumnType.INTEGER if pa.types.is_integer(array.type) else natural.type
+    if pa.types.is_timestamp(array.type) and array.type.tz is None and column_type.base is type_of_data:
+        return natural, {}
     if column_type in (ColumnType.ANY, type_of_data):
         return natural, {}
     if natural.type is ColumnType.ANY:
@@ -190,12 +218,23 @@ def _column(
         return read(array, column_type)
     if column_type is ColumnType.TERM:
         return natural, {}
-    if type_of_data not in _ACCEPTED.get(column_type, ()):
+    if type_of_data not in _ACCEPTED.get(column_type.base, ()):
         message = f"column `{wanted.names[place]}` is of type {type_of_data.value}, not {column_type.value}"
         raise DataError(Diagnostic(codes.NOT_OF_TYPE, message, place=wanted.shown))
     if column_type is ColumnType.DOUBLE:
         return Column(column_type, pc.cast(natural.values, pa.float64(), safe=False)), {}
+    if column_type.size is not None:
+        return _column_of_size(natural.values, column_type)
     return Column(column_type, pc.cast(natural.values, pa.string())), {}
+
+
+def _column_of_size(numbers: Array, column_type: ColumnType) -> tuple[Column, dict[int, str]]:
+    """The numbers as a column of decimals of a size, and by their places the reasons why some do not fit."""
+    assert column_type.size is not None
+    try:
+        return Column(ColumnType.DECIMAL, pc.cast(numbers, pa.decimal128(*column_type.size))), {}
+    except pa.ArrowInvalid:  # one does not fit, or it is not certain that all integers do
+        return column_with_faults(pc.cast(numbers, pa.string()), column_type)
 
 
 def column_with_faults(texts: Array, column_type: ColumnType) -> tuple[Column, dict[int, str]]:

@@ -37,7 +37,8 @@ def read_arrow(file: DataFile, faults: Faults, threads: int) -> Iterator[Batch]:
 
 
 def _wanted(schema: Any, file: DataFile) -> Wanted:
-    return replace(wanted_columns(schema, file.types, file.names, file.shown), times=file.times)
+    wanted = wanted_columns(schema, file.types, file.names, file.shown)
+    return replace(wanted, times=file.times, nulls=file.nulls)
 
 
 def _open_ipc(stream: IO[bytes]) -> Any:

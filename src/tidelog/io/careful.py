@@ -13,11 +13,15 @@ from tidelog.io.arrays import text_array
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
 from tidelog.io.faults import BadRow, Faults
 from tidelog.io.fields import Survey, Text, survey
+from tidelog.io.nulls import Nulls, policy
 from tidelog.io.records import Record, count_lines, records
 from tidelog.io.source import DataFile
 from tidelog.logic.values import ColumnType
 
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]*")
+
+
+HOLD_EMPTY_TEXT = frozenset({ColumnType.ANY, ColumnType.STRING, ColumnType.IRI})  # an empty field is a value
 
 
 @dataclass(frozen=True)
@@ -77,13 +81,15 @@ def read_block(block: Block, layout: Layout, file: DataFile, faults: Faults) -> 
             rows.append(_Row(record, tuple(record.fields[index].decode() for index in layout.wanted)))
         else:
             bad.append((record.line, _bad_row(record, fault)))
-    columns, misread = _columns(rows, layout, file)
+    columns, misread, left_out = _columns(rows, layout, file)
     if misread:
         bad += [
-            (rows[index].record.line, _bad_row(rows[index].record, fault)) for index, fault in misread.items()
+            (rows[index].record.line, _bad_row(rows[index].record, fault, left_out.get(index)))
+            for index, fault in misread.items()
         ]
         rows = [row for index, row in enumerate(rows) if index not in misread]
-        columns, _ = _columns(rows, layout, file)
+        columns, _, _ = _columns(rows, layout, file)
+    _count_nulls(rows, layout, file, faults)
     for _, row in sorted(bad, key=lambda pair: pair[0]):
         faults.add(row)
     return Batch(columns, len(rows))
@@ -96,8 +102,22 @@ def _header_help(record: Record, file: DataFile) -> str | None:
     return file.header_help(texts) if is_header else None
 
 
-def _bad_row(record: Record, fault: Diagnostic) -> BadRow:
-    return BadRow(fault, record.raw.decode("utf-8", "surrogateescape"))
+def _bad_row(record: Record, fault: Diagnostic, missing: str | None = None) -> BadRow:
+    return BadRow(fault, record.raw.decode("utf-8", "surrogateescape"), missing)
+
+
+def _count_nulls(rows: Sequence[_Row], layout: Layout, file: DataFile, faults: Faults) -> None:
+    """Count the missing values that are values."""
+    for place, column_type in enumerate(layout.wanted_types):
+        if policy(file.nulls, place) is Nulls.VALUE and column_type not in HOLD_EMPTY_TEXT:
+            missing = sum(not row.texts[place].strip() for row in rows)
+            if missing:
+                faults.nulls[file.shown, _name(file, place), Nulls.VALUE.value] += missing
+
+
+def _name(file: DataFile, place: int) -> str:
+    name = file.names[place] if place < len(file.names) else None
+    return name or f"c{place + 1}"
 
 
 def _fault(record: Record, layout: Layout, file: DataFile) -> Diagnostic | None:
@@ -122,21 +142,33 @@ def _fault(record: Record, layout: Layout, file: DataFile) -> Diagnostic | None:
 
 def _columns(
     rows: Sequence[_Row], layout: Layout, file: DataFile
-) -> tuple[tuple[Column, ...], dict[int, Diagnostic]]:
-    """The columns of the rows, or the rows with a text that is not of its column's type."""
+) -> tuple[tuple[Column, ...], dict[int, Diagnostic], dict[int, str]]:
+    """The columns of the rows, or the rows with a text that is not of its column's type.
+
+    The last says of rows that are left out for a missing value, and for nothing else, in which column.
+    """
     columns: list[Column] = []
     bad: dict[int, Diagnostic] = {}
+    left_out: dict[int, str] = {}
+    rejected: set[int] = set()
     for place, column_type in enumerate(layout.wanted_types):
         texts = [row.texts[place] for row in rows]
         column = column_of_texts(text_array(texts), column_type)
         if column is None:
             number = layout.wanted[place]
-            values, faults = read_values(texts, column_type, layout.names[number] if layout.names else None)
+            what = policy(file.nulls, place)
+            values, faults = read_values(
+                texts, column_type, layout.names[number] if layout.names else None, what is Nulls.VALUE
+            )
             for index, fault in faults.items():
+                if what is Nulls.DROP_ROW and not texts[index].strip():
+                    left_out.setdefault(index, _name(file, place))
+                else:
+                    rejected.add(index)
                 record = rows[index].record
                 where = file.place(record.line, number + 1)
                 help = _header_help(record, file) if record.line == layout.first else None
                 bad.setdefault(index, Diagnostic(codes.NOT_OF_TYPE, fault, place=where, help=help))
             column = column_of_values(values)
         columns.append(column)
-    return tuple(columns), bad
+    return tuple(columns), bad, {index: name for index, name in left_out.items() if index not in rejected}

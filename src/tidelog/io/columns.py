@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from tidelog.io import patterns
 from tidelog.io.arrays import ZERO, Array, number_array, text_array
+from tidelog.io.nulls import NULL
 from tidelog.logic import terms
 from tidelog.logic.values import ColumnType, Kind, Value
 
@@ -84,10 +85,12 @@ def column_of_texts(texts: Array, column_type: ColumnType) -> Column | None:
         values = _read_plain(texts, column_type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    return None if values is None else Column(column_type, values)
+    return None if values is None else Column(column_type.base, values)
 
 
 def _read_plain(texts: Array, column_type: ColumnType) -> Array | None:
+    if column_type.size is not None:
+        return texts if all_match(texts, _pattern_of_size(*column_type.size)) else None
     match column_type:
         case ColumnType.INTEGER:
             return pc.cast(texts, pa.int64()) if all_match(texts, _INTEGER) else None
@@ -99,12 +102,20 @@ def _read_plain(texts: Array, column_type: ColumnType) -> Array | None:
             return pc.cast(texts, pa.date32()) if all_match(texts, _DATE) else None
         case ColumnType.DATETIME:
             return _moments(texts)
+        case ColumnType.LOCAL_DATETIME:
+            return pc.cast(texts, pa.timestamp("us")) if all_match(texts, _LOCAL) else None
         case ColumnType.IRI:
             return None if _any_match(texts, patterns.NOT_IRI) else texts
         case ColumnType.DECIMAL:
             return texts if all_match(texts, _DECIMAL) else None
         case _:
             return texts if all_match(texts, f"^{patterns.EXACT}$") else None
+
+
+def _pattern_of_size(digits: int, scale: int) -> str:
+    """What decimals of this size look like, as far as they are written without zeros that say nothing."""
+    whole = f"[0-9]{{1,{digits - scale}}}" if digits > scale else "0"
+    return f"^-?{whole}" + (rf"(\.[0-9]{{1,{scale}}})?$" if scale else "$")
 
 
 def all_match(texts: Array, pattern: str) -> bool:
@@ -137,12 +148,18 @@ def finite(values: Array) -> Array | None:
 
 
 def read_values(
-    texts: Sequence[str], column_type: ColumnType, name: str | None = None
+    texts: Sequence[str], column_type: ColumnType, name: str | None = None, keeps_nulls: bool = False
 ) -> tuple[list[Value], dict[int, str]]:
-    """The values of the texts that are of the type, and by their places the reasons why others are not."""
+    """The values of the texts that are of the type, and by their places the reasons why others are not.
+
+    With `keeps_nulls` an empty text is the value that stands for missing ones.
+    """
     values: list[Value] = []
     faults: dict[int, str] = {}
     for index, text in enumerate(texts):
+        if keeps_nulls and not text.strip():
+            values.append(NULL)
+            continue
         try:
             values.append(terms.read_typed(text, column_type))
         except ValueError as fault:

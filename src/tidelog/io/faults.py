@@ -6,6 +6,7 @@ Invariant: every row of a file is either in a batch or was given to `Faults.add`
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TextIO
 
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io import codes
+from tidelog.io.nulls import Nulls
 
 MOST_REPORTED = 20
 MOST_COUNTED = 10_000  # bad rows after which reading stops: the rest is hardly better
@@ -36,6 +38,7 @@ class BadRow:
 
     diagnostic: Diagnostic
     text: str
+    missing: str | None = None  # the column without a value, if the row is only left out for that
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class Faults:
     rejects: Path = Path("rejects.csv")
     rows: int = 0
     skipped: int = 0
+    nulls: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # file, column, what was done
     advice: str = ADVICE  # how to read the rest in spite of bad rows
     _more: int = 0  # rows that cannot be read, beside those that are reported
     _found: list[Diagnostic] = field(default_factory=list)
@@ -66,6 +70,9 @@ class Faults:
 
     def add(self, row: BadRow) -> None:
         """Note a row that cannot be read; raises when so many are known that reading on is no use."""
+        if row.missing is not None:
+            self.nulls[(row.diagnostic.place or "").split(":")[0], row.missing, Nulls.DROP_ROW.value] += 1
+            return
         if self.on_error is OnError.FAIL:
             if len(self._found) < MOST_REPORTED:
                 self._found.append(row.diagnostic)

@@ -233,7 +233,8 @@ def _rows(chunk: list[_Item], shape: _Shape, file: DataFile, faults: Faults) -> 
             else:
                 kept.append(item)
     names = tuple(shape.keys[index] for index in wanted) if len(shape.keys) == len(shape.types) else ()
-    return Rows(values, [item.line for item in kept], file.shown, names, [item.text for item in kept])
+    numbers, texts = [item.line for item in kept], [item.text for item in kept]
+    return Rows(values, numbers, file.shown, names, texts, file.nulls)
 
 
 def _term(item: object) -> object:

@@ -18,6 +18,7 @@ from tidelog.io.arrays import ZERO, number_array, text_array
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import ARROW_TYPES, Batch, Column, column_of_texts, column_of_values
 from tidelog.io.faults import BadRow, Faults
+from tidelog.io.nulls import NULL, Nulls, policy
 from tidelog.logic.python import from_python as value_of
 from tidelog.logic.python import shown
 from tidelog.logic.values import ColumnType, Value
@@ -42,6 +43,7 @@ class Rows:
     shown: str
     names: tuple[str, ...] = ()
     texts: Sequence[str] = ()
+    nulls: tuple[Nulls, ...] = ()
 
     def without(self, left_out: Container[int]) -> Rows:
         """The rows but for those in these places."""
@@ -171,22 +173,37 @@ def values_of(row: object) -> tuple[object, ...]:
 def read_rows(rows: Rows, types: tuple[ColumnType, ...], faults: Faults) -> Batch:
     """The batch of the rows whose values are of the types; the others are given to `faults`."""
     columns: list[Column] = []
-    bad: dict[int, Diagnostic] = {}
+    bad: dict[int, tuple[Diagnostic, str | None]] = {}
     for place, column_type in enumerate(types):
-        column, reasons = _column([row[place] for row in rows.values], column_type)
+        what = policy(rows.nulls, place)
+        column, reasons = _column([row[place] for row in rows.values], column_type, what)
         columns.append(column)
         for index, reason in reasons.items():
             where = f"{rows.shown}:{rows.numbers[index]}:{place + 1}"
             name = f" (column `{rows.names[place]}`)" if rows.names else ""
-            bad.setdefault(index, Diagnostic(codes.NOT_OF_TYPE, reason + name, place=where))
+            is_left_out = what is Nulls.DROP_ROW and rows.values[index][place] is None
+            column_name = (rows.names[place] if rows.names else f"c{place + 1}") if is_left_out else None
+            bad.setdefault(index, (Diagnostic(codes.NOT_OF_TYPE, reason + name, place=where), column_name))
     if not bad:
+        _count_nulls(rows, faults)
         return Batch(tuple(columns), len(rows.values))
-    for index, fault in sorted(bad.items()):
-        faults.add(BadRow(fault, rows.texts[index] if rows.texts else shown(rows.values[index])))
+    for index, (fault, missing) in sorted(bad.items()):
+        faults.add(BadRow(fault, rows.texts[index] if rows.texts else shown(rows.values[index]), missing))
     return read_rows(rows.without(bad), types, faults)
 
 
-def _column(objects: Sequence[Any], column_type: ColumnType) -> tuple[Column, dict[int, str]]:
+def _count_nulls(rows: Rows, faults: Faults) -> None:
+    """Count the missing values that are values."""
+    for place, what in enumerate(rows.nulls):
+        missing = sum(row[place] is None for row in rows.values) if what is Nulls.VALUE else 0
+        if missing:
+            name = rows.names[place] if rows.names else f"c{place + 1}"
+            faults.nulls[rows.shown, name, what.value] += missing
+
+
+def _column(
+    objects: Sequence[Any], column_type: ColumnType, nulls: Nulls = Nulls.REJECT
+) -> tuple[Column, dict[int, str]]:
     """The objects as a column, and by their places the reasons why some are not of the type."""
     classes = set(map(type, objects))
     if len(classes) == 1:
@@ -199,6 +216,9 @@ def _column(objects: Sequence[Any], column_type: ColumnType) -> tuple[Column, di
     values: list[Value] = []
     reasons: dict[int, str] = {}
     for index, item in enumerate(objects):
+        if item is None and nulls is Nulls.VALUE:
+            values.append(NULL)
+            continue
         if item is None:
             reasons[index] = "the value is missing"
             continue

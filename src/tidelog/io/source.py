@@ -24,6 +24,7 @@ from tidelog.io.formats import (
     stem_of,
     unknown_format,
 )
+from tidelog.io.nulls import Nulls
 from tidelog.logic.program import OptionValue, Predicate, Transfer
 from tidelog.logic.transfers import resource_path
 from tidelog.logic.values import ColumnType
@@ -61,6 +62,7 @@ class DataFile:
     limit: int | None = None
     base: str | None = None
     times: int = 0  # columns at the end that say when
+    nulls: tuple[Nulls, ...] = ()  # by the predicate's columns; reject where there is none
 
     @property
     def shown(self) -> str:
@@ -139,7 +141,20 @@ def import_file(transfer: Transfer, predicate: Predicate) -> DataFile:
         options.count("limit"),
         options.text("base"),
         len(time),
+        _nulls(options, transfer, predicate),
     )
+
+
+def _nulls(options: Options, transfer: Transfer, predicate: Predicate) -> tuple[Nulls, ...]:
+    """What is done about missing values, column by column."""
+    names = transfer.options.get("nulls", ())
+    assert isinstance(names, tuple), "the resolver has seen to that"
+    if len(names) == 1:
+        names *= predicate.arity
+    if names and len(names) != predicate.arity:
+        columns = counted(predicate.arity, "column")
+        raise options.wrong("nulls", f"has {len(names)} words, `{predicate.written}` has {columns}")
+    return tuple(map(Nulls, names))
 
 
 def time_types_of(time: tuple[str, ...], format_name: str) -> tuple[ColumnType, ...]:

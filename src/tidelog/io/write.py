@@ -47,8 +47,11 @@ def write(
     """
     options = options or WriteOptions()
     counter = _Counter(options.limit)
-    writer = _writer(canonical_format(format_name, target if isinstance(target, Path) else None), options)
+    name = canonical_format(format_name, target if isinstance(target, Path) else None)
+    writer = _writer(name, options)
     batches = counter.batches(tables)
+    if name not in _TYPED:
+        batches = (batch for batch in batches if batch.num_rows)
     if isinstance(target, Path):
         by_name = is_compressed(target) if options.compressed is None else options.compressed
         with replacing(target, by_name) as stream:
@@ -91,7 +94,9 @@ class _Counter:
         """The tables as record batches of few enough rows for one text."""
         for table in tables:
             whole = pa.Table.from_batches([table]) if isinstance(table, pa.RecordBatch) else table
-            for batch in whole.to_batches(max_chunksize=_SLICE):
+            # A table without rows has a schema all the same.
+            batches = whole.to_batches(max_chunksize=_SLICE) or [pa.RecordBatch.from_pylist([], whole.schema)]
+            for batch in batches:
                 left = batch.num_rows if self._limit is None else self._limit - self.rows
                 if left <= 0 < batch.num_rows:
                     return
@@ -139,6 +144,7 @@ def _write_json_lines(stream: IO[bytes], names: tuple[str, ...], batches: Iterat
     write_json(stream, names, batches, lines=True)
 
 
+_TYPED = ("parquet", "arrow")  # a batch without rows says what the columns are
 _WRITERS: dict[str, Writer] = {
     "parquet": _write_parquet,
     "arrow": _write_arrow,

@@ -450,7 +450,13 @@ def _first(places: Sequence[Span | None]) -> Span | None:
 
 
 def _column_name(argument: ast.Expression) -> str | None:
-    return argument.name if isinstance(argument, ast.Variable) else None
+    """The name of a head's column: that of its variable, or of what is aggregated, such as `sum_amount`."""
+    match argument:
+        case ast.Variable(name):
+            return name
+        case ast.Aggregate(function, (ast.Variable(name), *_)):
+            return f"{function}_{name}"
+    return None
 
 
 def _name(clause: ast.Clause, report: Report) -> str | None:

@@ -9,7 +9,7 @@ from tidelog.logic import codes, values
 from tidelog.logic.program import Constant, Predicate, Term, Variable
 from tidelog.logic.report import UNRESOLVED, Report, label
 from tidelog.logic.terms import exact
-from tidelog.logic.values import ColumnType, Kind
+from tidelog.logic.values import MOST_DIGITS, ColumnType, Kind
 
 TYPES = {
     "any": ColumnType.ANY,
@@ -26,10 +26,13 @@ TYPES = {
     "date": ColumnType.DATE,
     "dateTime": ColumnType.DATETIME,
     "datetime": ColumnType.DATETIME,
+    "localDateTime": ColumnType.LOCAL_DATETIME,
     "rdf": ColumnType.TERM,
     "term": ColumnType.TERM,
     "language": ColumnType.TERM,
 }
+
+SIZED = "decimal("  # how a decimal with a size begins
 
 _UNTYPED = frozenset({ColumnType.ANY, ColumnType.TERM, ColumnType.SKIP})
 _NUMERIC = frozenset({ColumnType.INTEGER, ColumnType.DECIMAL, ColumnType.DOUBLE})
@@ -39,6 +42,8 @@ def read_type(name: str, span: Span | None, report: Report, *, skip: bool = Fals
     """The column type of this name; ANY, with the fault reported, if there is none."""
     if skip and name == "skip":
         return ColumnType.SKIP
+    if name.startswith(SIZED):
+        return _read_size(name, span, report)
     if name not in TYPES:
         known = ", ".join(dict.fromkeys(column_type.value for column_type in TYPES.values()))
         help = suggest(name, TYPES) or f"the types are {known}"
@@ -46,9 +51,20 @@ def read_type(name: str, span: Span | None, report: Report, *, skip: bool = Fals
     return TYPES.get(name, ColumnType.ANY)
 
 
+def _read_size(name: str, span: Span | None, report: Report) -> ColumnType:
+    try:
+        return ColumnType(name)
+    except ValueError:
+        message = f"`{name}` is not a type: decimals have 1 to {MOST_DIGITS} digits"
+        help = "write how many digits there are, and how many of them behind the point: `decimal(12, 2)`"
+        report.error(codes.UNKNOWN_COLUMN_TYPE, message, span, help)
+        return ColumnType.DECIMAL
+
+
 def share_values(left: ColumnType, right: ColumnType) -> bool:
     """Whether columns of these types can be meant to hold the same values."""
-    return left == right or left in _UNTYPED or right in _UNTYPED or {left, right} <= _NUMERIC
+    bases = {left.base, right.base}
+    return len(bases) == 1 or bool(bases & _UNTYPED) or bases <= _NUMERIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +103,7 @@ class Columns:
     def constant(self, constant: Constant, predicate: Predicate, column: int, span: Span | None) -> Constant:
         """The constant as the column holds it; one that cannot be of the column's type is reported."""
         found = _typed(predicate, column, span)
-        if found is None or constant is UNRESOLVED:
+        if found is None or constant is UNRESOLVED or constant.value.extra == values.NULL_DATATYPE:
             return constant
         value = values.conform(constant.value, found.type)
         if value is not None:

@@ -8,7 +8,7 @@ Invariant: whatever the rules derive from facts of the given types is of the inf
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tidelog.errors import Diagnostic, Severity, Span
@@ -25,6 +25,7 @@ from tidelog.logic.program import (
     Condition,
     Constant,
     Expression,
+    Fact,
     Literal,
     Metric,
     MetricNegation,
@@ -34,6 +35,7 @@ from tidelog.logic.program import (
     Rule,
     Term,
     Throughout,
+    Transfer,
     Variable,
     atoms_of,
     variables_of,
@@ -44,6 +46,7 @@ from tidelog.logic.types import (
     ANY,
     NEVER,
     NUMBER,
+    Contents,
     Type,
     Types,
     are_comparable,
@@ -55,6 +58,8 @@ from tidelog.logic.types import (
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number
 
 Columns = tuple[Types, ...]
+Schema = tuple[Contents, ...]
+LazySchema = Callable[[], Schema]  # inferred when somebody asks for it
 RDF = frozenset({"ntriples", "nquads", "turtle", "trig", "rdfxml", "rdf"})
 TRIPLES: Columns = (frozenset({Type.IRI, Type.BLANK}), frozenset({Type.IRI}), ANY)
 DIVISIONS = ("/", "REM")
@@ -71,6 +76,14 @@ class Inferred:
         """Return the types of the columns of a predicate, `ANY` where nothing is known."""
         return self.columns.get(predicate.name, (ANY,) * predicate.arity)
 
+    def schema(self, predicate: Predicate) -> Schema:
+        """Return what the columns of a predicate hold; anything, where they never hold a value."""
+        pairs = zip(self.of(predicate), predicate.types, strict=True)
+        return tuple(
+            Contents(types or ANY, declared.size if types == {Type.DECIMAL} else None)
+            for types, declared in pairs
+        )
+
 
 def infer(program: Program, given: Mapping[str, Columns] | None = None) -> Inferred:
     """Infer the types of all columns of a program.
@@ -78,14 +91,24 @@ def infer(program: Program, given: Mapping[str, Columns] | None = None) -> Infer
     `given` has the types of data that comes from outside, by predicate. A predicate of which nothing is said
     may hold anything, since its facts come from elsewhere.
     """
-    known = _Known(program, given or {})
-    known.complete()
+    known = _known(program, given)
     warnings: dict[Diagnostic, None] = {}
     for rule in (*program.rules, *(query.rule for query in program.queries)):
         checked = _Rule(rule, known)
         checked.head()
         warnings.update(dict.fromkeys(checked.warnings))
     return Inferred(known.columns, by_place(warnings))
+
+
+def infer_columns(program: Program, given: Mapping[str, Columns] | None = None) -> Inferred:
+    """Infer the types of all columns, without looking for what can never match."""
+    return Inferred(_known(program, given).columns)
+
+
+def _known(program: Program, given: Mapping[str, Columns] | None) -> _Known:
+    known = _Known(program, given or {})
+    known.complete()
+    return known
 
 
 def infer_answers(rule: Rule, inferred: Inferred, program: Program) -> tuple[Columns, tuple[Diagnostic, ...]]:
@@ -111,6 +134,10 @@ class _Known:
             for predicate in program.predicates.values()
             if predicate.declared
         }
+        for transfer in program.imports:
+            if transfer.predicate in self.declared:  # missing values may be values too
+                declared = self.declared[transfer.predicate]
+                self.declared[transfer.predicate] = united(declared, tuple(_nulls(transfer, len(declared))))
         self.columns = columns if columns is not None else self._stated(given)
         self._is_equal = EQUAL in program.predicates
 
@@ -118,13 +145,13 @@ class _Known:
         """Return the types of what is not derived."""
         program = self.program
         found = dict(given)
-        for name, columns in _types_of_facts(program).items():
-            found[name] = _united(found.get(name, columns), columns)
+        for name, columns in types_of_facts(program.facts).items():
+            found[name] = united(found.get(name, columns), columns)
         for transfer in program.imports:
             predicate = program.predicates[transfer.predicate]
             types = transfer.types or predicate.types
-            columns = _imported(transfer.format, types, predicate.arity)
-            found[predicate.name] = _united(found.get(predicate.name, columns), columns)
+            columns = _imported(transfer, types, predicate.arity)
+            found[predicate.name] = united(found.get(predicate.name, columns), columns)
         derived = program.derived
         for name, predicate in program.predicates.items():
             unknown = (NEVER if name in derived else ANY,) * predicate.arity
@@ -145,7 +172,7 @@ class _Known:
             if columns is None or name in self.declared:
                 continue
             before = dict(self.columns) if self._is_equal else {name: self.columns[name]}
-            self.columns[name] = _united(self.columns[name], columns)
+            self.columns[name] = united(self.columns[name], columns)
             if self._is_equal:
                 self._spread_equal()
             for changed in before:
@@ -414,10 +441,10 @@ def _binding_atoms(literal: Literal) -> Iterator[Atom]:
                     yield from _binding_atoms(operand)
 
 
-def _types_of_facts(program: Program) -> dict[str, Columns]:
-    """Return the types of the facts of a program, of which there may be very many."""
+def types_of_facts(facts: Iterable[Fact]) -> dict[str, Columns]:
+    """Return the types of facts, of which there may be very many."""
     kinds: dict[str, list[set[Kind]]] = {}
-    for fact in program.facts:
+    for fact in facts:
         seen = kinds.get(fact.predicate)
         if seen is None:
             seen = kinds[fact.predicate] = [set() for _ in fact.values]
@@ -426,16 +453,27 @@ def _types_of_facts(program: Program) -> dict[str, Columns]:
     return {name: tuple(map(types_of_kinds, seen)) for name, seen in kinds.items()}
 
 
-def _united(columns: Columns, more: Columns) -> Columns:
+def united(columns: Columns, more: Columns) -> Columns:
+    """Return the types of columns that hold what either does."""
     return tuple(types | others for types, others in zip(columns, more, strict=True))
 
 
-def _imported(form: str, types: Sequence[ColumnType], arity: int) -> Columns:
+def _imported(transfer: Transfer, types: Sequence[ColumnType], arity: int) -> Columns:
     """Return the types of an import's columns."""
-    if form in RDF and arity == len(TRIPLES):
+    if transfer.format in RDF and arity == len(TRIPLES):
         return TRIPLES
-    read = [one for one in types if one is not ColumnType.SKIP]
-    return tuple(map(types_of_column, read)) if len(read) == arity else (ANY,) * arity
+    read = [types_of_column(one) for one in types if one is not ColumnType.SKIP]
+    if len(read) != arity:
+        return (ANY,) * arity
+    return tuple(types | null for types, null in zip(read, _nulls(transfer, arity), strict=True))
+
+
+def _nulls(transfer: Transfer, arity: int) -> list[Types]:
+    """Return the type of missing values, for each column in which they are values."""
+    names = transfer.options.get("nulls", ())
+    assert isinstance(names, tuple), "the resolver has seen to that"
+    by_column = (names * arity if len(names) == 1 else names)[:arity] + ("",) * (arity - len(names))
+    return [frozenset({Type.LITERAL}) if name == "value" else NEVER for name in by_column[:arity]]
 
 
 def _is_zero(expression: Expression) -> bool:
@@ -468,9 +506,9 @@ def described(program: Program, inferred: Inferred, names: Iterable[str]) -> Ite
     for name in names:
         predicate = program.predicates[name]
         columns = (
-            f"{column or f'c{place}'}: {written(types)}"
-            for place, (column, types) in enumerate(
-                zip(predicate.columns, inferred.of(predicate), strict=True), 1
+            f"{column}: {written(types) if contents.size is None else contents}"
+            for column, types, contents in zip(
+                predicate.names, inferred.of(predicate), inferred.schema(predicate), strict=True
             )
         )
         yield f"{predicate.written}({', '.join(columns)})"

@@ -5,7 +5,7 @@ Everything here is frozen; passes are functions `Program -> Program`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -215,6 +215,28 @@ class Predicate:
     written: str  # as the program writes it: `edge`, `ex:edge`
     declared: bool = False
     span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns, no two alike; `c1`, `c2`… where the program gives none."""
+        return column_names(self.columns)
+
+
+def column_names(columns: Sequence[str | None]) -> tuple[str, ...]:
+    """Return a name for each column: its own, or `c` and its place.
+
+    >>> column_names(("who", None, "c2"))
+    ('who', 'c2_', 'c2')
+    """
+    taken = {name for name in columns if name is not None}
+    return tuple(name or free_name(f"c{place}", taken) for place, name in enumerate(columns, 1))
+
+
+def free_name(name: str, taken: Container[str]) -> str:
+    """Return the name, or one like it that is not taken."""
+    while name in taken:
+        name += "_"
+    return name
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,10 +105,15 @@ def read_text(
 
 def warned(program: Program) -> Program:
     """Return the program, and tell a caller in Python of what is hardly meant in it."""
-    for item in program.warnings:
+    warn(program.warnings)
+    return program
+
+
+def warn(doubts: Iterable[Diagnostic]) -> None:
+    """Tell a caller in Python of what is hardly meant."""
+    for item in doubts:
         if item.code in codes.HARDLY_MEANT:
             warnings.warn(str(item), ProgramWarning, stacklevel=_depth())
-    return program
 
 
 def _depth() -> int:

@@ -49,9 +49,7 @@ class Signatures:
     def declare(self, use: Use, columns: Sequence[ast.Column]) -> None:
         """Take a predicate's columns from its declaration."""
         names = tuple(column.name for column in columns)
-        types = tuple(
-            read_type(column.type, ending(column.span, column.type), self.report) for column in columns
-        )
+        types = tuple(read_type(column.type, _place_of_type(column), self.report) for column in columns)
         self._check_names(use, columns)
         earlier = self.predicates.get(use.name)
         if earlier is not None and earlier.declared:
@@ -129,3 +127,8 @@ class Signatures:
         labels = label(earlier.span, f"{place} with {counted(earlier.arity, 'argument')}")
         self.report.error(codes.ARITY_MISMATCH, message, use.span, labels=labels)
         return False
+
+
+def _place_of_type(column: ast.Column) -> Span | None:
+    """Where the type of a column is written: behind the colon."""
+    return column.span and ending(column.span, column.span.text.partition(":")[2].lstrip())

@@ -96,10 +96,12 @@ def read_typed(text: str, column: ColumnType) -> Value:
         return read_exact(field)
     if column is ColumnType.SKIP:
         raise ValueError("the column is passed over")
-    datatype, called = _TYPES[column]
+    datatype, called = _TYPES[column.base]
     value = values.literal(field.lower() if column is ColumnType.BOOLEAN else field, XSD + datatype)
     if value.kind is Kind.LITERAL:
         raise ValueError(_reason(field, called))
+    if not values.fits(value, column):
+        raise ValueError(f"{field!r} does not fit {column.value}")
     return value
 
 

@@ -36,6 +36,7 @@ _KINDS: dict[str, tuple[type, str]] = {
     "base": (str, "an IRI"),
 }
 EXPORT_ONLY = ("escape_formulas",)
+NULLS = ("reject", "drop-row", "value")
 _COMMON = ("resource", "format", "compression", "limit", "time")
 
 Evaluate = Callable[[ast.Expression], Value | None]
@@ -100,6 +101,8 @@ class Reader:
                 types = self._types(option, is_import)
             elif option.name == "time":
                 values["time"] = self._time(option)
+            elif option.name == "nulls":
+                values["nulls"] = self._nulls(option)
             else:
                 value = self._value(option)
                 if value is not None:
@@ -155,6 +158,22 @@ class Reader:
             self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span, help)
         return names
 
+    def _nulls(self, option: ast.Option) -> tuple[str, ...]:
+        """What to do about missing values: one word for all columns, or one for each."""
+        match option.value:
+            case ast.Name(text) | ast.Text(text):
+                names: tuple[str, ...] = (text,)
+            case ast.Names(names):
+                pass
+            case _:
+                names = ("",)
+        found = tuple(name.replace("_", "-") for name in names)
+        if not set(found) <= set(NULLS):
+            message = "`nulls` expects what to do about missing values"
+            help = '`nulls = reject`, `"drop-row"` or `value`; for each column `(reject, drop_row, value)`'
+            self.report.error(codes.BAD_OPTION_VALUE, message, option.value.span, help)
+        return found
+
     def _value(self, option: ast.Option) -> OptionValue | None:
         """The option's value in Python; None, with the fault reported, if it has the wrong kind."""
         expected, described = _KINDS[option.name]
@@ -186,10 +205,11 @@ def resource_path(transfer: Transfer, folder: Path | None) -> Path | None:
 
 def options_of(name: str, is_import: bool = True) -> tuple[str, ...]:
     """The options of a format."""
+    common = (*_COMMON, "nulls") if is_import and name in TABLES + RECORDS else _COMMON
     if name in TABLES:
         own: tuple[str, ...] = ("header", "ignore_headers", "quoting", *(() if is_import else EXPORT_ONLY))
-        return (*_COMMON, *own, "delimiter") if name == "dsv" else (*_COMMON, *own)
-    return (*_COMMON, "base") if name in TRIPLES + QUADS else _COMMON
+        return (*common, *own, "delimiter") if name == "dsv" else (*common, *own)
+    return (*common, "base") if name in TRIPLES + QUADS else common
 
 
 def _lacks_resource(tree: ast.Format, name: str) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tidelog.logic import values
-from tidelog.logic.values import ColumnType, Kind, Value
+from tidelog.logic.values import ColumnType, Kind, Size, Value
 
 
 class Type(Enum):
@@ -62,6 +62,7 @@ _OF_COLUMN: dict[ColumnType, Types] = {
     ColumnType.DOUBLE: frozenset({Type.DOUBLE}),
     ColumnType.BOOLEAN: frozenset({Type.BOOLEAN}),
     ColumnType.DATE: frozenset({Type.DATE}),
+    ColumnType.LOCAL_DATETIME: frozenset({Type.LOCAL_DATETIME}),
     ColumnType.DATETIME: MOMENT,
 }
 
@@ -99,7 +100,7 @@ def types_of_kinds(kinds: Iterable[Kind]) -> Types:
 
 def types_of_column(column: ColumnType) -> Types:
     """Return the types that a column may hold which is declared so."""
-    return _OF_COLUMN.get(column, ANY)
+    return _OF_COLUMN.get(ColumnType.DECIMAL if column.size else column, ANY)
 
 
 def column_of(types: Types) -> ColumnType:
@@ -109,6 +110,20 @@ def column_of(types: Types) -> ColumnType:
     (<ColumnType.INTEGER: 'int'>, <ColumnType.ANY: 'any'>)
     """
     return next((column for column, held in _OF_COLUMN.items() if types and types <= held), ColumnType.ANY)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What a column holds, as far as its schema says: values of these types, and decimals of this size."""
+
+    types: Types
+    size: Size | None = None
+
+    def __str__(self) -> str:
+        return written(self.types) if self.size is None else "decimal({}, {})".format(*self.size)
+
+
+ANYTHING = Contents(ANY)
 
 
 def are_comparable(left: Types, right: Types) -> bool:

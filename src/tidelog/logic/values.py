@@ -45,8 +45,20 @@ class Value(NamedTuple):
     extra: int | str | None = None
 
 
+Size = tuple[int, int]  # of decimals: digits in all, and those behind the point
+MOST_DIGITS = 38
+_SIZES: dict[str, Size] = {}  # by the types that have one
+_SIZED = re.compile(r"decimal\(([0-9]{1,4}), ([0-9]{1,4})\)")
+
+
 class ColumnType(Enum):
-    """The type that a declaration or an import gives to a column."""
+    """The type that a declaration or an import gives to a column.
+
+    Those of decimals with a size are made when they are asked for, by their text:
+
+    >>> ColumnType("decimal(12, 2)").size, ColumnType("decimal(12, 2)").base
+    ((12, 2), <ColumnType.DECIMAL: 'decimal'>)
+    """
 
     ANY = "any"  # each text is read as the term it looks like; see docs/language.md
     STRING = "string"
@@ -57,11 +69,40 @@ class ColumnType(Enum):
     BOOLEAN = "boolean"
     DATE = "date"
     DATETIME = "dateTime"
+    LOCAL_DATETIME = "localDateTime"  # without a time zone
     TERM = "rdf"  # terms written exactly, as in N-Triples
     SKIP = "skip"  # imports only: the column is passed over
 
+    @classmethod
+    def _missing_(cls, value: object) -> ColumnType | None:
+        found = _SIZED.fullmatch(value) if isinstance(value, str) else None
+        if found is None:
+            return None
+        text = found[0]
+        digits, scale = map(int, found.groups())
+        if not (1 <= digits <= MOST_DIGITS and scale <= digits):
+            return None
+        made = object.__new__(cls)
+        made._name_ = made._value_ = text
+        _SIZES[text] = digits, scale
+        # One for each text, whichever thread is first.
+        return cls._value2member_map_.setdefault(text, made)  # type: ignore[return-value]
+
+    @property
+    def size(self) -> Size | None:
+        """How many digits decimals have, in all and behind the point, if that is said."""
+        return _SIZES.get(self._value_)
+
+    @property
+    def base(self) -> ColumnType:
+        """The type that says less: decimals of any size, moments with a time zone or without one."""
+        if self is ColumnType.LOCAL_DATETIME:
+            return ColumnType.DATETIME
+        return ColumnType.DECIMAL if self._value_ in _SIZES else self
+
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
+NULL_DATATYPE = "tag:tidelog:null"  # of the value that stands for missing ones, where these are values
 LANGUAGE_STRING_DATATYPE = "http://www.w3.org/1999/02/22-rdf-syntax-ns#langString"
 
 TRUE = Value(Kind.BOOLEAN, 1)
@@ -369,10 +410,30 @@ _KINDS_OF_COLUMN: dict[ColumnType, frozenset[Kind]] = {
 
 def fits(value: Value, column: ColumnType) -> bool:
     """Whether a column of this type may hold the value as it is."""
+    if column.size is not None:
+        return is_decimal(value) and fits_size(value, column.size)
     if value.kind is Kind.BIG and column in (ColumnType.INTEGER, ColumnType.DECIMAL):
         return is_decimal(value) == (column is ColumnType.DECIMAL)
-    kinds = _KINDS_OF_COLUMN.get(column)
+    if column is ColumnType.LOCAL_DATETIME and value.extra is not None:
+        return False
+    kinds = _KINDS_OF_COLUMN.get(column.base)
     return kinds is None or value.kind in kinds
+
+
+def fits_size(value: Value, size: Size) -> bool:
+    """Whether a decimal has no more digits than that, in all and behind the point.
+
+    >>> fits_size(decimal_of_text("99.95"), (4, 2)), fits_size(decimal_of_text("99.955"), (5, 2))
+    (True, False)
+    """
+    digits, scale = size
+    text = (
+        str(value.content)
+        if value.kind is Kind.BIG
+        else format(Decimal(f"{value.content}E-{value.extra}"), "f")
+    )
+    whole, _, fraction = text.lstrip("-").partition(".")
+    return len(fraction.rstrip("0")) <= scale and len(whole.lstrip("0")) <= digits - scale
 
 
 def conform(value: Value, column: ColumnType) -> Value | None:
@@ -383,6 +444,6 @@ def conform(value: Value, column: ColumnType) -> Value | None:
     if column is ColumnType.DOUBLE and value.kind in NUMBERS:
         number = float(exact_number(value))
         return None if value.kind is Kind.BIG and math.isinf(number) else double(number)
-    if column is ColumnType.DECIMAL and is_integer(value):
-        return decimal(Decimal(value.content))
+    if column.base is ColumnType.DECIMAL and is_integer(value):
+        value = decimal(Decimal(value.content))
     return value if fits(value, column) else None

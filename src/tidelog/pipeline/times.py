@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of, truths_of
 from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.logic.program import Predicate
+from tidelog.logic.program import Predicate, free_name
 from tidelog.logic.time import beyond_range, read_point, write_point
 from tidelog.logic.values import ColumnType, Kind, Value
 from tidelog.maintenance.maintainer import Rows
@@ -28,7 +28,7 @@ from tidelog.temporal.changing import Times
 from tidelog.temporal.list_kernels import INFINITY, LIMIT
 from tidelog.temporal.lists import Integers, Timeline
 from tidelog.temporal.periodic_relation import EVERY
-from tidelog.temporal.relation import BOUNDS, free_name
+from tidelog.temporal.relation import BOUNDS
 
 Ids = npt.NDArray[np.int32]
 UNBOUNDED = Value(Kind.LITERAL, "", "urn:tidelog:unbounded")  # no data has this

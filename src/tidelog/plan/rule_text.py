@@ -32,6 +32,7 @@ from tidelog.logic.program import (
     Throughout,
     TimedFact,
     Variable,
+    column_names,
     literal_variables,
 )
 from tidelog.logic.values import Kind, Value, iri
@@ -69,8 +70,7 @@ class Writing:
     def columns(self, name: str, arity: int) -> tuple[str, ...]:
         """The names of a predicate's columns; `c1`, `c2`… where it has none."""
         known = self.predicates.get(name)
-        named = known.columns if known is not None else (None,) * arity
-        return tuple(column or f"c{place}" for place, column in enumerate(named, 1))
+        return known.names if known is not None else column_names((None,) * arity)
 
     def value(self, value: Value) -> str:
         """The value as a term of the rule language."""

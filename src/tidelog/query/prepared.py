@@ -5,13 +5,14 @@ Invariant: what was derived for earlier bindings is kept, and used for later one
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import fields, replace
 from types import TracebackType
 from typing import Any
 
 from tidelog.engine.lock import Lock, locked
 from tidelog.errors import Diagnostic, ProgramError, Source, counted, suggest
+from tidelog.logic.inference import LazySchema
 from tidelog.logic.program import Atom, Predicate, Program, Query, Variable
 from tidelog.logic.resolve import resolve_query
 from tidelog.logic.values import ColumnType
@@ -80,7 +81,14 @@ class Prepared:
     [('b',), ('c',)]
     """
 
-    def __init__(self, asked: Asked, keeping: Keeper, lock: Lock) -> None:
+    def __init__(
+        self,
+        asked: Asked,
+        keeping: Keeper,
+        lock: Lock,
+        schema: Callable[[Query, tuple[str, ...]], LazySchema],
+    ) -> None:
+        self._schema = schema
         self._lock = lock
         self._asked = asked
         self._keeping = keeping
@@ -100,7 +108,8 @@ class Prepared:
         columns, count = self._keeping.answer(self._asked, row)
         text = self._asked.query.text.strip()
         names = tuple(variable.name for variable in self._asked.variables)
-        return Relation(text, names, columns, count, self._keeping.engine.dictionary)
+        schema = self._schema(self._asked.query, names)
+        return Relation(text, names, columns, count, self._keeping.engine.dictionary, schema)
 
     @locked
     def close(self) -> None:

@@ -28,9 +28,9 @@ from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import Column
 from tidelog.io.faults import BadRow, Faults, OnError
-from tidelog.logic.inference import Columns
+from tidelog.logic.inference import Schema
 from tidelog.logic.program import Program
-from tidelog.logic.types import Types, types_of_kinds
+from tidelog.logic.types import Contents, Types, types_of_kinds
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.row_sets import codes_of, joined, taken
@@ -326,7 +326,7 @@ def close(path: Path) -> None:
 # ---- out
 
 
-def typed_table(relation: Relation, types: Columns) -> Any:
+def typed_table(relation: Relation, types: Schema) -> Any:
     """Return the facts of a relation as an Arrow table whose types do not depend on the rows."""
     names = relation.columns or (NULLARY,)
     part = written(relation, Writing(relation.name, relation.name, names, types))
@@ -350,13 +350,15 @@ def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types 
     some = taken(held, fits)
     try:
         arrays = [
-            decode.to_texts(dictionary, ids, "plain") if each is None else to_typed(dictionary, ids, each)
+            decode.to_texts(dictionary, ids, "plain")
+            if each is None
+            else to_typed(dictionary, ids, Contents(each))
             for ids, each in zip(some.columns, types, strict=True)
         ]
     except Misfit:  # rare, and so not looked into: comparing nothing is right, too
         fits[:] = False
         some = taken(held, fits)
-        arrays = [pa.array([], pa.string() if each is None else arrow_type(each)) for each in types]
+        arrays = [pa.array([], pa.string() if each is None else arrow_type(Contents(each))) for each in types]
     table = pa.Table.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
     is_same = np.zeros(some.count, bool)
     faults = Faults(OnError.SKIP)
@@ -367,7 +369,7 @@ def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types 
     return table.filter(pa.array(is_same)), taken(held, ~fits)
 
 
-def changed_table(delta: PredicateDelta, types: Columns) -> Any:
+def changed_table(delta: PredicateDelta, types: Schema) -> Any:
     """Return what a transaction changed in a predicate: its columns, and `insert` or `delete`."""
     parts = [
         table.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(said), table.num_rows))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Final
 
 from tidelog.engine.registry import RETIRED
+from tidelog.relation import MISFIT
 
 NO_SUCH_PREDICATE: Final = "E860"
 WRONG_COLUMNS: Final = "E861"
 NO_SUCH_TYPE: Final = "E862"
 STREAMING: Final = "E863"
 TRANSFER: Final = "E864"
-MISFIT: Final = "E866"
 NO_SESSION: Final = "E867"
 NOT_SHIPPED: Final = "E868"
 FAILED: Final = "E869"

@@ -12,10 +12,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spa
 from pyspark.sql import types as spark_types
 from pyspark.storagelevel import StorageLevel
 
+from tidelog.logic.program import free_name
 from tidelog.spark.around import Around
 from tidelog.spark.schemas import Output, Slots, slots
 from tidelog.spark.task import ERRORS, REJECTS, TAG, VIOLATIONS
-from tidelog.temporal.relation import free_name
 
 STRING = spark_types.StringType()
 SPECIAL = {

@@ -28,6 +28,7 @@ from tidelog.logic.inference import Inferred, infer, infer_answers
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
 from tidelog.logic.resolve import giving_times, program_of, resolve_query
 from tidelog.logic.strata import Stratum, strata
+from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
 from tidelog.proof.explanation import Explanation
 from tidelog.proof.tree import MOST_ROWS
@@ -262,7 +263,7 @@ class Given:
         types, _ = infer_answers(query.rule, self.inferred, self.program)
         names = query.variables
         asked = Predicate(ANSWERS, len(names), names, (ColumnType.ANY,) * len(names), ANSWERS)
-        output = Output(asked, types)
+        output = Output(asked, tuple(map(Contents, types)))
         return self._timed(output, names) if asks_when(query, self.program) else output
 
     def _timed(self, output: Output, names: Sequence[str]) -> Output:

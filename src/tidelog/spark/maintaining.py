@@ -26,7 +26,7 @@ from tidelog.io.faults import OnError
 from tidelog.logic.inference import Columns, Inferred, infer
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import program_of
-from tidelog.logic.types import Type, Types, column_of, types_of_column
+from tidelog.logic.types import Contents, Type, Types, column_of, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.opening import StoredReasoner, open_store
@@ -382,7 +382,7 @@ class Maintained:
         shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts=False)
         types = [_compared_as(*each) for each in zip(read.spark, read.types, read.read_as, strict=True)]
         stored, others = tables.representable(reasoner, shape, types)
-        of = [spark_type(each or STRINGS) for each in types]
+        of = [spark_type(Contents(each or STRINGS)) for each in types]
         keys = [f"_{place}" for place in range(len(of))]  # the columns of both as they are compared
         fields = [spark_types.StructField(key, each) for key, each in zip(keys, of, strict=True)]
         held = _frame(frame.sparkSession, stored.rename_columns(keys), spark_types.StructType(fields))

@@ -23,11 +23,10 @@ from pyspark.sql import types as spark_types
 
 from tidelog.engine.columnar.typed import arrow_type
 from tidelog.errors import Diagnostic
-from tidelog.logic.inference import Columns, Inferred
+from tidelog.logic.inference import Columns, Inferred, Schema
 from tidelog.logic.program import Predicate
-from tidelog.logic.types import Type, Types, column_of
+from tidelog.logic.types import Contents, Type, column_of
 from tidelog.logic.values import ColumnType
-from tidelog.relation import column_names
 from tidelog.spark import codes
 from tidelog.temporal.intake import time_columns
 
@@ -63,9 +62,9 @@ def read_type(of: spark_types.DataType) -> Type | None:
     return _READ.get(type(of))
 
 
-def spark_type(types: Types) -> spark_types.DataType:
-    """Return Spark's type of a column that holds values of these types."""
-    wanted = arrow_type(types)
+def spark_type(contents: Contents) -> spark_types.DataType:
+    """Return Spark's type of a column."""
+    wanted = arrow_type(contents)
     if is_decimal(wanted):
         return spark_types.DecimalType(wanted.precision, wanted.scale)
     return _WRITTEN.get(wanted, spark_types.StringType())
@@ -122,7 +121,7 @@ def read_input(
         chosen = list(fields.values())
     else:
         message = f"`{predicate.written}` has {predicate.arity} columns, the frame {len(schema.fields)}"
-        help = f"select its columns in order: {', '.join(column_names(predicate)) or 'none'}"
+        help = f"select its columns in order: {', '.join(predicate.names) or 'none'}"
         return None, [Diagnostic(codes.WRONG_COLUMNS, message, place=place, help=help)]
     found = [(field, read_type(field.dataType)) for field in chosen]
     faults = [
@@ -179,7 +178,7 @@ class Output:
     """The columns of a predicate's frame: their names, and what they hold."""
 
     predicate: Predicate
-    types: Columns
+    types: Schema
     times: tuple[tuple[str, spark_types.DataType], ...] = ()  # the columns that say when
 
     @property
@@ -187,8 +186,8 @@ class Output:
         """The name and Spark's type of each column; one of truth values where there are no arguments."""
         if not self.predicate.arity and not self.times:
             yield NULLARY, spark_types.BooleanType()
-        for name, types in zip(column_names(self.predicate), self.types, strict=True):
-            yield name, spark_type(types)
+        for name, contents in zip(self.predicate.names, self.types, strict=True):
+            yield name, spark_type(contents)
         yield from self.times
 
     @property
@@ -199,8 +198,4 @@ class Output:
 
 def outputs_of(predicates: Sequence[Predicate], inferred: Inferred) -> dict[str, Output]:
     """Return the outputs by the names that users know them by."""
-    found = {}
-    for predicate in predicates:
-        types = tuple(each or frozenset(Type) for each in inferred.of(predicate))
-        found[predicate.written] = Output(predicate, types)
-    return found
+    return {predicate.written: Output(predicate, inferred.schema(predicate)) for predicate in predicates}

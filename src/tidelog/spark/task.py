@@ -15,19 +15,17 @@ import pyarrow.compute as pc
 
 from tidelog.engine.columnar.typed import Misfit, to_typed
 from tidelog.engine.exchange import Collision, Lost
-from tidelog.errors import DataError, Diagnostic, Inconsistent, TidelogError
+from tidelog.errors import Inconsistent, TidelogError
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults, OnError
-from tidelog.logic.inference import Columns
+from tidelog.logic.inference import Schema
 from tidelog.logic.program import Program
-from tidelog.logic.terms import exact
 from tidelog.logic.values import ColumnType
 from tidelog.proof.explanation import Explanation
 from tidelog.proof.node import walk
 from tidelog.reasoner import Reasoner
-from tidelog.relation import Relation
-from tidelog.spark import codes
+from tidelog.relation import Relation, misfit_error
 from tidelog.temporal.intake import split_batch
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import BOUNDS, TimedRelation
@@ -60,7 +58,7 @@ class Writing:
     name: str
     predicate: str
     slots: tuple[str, ...]
-    types: Columns
+    types: Schema
     times: tuple[Any, ...] = ()  # Arrow's types of the columns that say when, behind the others
 
 
@@ -252,12 +250,7 @@ def _arguments(relation: Relation, output: Writing) -> Iterator[Any]:
         try:
             yield to_typed(coded.dictionary, column, types)
         except Misfit as misfit:
-            message = (
-                f"`{exact(misfit.value)}` was derived for column `{name}` of `{output.name}`, "
-                f"which is of type {misfit.type}"
-            )
-            help = "declare the column with a type that holds it, or convert the value in the rule"
-            raise DataError(Diagnostic(codes.MISFIT, message, help=help)) from None
+            raise misfit_error(misfit, name, output.name, types) from None
 
 
 def _times(relation: TimedRelation, types: tuple[Any, ...]) -> Iterator[Any]:

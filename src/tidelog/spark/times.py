@@ -13,12 +13,12 @@ import pyarrow as pa
 from pyspark.sql import types as spark_types
 
 from tidelog.logic.metrics import intervals_of
-from tidelog.logic.program import Program, TimedFact
+from tidelog.logic.program import Program, TimedFact, free_name
 from tidelog.logic.time import Interval
 from tidelog.spark.schemas import Input
 from tidelog.temporal.periodic_relation import EVERY
 from tidelog.temporal.reasoning import USUAL, TimeSettings, leads_on
-from tidelog.temporal.relation import BOUNDS, free_name
+from tidelog.temporal.relation import BOUNDS
 
 Type = spark_types.DataType
 WHOLE, MOMENTS, TEXTS = spark_types.LongType(), spark_types.TimestampType(), spark_types.StringType()

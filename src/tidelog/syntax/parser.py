@@ -53,6 +53,7 @@ from tidelog.syntax.tokens import (
     DIRECTIVE,
     DIRECTIVES,
     END,
+    INTEGER,
     IRI,
     NAME,
     NAMESPACE,
@@ -313,7 +314,25 @@ class Parser(LiteralParser):
         if kind[0].isdigit():
             self.index -= 1
             raise self.fault("the type of a column")
-        return Column(None if name == "_" else name, kind, span=self.span(first))
+        return Column(None if name == "_" else name, kind + self._size(), span=self.span(first))
+
+    def _size(self) -> str:
+        """`(12, 2)` behind the type of a column, or nothing."""
+        if self.kinds[self.index] != "(":
+            return ""
+        self.index += 1
+        numbers = [self._whole_number()]
+        while self.kinds[self.index] == ",":
+            self.index += 1
+            numbers.append(self._whole_number())
+        self.expect(")")
+        return f"({', '.join(numbers)})"
+
+    def _whole_number(self) -> str:
+        if self.kinds[self.index] != INTEGER or not self.token_text().isdigit():
+            raise self.fault("a number of digits")
+        self.index += 1
+        return str(int(self.text[self.starts[self.index - 1] : self.ends[self.index - 1]]))
 
     def _column_name(self) -> str:
         written = self.token_text()
@@ -368,23 +387,23 @@ class Parser(LiteralParser):
         first = self.index
         name = self.word("the name of an option")
         self.expect("=")
-        value = (
-            self._names()
-            if self.kinds[self.index : self.index + 3] == ["(", NAME, ","]
-            else self.expression()
+        kinds = self.kinds[self.index : self.index + 3]
+        is_list = kinds[:2] == ["(", NAME] and (
+            kinds[2:] == [","] or (name == "format" and kinds[2:] == ["("])
         )
+        value = self._names() if is_list else self.expression()
         return Option(name, value, span=self.span(first))
 
     def _names(self) -> Names:
-        """`(string, int)`, perhaps with a comma behind the last."""
+        """`(string, decimal(12, 2))`, perhaps with a comma behind the last."""
         first = self.index
         self.index += 1
-        names = [self.word("a name")]
+        names = [self.word("a name") + self._size()]
         while self.kinds[self.index] == ",":
             self.index += 1
             if self.kinds[self.index] == ")":
                 break
-            names.append(self.word("a name"))
+            names.append(self.word("a name") + self._size())
         if self.kinds[self.index] != ")":
             raise self.fault("`,`", "`)`")
         self.index += 1

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.logic.inference import LazySchema
 from tidelog.logic.program import Program
 from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import NetChange, Rows
@@ -19,7 +20,7 @@ from tidelog.temporal.lists import Integers, Lists, Timeline, always, single
 from tidelog.temporal.maintain import Difference, Journal, Maintenance
 from tidelog.temporal.nodes import ReadyRule
 from tidelog.temporal.periodic_relation import PeriodicRelation
-from tidelog.temporal.relation import TimedRelation
+from tidelog.temporal.relation import INTERVAL, TimedRelation
 from tidelog.temporal.rows import Table
 from tidelog.temporal.store import Store
 from tidelog.temporal.table import TimedTable
@@ -229,9 +230,25 @@ class Changing:
         return found
 
 
-def timed_relation(name: str, names: Sequence[str], rows: TimedRows, dictionary: Dictionary) -> TimedRelation:
+def timed_relation(
+    name: str,
+    names: Sequence[str],
+    rows: TimedRows,
+    dictionary: Dictionary,
+    schema: LazySchema | None = None,
+) -> TimedRelation:
     """Rows with times as a relation."""
     times = rows.times
     assert times is not None
-    parts = name, names, rows.columns, times.left, times.right, dictionary, times.timeline
+    parts = (
+        name,
+        names,
+        rows.columns,
+        times.left,
+        times.right,
+        dictionary,
+        times.timeline,
+        INTERVAL,
+        schema,
+    )
     return TimedRelation(*parts) if rows.every is None else PeriodicRelation(*parts, every=rows.every)

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidelog.logic.program import free_name
 from tidelog.logic.time import write_point
 from tidelog.relation import TextTable
 from tidelog.temporal.lists import Integers, Timeline
-from tidelog.temporal.relation import TimedRelation, Truths, free_name
+from tidelog.temporal.relation import TimedRelation, Truths
 
 EVERY = "every"
 SHOWN_PERIODS = 3  # in a picture for which nobody says from when to when
@@ -65,6 +66,7 @@ class PeriodicRelation(TimedRelation):
             self._dictionary,
             self.timeline,
             self.time,
+            lambda: self.contents,
         )
 
     def _cover(self, lefts: Integers, rights: Integers, left: int, right: int, timeline: Timeline) -> Truths:

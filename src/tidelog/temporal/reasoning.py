@@ -13,6 +13,7 @@ import numpy as np
 from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener, StratumStrategy
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
 from tidelog.io.columns import Batch
+from tidelog.logic.inference import LazySchema
 from tidelog.logic.metrics import intervals_of
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Throughout, TimedFact, literal_atoms
 from tidelog.logic.strata import entangled
@@ -349,12 +350,14 @@ class Temporal:
         copies = self._periods.copies(2 * max(reach_of(query, program)))
         return Unfolding(self.store, self._periods.on(self.store.timeline), copies)
 
-    def relation(self, predicate: Predicate) -> TimedRelation:
+    def relation(self, predicate: Predicate, schema: LazySchema | None = None) -> TimedRelation:
         """All facts of a predicate, and when they hold."""
         table = self.store.table_of(predicate.name)
         numbers, lists = self._recent(*table.holding())
         columns = table.facts.columns[:, numbers]
-        return self._timed(predicate.written, column_names(predicate), columns, lists, self._periods)
+        return self._timed(
+            predicate.written, column_names(predicate), columns, lists, self._periods, schema=schema
+        )
 
     def _timed(
         self,
@@ -364,6 +367,7 @@ class Temporal:
         lists: Lists,
         periods: Periods | None,
         time: str = INTERVAL,
+        schema: LazySchema | None = None,
     ) -> TimedRelation:
         """Rows with lists as a relation."""
         timeline, dictionary = self.store.timeline, self.engine.dictionary
@@ -372,10 +376,10 @@ class Temporal:
             every = np.zeros(0, np.int64)
         else:
             owners, left, right, every = periods.on(timeline).rows(lists)
-        parts = name, names, tuple(columns[:, owners]), left, right, dictionary, timeline, time
+        parts = name, names, tuple(columns[:, owners]), left, right, dictionary, timeline, time, schema
         return PeriodicRelation(*parts, every=every) if every.any() else TimedRelation(*parts)
 
-    def answer(self, query: Query, program: Program) -> Relation:
+    def answer(self, query: Query, program: Program, schema: LazySchema | None = None) -> Relation:
         """The answers to a query, with the time at which each holds if the query does not say when."""
         self.past.check(query, program)
         if self._periods is not None:
@@ -391,10 +395,15 @@ class Temporal:
         for body in ready.bodies:
             groups = evaluation.whole(body)
             found.append((answers.find_or_add(head_rows(ready, groups), len(groups)), groups.lists))
-        return self._answers(query, program, answers, found)
+        return self._answers(query, program, answers, found, schema)
 
     def _answers(
-        self, query: Query, program: Program, answers: RowSet, found: Sequence[tuple[Integers, Any]]
+        self,
+        query: Query,
+        program: Program,
+        answers: RowSet,
+        found: Sequence[tuple[Integers, Any]],
+        schema: LazySchema | None,
     ) -> Relation:
         numbers = np.concatenate([numbers for numbers, _ in found])
         numbers, lists = together([lists for _, lists in found]).grouped(numbers)
@@ -402,9 +411,9 @@ class Temporal:
         name, dictionary = query.text.strip(), self.engine.dictionary
         columns = answers.columns[:, numbers]
         if not asks_when(query, program):
-            return Relation(name, query.variables, tuple(columns), len(numbers), dictionary)
+            return Relation(name, query.variables, tuple(columns), len(numbers), dictionary, schema)
         periods = None if self._periods is None else self._periods.later(*reach_of(query, program))
-        return self._timed(name, query.variables, columns, lists, periods, query.time or INTERVAL)
+        return self._timed(name, query.variables, columns, lists, periods, query.time or INTERVAL, schema)
 
 
 def leads_on(program: Program, settings: TimeSettings) -> bool:

@@ -13,6 +13,8 @@ import pyarrow.compute as pc
 
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.logic.inference import LazySchema
+from tidelog.logic.program import free_name
 from tidelog.logic.time import Interval, read_interval
 from tidelog.relation import Ids, Relation, TextTable
 from tidelog.temporal.list_kernels import INFINITY
@@ -46,8 +48,9 @@ class TimedRelation(Relation):
         dictionary: Dictionary,
         timeline: Timeline,
         time: str = INTERVAL,
+        schema: LazySchema | None = None,
     ) -> None:
-        super().__init__(name, (*names, free_name(time, names)), columns, len(left), dictionary)
+        super().__init__(name, (*names, free_name(time, names)), columns, len(left), dictionary, schema)
         self.arguments = tuple(names)
         self.time = self.columns[-1]  # the name of the column of intervals
         self.left = left
@@ -96,6 +99,7 @@ class TimedRelation(Relation):
             self._dictionary,
             self.timeline,
             self.time,
+            lambda: self.contents,
         )
 
     def _values(self) -> Iterator[tuple[Any, ...]]:
@@ -217,10 +221,3 @@ class TimedRelation(Relation):
 
         picture = Drawing([self], lanes=SHOWN_LANES)._repr_html_()
         return f"{picture}<details><summary>rows</summary>{super()._repr_html_()}</details>"
-
-
-def free_name(name: str, taken: Sequence[str]) -> str:
-    """The name, or one like it that no other column has."""
-    while name in taken:
-        name += "_"
-    return name

@@ -1,4 +1,4 @@
-"""From ids back to values: Arrow columns, texts, Python objects, and the order of values."""
+"""From ids back to values: texts, Python objects, and the order of values."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of, taken
-from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, TEXT_KINDS, Dictionary
+from tidelog.engine.columnar.arrow import array_of, numbers_of, taken
+from tidelog.engine.columnar.dictionary import TEXT_KINDS, Dictionary
 from tidelog.engine.columnar.many_texts import many_texts
 from tidelog.io.arrays import text_array
-from tidelog.io.columns import TYPE_OF_KIND
 from tidelog.logic import json_terms, terms
 from tidelog.logic.python import to_python
-from tidelog.logic.values import ColumnType, Kind, Value, order_key
+from tidelog.logic.values import Kind, Value, order_key
 
 Ids = npt.NDArray[np.int32]
 
-MOST_DIGITS = 38  # of an Arrow decimal
 MANY = 64  # values for which Arrow's kernels are worth calling
 TEXT_FORMS: dict[str, Callable[[Value], str]] = {
     "plain": terms.plain,
@@ -42,83 +40,6 @@ def without_repeats(ids: Ids) -> tuple[Ids, npt.NDArray[np.int64]]:
     distinct = np.flatnonzero(seen).astype(np.int32)
     places = np.cumsum(seen, dtype=np.int64) - 1
     return distinct, places[ids]
-
-
-def to_arrow(dictionary: Dictionary, ids: Ids) -> pa.Array:
-    """The values as an Arrow column: typed if all are of one kind, plain texts otherwise."""
-    distinct, places = without_repeats(ids)
-    return taken(_typed(dictionary, distinct), places)
-
-
-_LOSSLESS = {**TYPE_OF_KIND, Kind.DECIMAL: ColumnType.DECIMAL}
-
-
-def to_column(dictionary: Dictionary, ids: Ids) -> tuple[pa.Array, ColumnType]:
-    """The values as an Arrow column from which each can be read again, and the type to read it by.
-
-    It is typed if all values are of one kind and Arrow's type holds them, else it has exact texts.
-    """
-    distinct, places = without_repeats(ids)
-    kinds = _kinds(dictionary, distinct)
-    column_type = _LOSSLESS.get(next(iter(kinds))) if len(kinds) == 1 else None
-    if column_type is not None and _has_plain_zone(dictionary, distinct, column_type):
-        array = _typed(dictionary, distinct)
-        if column_type in (ColumnType.STRING, ColumnType.IRI) or not pa.types.is_large_string(array.type):
-            return taken(array, places), column_type
-    return to_texts(dictionary, ids, "exact"), ColumnType.TERM
-
-
-def _has_plain_zone(dictionary: Dictionary, ids: Ids, column_type: ColumnType) -> bool:
-    """Whether a timestamp holds the timezones, which are all UTC or all unknown."""
-    if column_type is not ColumnType.DATETIME:
-        return True
-    zones = dictionary.extra[ids]
-    return bool(((zones == zones[0]) & ((zones == 0) | (zones == NO_TIME_ZONE))).all())
-
-
-def _kinds(dictionary: Dictionary, ids: Ids) -> set[Kind]:
-    return {Kind(kind) for kind in np.flatnonzero(np.bincount(dictionary.kind[ids], minlength=16)).tolist()}
-
-
-def _typed(dictionary: Dictionary, ids: Ids) -> pa.Array:
-    kinds = _kinds(dictionary, ids)
-    payload = dictionary.payload[ids]
-    if kinds == {Kind.INTEGER}:
-        return array_of(payload)
-    if kinds == {Kind.DOUBLE}:
-        return array_of(payload.view(np.float64))
-    if kinds == {Kind.BOOLEAN}:
-        return mask_of(payload.astype(bool))
-    if kinds == {Kind.DATE}:
-        return _dates(payload)
-    if kinds == {Kind.DATETIME}:
-        return _moments(dictionary, ids, payload)
-    if Kind.DECIMAL in kinds and kinds <= {Kind.INTEGER, Kind.DECIMAL}:
-        return _decimals(dictionary, ids)
-    return to_texts(dictionary, ids, "plain")
-
-
-def _dates(days: npt.NDArray[np.int64]) -> pa.Array:
-    if np.abs(days).max() >= 1 << 31:
-        return text_array([terms.plain(Value(Kind.DATE, day)) for day in days.tolist()]).cast(
-            pa.large_string()
-        )
-    return array_of(days.astype(np.int32)).cast(pa.date32())
-
-
-def _moments(dictionary: Dictionary, ids: Ids, payload: npt.NDArray[np.int64]) -> pa.Array:
-    local = dictionary.extra[ids] == NO_TIME_ZONE
-    if local.any() and not local.all():
-        return to_texts(dictionary, ids, "plain")
-    return array_of(payload).cast(pa.timestamp("us", None if local.all() else "UTC"))
-
-
-def _decimals(dictionary: Dictionary, ids: Ids) -> pa.Array:
-    scale = int(dictionary.extra[ids].max())
-    if scale > MOST_DIGITS - 19:
-        return to_texts(dictionary, ids, "plain")
-    values = [to_python(value) for value in dictionary.decode_all(ids.tolist())]
-    return pa.array(values, pa.decimal128(MOST_DIGITS, scale))
 
 
 def to_texts(dictionary: Dictionary, ids: Ids, form: str) -> pa.Array:

@@ -7,6 +7,7 @@ id stands for can be read without a lock while another thread gives ids to new v
 from __future__ import annotations
 
 import struct
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -54,7 +55,7 @@ class Dictionary:
         self.heap = memory.empty(16 * FIRST_CAPACITY, np.uint8)
         self.slots = memory.zeros(2 * FIRST_CAPACITY, np.int64)
         self._hold(FIRST_CAPACITY)
-        self._met: dict[ColumnType, dict[str | Value, int]] = {column: {} for column in ColumnType}
+        self._met: defaultdict[ColumnType, dict[str | Value, int]] = defaultdict(dict)
         self.publish()
 
     def __len__(self) -> int:

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.arrow import array_of, mask_of, taken
-from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.logic.types import ANY, MOMENT, Type, Types, types_of_kinds
-from tidelog.logic.values import Kind, Value
+from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, Dictionary
+from tidelog.logic.types import ANY, MOMENT, NEVER, Contents, Type, Types, types_of_kinds
+from tidelog.logic.values import MOST_DIGITS, ColumnType, Kind, Value
 
 Ids = npt.NDArray[np.int32]
 
-PRECISION, SCALE = 38, 18  # of decimals, as Spark has them by default
+PRECISION, SCALE = MOST_DIGITS, 18  # of decimals, as Spark has them by default
 TEXT = pa.large_string()
 EXACT = frozenset({Type.INTEGER, Type.DECIMAL})
 
@@ -53,27 +53,73 @@ class Misfit(ValueError):  # noqa: N818 - named after what it is
         self.type = arrow_type
 
 
-def arrow_type(types: Types) -> pa.DataType:
-    """Return Arrow's type of a column that holds values of these types.
+def arrow_type(contents: Contents) -> pa.DataType:
+    """Return Arrow's type of a column.
 
-    >>> arrow_type(frozenset({Type.INTEGER})), arrow_type(frozenset({Type.INTEGER, Type.STRING}))
+    >>> arrow_type(Contents(frozenset({Type.INTEGER}))), arrow_type(Contents(ANY))
     (DataType(int64), DataType(large_string))
     """
-    return _ARROW_TYPES.get(types, TEXT)
+    if contents.size is not None:
+        return pa.decimal128(*contents.size)
+    return _ARROW_TYPES.get(contents.types, TEXT)
 
 
-def to_typed(dictionary: Dictionary, ids: Ids, types: Types) -> pa.Array:
-    """Return the values as a column of the Arrow type that belongs to these types; raise `Misfit`."""
-    wanted = arrow_type(types)
-    if types != ANY:
-        allowed = [kind for kind in Kind if types_of_kinds((kind,)) & types]
-        _refuse(dictionary, ids, ~np.isin(dictionary.kind[ids], allowed), wanted)
+def types_of(dictionary: Dictionary, ids: Ids) -> Types:
+    """Return the types of the values."""
+    counts = np.bincount(dictionary.kind[ids], minlength=len(Kind) + 1)
+    found = types_of_kinds(Kind(kind) for kind in np.flatnonzero(counts).tolist())
+    if counts[Kind.DATETIME]:
+        is_local = dictionary.extra[ids[dictionary.kind[ids] == Kind.DATETIME]] == NO_TIME_ZONE
+        found -= {Type.DATETIME} if is_local.all() else NEVER if is_local.any() else {Type.LOCAL_DATETIME}
+    return found
+
+
+def to_typed(dictionary: Dictionary, ids: Ids, contents: Contents) -> pa.Array:
+    """Return the values as a column of the Arrow type that belongs to its contents; raise `Misfit`.
+
+    Moments are in UTC, and a column of several types has plain texts.
+    """
+    wanted = arrow_type(contents)
+    _refuse_types(dictionary, ids, contents.types, wanted)
     if wanted == TEXT:
         return decode.to_texts(dictionary, ids, "plain").cast(TEXT)
     if not len(ids):
         return pa.array([], wanted)
     distinct, places = decode.without_repeats(ids)
     return taken(_typed(dictionary, distinct, wanted), places)
+
+
+def to_readable(dictionary: Dictionary, ids: Ids, contents: Contents) -> tuple[pa.Array, ColumnType | None]:
+    """Return the same so that each value can be read again, and how a column of text is to be read.
+
+    A column of several types has exact texts. Moments with another time zone than UTC do not fit.
+    """
+    types = contents.types
+    if types == {Type.STRING}:
+        return to_typed(dictionary, ids, contents), ColumnType.STRING
+    if types <= {Type.IRI, Type.BLANK}:
+        return to_typed(dictionary, ids, contents), ColumnType.IRI
+    wanted = arrow_type(contents)
+    if wanted == TEXT or (types == EXACT and contents.size is None):
+        _refuse_types(dictionary, ids, types, TEXT)
+        return decode.to_texts(dictionary, ids, "exact").cast(TEXT), ColumnType.TERM
+    if pa.types.is_timestamp(wanted) and wanted.tz is not None:
+        _refuse(dictionary, ids, dictionary.extra[ids] != 0, wanted)
+    return to_typed(dictionary, ids, contents), None
+
+
+def check(dictionary: Dictionary, ids: Ids, contents: Contents) -> None:
+    """Raise `Misfit` for a value that the types of its column exclude, or that is not of its size."""
+    _refuse_types(dictionary, ids, contents.types, TEXT)
+    if contents.size is not None:
+        to_typed(dictionary, ids, contents)
+
+
+def _refuse_types(dictionary: Dictionary, ids: Ids, types: Types, wanted: pa.DataType) -> None:
+    """Raise `Misfit` for a value of another type."""
+    if types != ANY:
+        allowed = [kind for kind in Kind if types_of_kinds((kind,)) & types]
+        _refuse(dictionary, ids, ~np.isin(dictionary.kind[ids], allowed), wanted)
 
 
 def _typed(dictionary: Dictionary, ids: Ids, wanted: pa.DataType) -> pa.Array:
@@ -88,6 +134,8 @@ def _typed(dictionary: Dictionary, ids: Ids, wanted: pa.DataType) -> pa.Array:
     if pa.types.is_date(wanted):
         _refuse(dictionary, ids, np.abs(payload) >= 1 << 31, wanted)
         return array_of(payload.astype(np.int32)).cast(wanted)
+    if pa.types.is_timestamp(wanted):
+        _refuse(dictionary, ids, (dictionary.extra[ids] == NO_TIME_ZONE) != (wanted.tz is None), wanted)
     return array_of(payload).cast(wanted)
 
 
@@ -96,39 +144,41 @@ def _decimals(dictionary: Dictionary, ids: Ids, wanted: pa.DataType) -> pa.Array
     kinds = dictionary.kind[ids]
     _refuse(dictionary, ids, ~np.isin(kinds, (Kind.INTEGER, Kind.DECIMAL, Kind.BIG)), wanted)
     scales = np.where(kinds == Kind.DECIMAL, dictionary.extra[ids], 0)
-    _refuse(dictionary, ids, (scales > SCALE) & (kinds != Kind.BIG), wanted)
+    _refuse(dictionary, ids, (scales > wanted.scale) & (kinds != Kind.BIG), wanted)
     scales[kinds == Kind.BIG] = -1
     order = np.argsort(scales, kind="stable")
     parts = []
     for scale in np.unique(scales).tolist():
         some = ids[scales == scale]
-        small = dictionary.payload[some] if scale >= 0 else None
-        parts.append(_large(dictionary, some, wanted) if small is None else _moved(small, scale, wanted))
+        if scale < 0:  # numbers beyond 64 bits
+            numbers = decode.to_texts(dictionary, some, "plain").cast(pa.string())
+        else:
+            numbers = _of_scale(dictionary.payload[some], scale)
+        parts.append(_cast(dictionary, some, numbers, wanted))
     back = np.empty(len(ids), np.int64)
     back[order] = np.arange(len(ids))
     return taken(pa.concat_arrays(parts), back)
 
 
-def _moved(mantissas: npt.NDArray[np.int64], scale: int, wanted: pa.DataType) -> pa.Array:
-    """Return mantissas of one scale as decimals of the wanted one."""
+def _of_scale(mantissas: npt.NDArray[np.int64], scale: int) -> pa.Array:
+    """Return mantissas as decimals of their scale."""
     words = np.empty((len(mantissas), 2), np.int64)  # 128 bits each, the lower half first
     words[:, 0], words[:, 1] = mantissas, mantissas >> 63
-    held = pa.Array.from_buffers(pa.decimal128(19, scale), len(mantissas), [None, pa.py_buffer(words)])
-    return pc.cast(held, wanted)
+    return pa.Array.from_buffers(pa.decimal128(19, scale), len(mantissas), [None, pa.py_buffer(words)])
 
 
-def _large(dictionary: Dictionary, ids: Ids, wanted: pa.DataType) -> pa.Array:
-    """Return numbers beyond 64 bits, one by one."""
-    texts = decode.to_texts(dictionary, ids, "plain")
+def _cast(dictionary: Dictionary, ids: Ids, numbers: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Return numbers as decimals of the wanted size; raise `Misfit` for the first that does not fit."""
     try:
-        return pc.cast(texts.cast(pa.string()), wanted)
+        return pc.cast(numbers, wanted)
     except pa.ArrowInvalid:
-        for place in range(len(ids)):
-            try:
-                pc.cast(texts.slice(place, 1).cast(pa.string()), wanted)
-            except pa.ArrowInvalid:
-                raise Misfit(dictionary.decode(int(ids[place])), wanted) from None
-        raise
+        if len(ids) == 1:
+            raise Misfit(dictionary.decode(int(ids[0])), wanted) from None
+    half = len(ids) // 2
+    parts = (slice(None, half), slice(half, None))
+    return pa.concat_arrays(
+        _cast(dictionary, ids[part], numbers[part.start : part.stop], wanted) for part in parts
+    )
 
 
 def _refuse(dictionary: Dictionary, ids: Ids, is_bad: npt.NDArray[np.bool_], wanted: pa.DataType) -> None:
