@@ -10,6 +10,7 @@ from tests.strategies import Features, programs
 
 import tidelog as tl
 from tidelog.engine.reference import evaluate
+from tidelog.logic.program import Variable
 from tidelog.logic.strata import strata
 from tidelog.rewrite import splitting
 from tidelog.rewrite.splitting import auxiliary_name, is_auxiliary, split
@@ -42,7 +43,7 @@ def test_a_piece_has_the_variables_that_are_still_needed() -> None:
     program = tl.parse("p(?a, ?d) :- q(?a, ?b), q(?b, ?c), ~r(?a, _), q(?c, ?d), ?d > ?a .")
     with patch.multiple(splitting, LONGEST=1, PIECE=2):
         first, second = split(program).rules
-    assert [str(term) for term in first.head.terms] == ["?a", "?b"]
+    assert first.head.terms == (Variable("a"), Variable("b"))
     assert second.positive[0] == first.head
 
 
