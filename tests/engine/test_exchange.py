@@ -67,13 +67,10 @@ def test_random_programs_give_the_facts_of_the_reference(case: Case, count: int,
     program = tl.parse(case.text)
     sizes = None if rows is None else Sizes({name: rows for name in case.arities if name[0] == "e"})
     try:
-        reference.evaluate(program, max_facts=MOST)
-    except EvaluationError as error:  # too many facts, or a value that is too large
-        expected = error
-    else:
         check(program, count, sizes=sizes)
-        return
-    if expected.diagnostics[0].code != "E600":
+    except Stopped:  # too many facts
+        pass
+    except EvaluationError:  # a value that is too large, wherever it is met
         found = run(program, count, sizes=sizes, max_facts=10 * MOST)
         assert all(isinstance(each, TidelogError) for each in found)
 
