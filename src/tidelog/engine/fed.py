@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tidelog.engine.fixpoint import DeltaStep, Step, first_step, run_plan
+from tidelog.engine.events import Event
+from tidelog.engine.fixpoint import DeltaStep, Step, first_step, materialise, run_plan
 from tidelog.engine.occurrence import Occurrences
 from tidelog.engine.protocol import Engine
 from tidelog.logic.program import Rule
+from tidelog.logic.strata import strata
 from tidelog.plan.compile import delta_pivots
 
 
@@ -39,13 +41,17 @@ class Fed:
         self._seen = dict.fromkeys(self._relations, 0)  # the rows of each relation that rules have read
 
     def begin(self) -> None:
-        """Derive all that follows from what is given."""
+        """Derive all that follows from what is given, stratum by stratum, as if nothing were to arrive.
+
+        Rules that read a gate match nothing yet.
+        """
+        numbered = [*self._rules, *self._aggregates]
+        numbers = {id(rule): number for rule, number in numbered}
+        layers = strata([rule for rule, _ in numbered])
+        self._engine.begin(self._relations)
+        materialise(layers, numbers, self._engine, _overhear, self._check)
         self._engine.begin(self._relations)
         self._seen = self._sizes()
-        for rule, number in (*self._rules, *self._aggregates):  # those that read a gate match nothing yet
-            if self._occurrences.may_match(rule.positive):
-                self._run(first_step(rule, number, self._engine))
-        self.close()
 
     def close(self) -> None:
         """Derive all that follows from the rows that were added to relations since the last time."""
@@ -71,3 +77,7 @@ class Fed:
 
     def _sizes(self) -> dict[str, int]:
         return {name: self._engine.size(name) for name in self._relations}
+
+
+def _overhear(_: Event) -> None:
+    """Tell nobody what is derived."""

@@ -272,7 +272,7 @@ class Table:
         self.words[[layout.ROWS, layout.OLD_END, layout.CURRENT_END, layout.DEAD]] = 0
 
     def empty(self) -> None:
-        """Delete all rows and release their memory; plans may go on to fill the table. It has no indexes."""
+        """Forget all rows and give their memory back; plans may go on to fill it. It has no indexes."""
         held = self.flags, self.columns, self.slots  # until kernels are told of the new arrays
         self.columns = [memory.empty(FIRST_CAPACITY, np.int32) for _ in range(self.arity)]
         self.flags = memory.empty(FIRST_CAPACITY, np.uint8)

@@ -83,7 +83,7 @@ def spread(hashed: Any) -> Any:
 
 @inlined
 def slot_of(hashed: Any, shift: Any) -> Any:
-    """The slot where a hash is looked for first, by other bits than owners: most values are a task's own."""
+    """The slot where a hash is looked for first; by other bits than its owner, which many here share."""
     return np.int64(((np.uint64(hashed) * FIRST) >> np.uint64(BITS)) >> np.uint64(shift))
 
 

@@ -148,9 +148,7 @@ class Task:
             self._engine.check, self._engine.budget = self._check_plan, self._limits.budget
             self._begin()
             self._send_given(heavy)
-            memory.give_back()  # what was read, and what was sent
             self._derive()
-            memory.give_back()
 
     def _make_plan(self) -> dict[Column, Ids]:
         """Plan as all others do; returns the frequent values of columns."""
@@ -224,6 +222,7 @@ class Task:
         if self._read is not self._values:
             self._told = self._read.told
             self._read, self._reader = self._values, self._engine
+            memory.give_back()  # what was read, and what was sent
         if self.is_owner:
             self._add_heavy(heavy)
         self._sent = {name: self._engine.size(name) for name in self._sources}
