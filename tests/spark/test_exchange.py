@@ -20,7 +20,7 @@ reach(?x, ?y) :- edge(?x, ?y) .
 reach(?x, ?z) :- reach(?x, ?y), reach(?y, ?z) .
 far(?x, #count(?y)) :- reach(?x, ?y) .
 apart(?x, ?y) :- edge(?x, _), edge(_, ?y), ~reach(?x, ?y) .
-some() :- far(?x, ?n), ?n > 5 .
+some() :- far(_, ?n), ?n > 5 .
 edge("in", "text") .
 @output reach, far, apart, some, edge .
 """

@@ -79,7 +79,7 @@ def run(options: Namespace) -> int:
                 _result(query_name(query.text), given.query(frames, _body(query.text), "skip"), "query")
             )
     if results:
-        print_results(results, form)
+        print_results(results, Form("table", rows=form.rows) if options.output else form)
     return 0
 
 

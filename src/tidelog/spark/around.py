@@ -43,7 +43,7 @@ def goes_around(program: Program, each: Input, output: Output) -> bool:
         bool(each.columns)
         and each.fields is None
         and all(
-            declared is column_of(own) and _is_exact(of, wanted) for of, own, declared, (_, wanted) in types
+            declared == column_of(own) and _is_exact(of, wanted) for of, own, declared, (_, wanted) in types
         )
     )
 

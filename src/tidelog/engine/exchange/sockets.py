@@ -255,7 +255,8 @@ class _Peer:
 
     def tell(self, kind: int, frame: Frame) -> int:
         """Let a frame wait to be sent; returns its size."""
-        views = [memoryview(part).cast("B") for part in frame.parts]
+        # What is empty has no bytes to show, if it has more than one dimension.
+        views = [memoryview(part).cast("B") if len(part) else memoryview(b"") for part in frame.parts]
         sizes = struct.pack(f"<{len(views)}Q", *map(len, views))
         self.outgoing.append(memoryview(HEAD.pack(kind, len(views), frame.word) + sizes))
         self.outgoing.extend(view for view in views if len(view))
