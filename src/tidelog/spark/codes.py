@@ -24,6 +24,7 @@ OPERATION: Final = "E877"
 NOT_COMPARABLE: Final = "E878"
 NOT_PUBLISHED: Final = "E879"
 TIMED: Final = "E880"
+NOT_REDERIVED: Final = "E881"
 
 MEANINGS: Final = {
     NO_SUCH_PREDICATE: "a frame for a predicate, or an output, that the program does not have",
@@ -45,4 +46,5 @@ MEANINGS: Final = {
     NOT_COMPARABLE: "two versions of a table with different columns",
     NOT_PUBLISHED: "changes that could not be published: nothing was committed",
     TIMED: "facts that hold at times, where frames of changes have none",
+    NOT_REDERIVED: "a change that cannot be worked into frames of what was derived before",
 }

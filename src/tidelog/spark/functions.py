@@ -58,6 +58,9 @@ def derive(
     inputs: Mapping[str, DataFrame] | None = None,
     *,
     outputs: Sequence[str] | None = None,
+    previous: Mapping[str, DataFrame] | None = None,
+    inserted: Mapping[str, DataFrame] | None = None,
+    deleted: Mapping[str, DataFrame] | None = None,
     partitions: int | None = None,
     sizes: Mapping[str, int] | None = None,
     on_error: str = "fail",
@@ -74,8 +77,19 @@ def derive(
     `fail`, `skip` to leave out rows that cannot be read, or `collect` to have them in `rejects`;
     `on_violation` is `fail`, or `keep` to have them in `violations`. All other settings are those of
     `Reasoner`.
+
+    With `previous`, the frames of what was derived from the inputs, all that follows after facts were
+    `inserted` and `deleted` is derived from that; `reach gained` and `reach lost` are outputs, too.
     """
     frames = dict(inputs or {})
+    if previous is not None:
+        from tidelog.spark.rederiving import rederive
+
+        how = {"partitions": partitions, "sizes": sizes, "on_error": on_error, "on_violation": on_violation}
+        known = program_of(program)
+        return rederive(known, frames, previous, inserted or {}, deleted or {}, outputs, **how, **settings)
+    if inserted or deleted:
+        raise ValueError("`inserted` and `deleted` go with `previous`, the frames of what was derived before")
     given = _given(program, frames, settings)
     choice = given.choose(frames, partitions, sizes)
     return given.derive(frames, outputs, on_error, on_violation, choice)
