@@ -20,7 +20,6 @@ from typing import IO, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-import tidelog
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.exchange.sockets import Listener, Mesh, lost
 from tidelog.engine.exchange.tasks import Task
@@ -79,7 +78,7 @@ def derive(
 def _started(count: int, order: Mapping[str, Any]) -> Iterator[Mesh]:
     """Start processes, and give the mesh of this one and them; in the end they are gone."""
     secret, attempt = token_bytes(32), token_hex(16)
-    path = [str(Path(tidelog.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    path = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
     settings: dict[str, Any] = {
         "env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
         "stdin": subprocess.PIPE,
