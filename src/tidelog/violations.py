@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +17,7 @@ from tidelog.logic.program import (
     Atom,
     Comparison,
     Constant,
+    Predicate,
     Program,
     Rule,
     Variable,
@@ -26,6 +27,7 @@ from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.over_representatives import ALIAS, MARK
 
 INCONSISTENT: Final = "E601"
+VIOLATED: Final = "violated "  # followed by the number of a rule: no predicate's name has a space
 MOST: Final = 10  # rules that are reported
 MOST_INSTANCES: Final = 10_000  # among which the one to be shown is chosen
 MOST_RULES: Final = 100  # that are asked how they derive a fact
@@ -190,3 +192,29 @@ def _written(fact: Atom, writing: Writing) -> str:
     if fact.predicate == ALIAS:
         return writing.atom(Atom(EQUAL, fact.terms))
     return writing.atom(Atom(fact.predicate.removesuffix(MARK), fact.terms))
+
+
+# ---- where the facts lie in several places
+
+
+def told_apart(program: Program) -> Program:
+    """Return the program with a predicate for each rule that derives bottom(): its facts tell which did."""
+    rules: list[Rule] = []
+    added: dict[str, Predicate] = {}
+    for number, rule in enumerate(program.rules):
+        if rule.head.predicate == BOTTOM:
+            name = f"{VIOLATED}{number}"
+            added[name] = Predicate(name, 0, (), (), name)
+            rules.append(replace(rule, head=Atom(name, ())))
+        else:
+            rules.append(rule)
+    return replace(program, rules=tuple(rules), predicates={**program.predicates, **added})
+
+
+def violated(program: Program, holds: Callable[[str], bool]) -> list[Diagnostic]:
+    """Return a diagnostic for each rule of a program that was `told_apart` whose predicate holds."""
+    return [
+        Diagnostic(INCONSISTENT, "the facts are inconsistent: the body of this rule holds", rule.span)
+        for rule in program.rules
+        if rule.head.predicate.startswith(VIOLATED) and holds(rule.head.predicate)
+    ]

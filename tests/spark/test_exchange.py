@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,6 +14,7 @@ import pytest
 import tidelog as tl
 from tests.corpus import cases
 from tidelog import spark as ts
+from tidelog.spark.barrier import Exchange
 from tidelog.spark.failures import telling
 from tidelog.spark.strategies import BYTES, STRATEGY
 
@@ -24,6 +30,7 @@ some() :- far(_, ?n), ?n > 5 .
 edge("in", "text") .
 @output reach, far, apart, some, edge .
 """
+GRAPH = "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), reach(?y, ?z) ."
 TIMED = "q(?x) :- diamondminus[0, 1] p(?x) ."
 
 
@@ -70,7 +77,7 @@ def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) 
     large = ts.check(PROGRAM, inputs, sizes={"edge": 160_000_000})
     assert (large.strategy, large.tasks) == ("exchange", 2) and "7,680,000,000 bytes" in large.reason
     too_large = ts.check(PROGRAM, inputs, sizes={"edge": 1_000_000_000})
-    assert too_large.strategy == "task" and "cannot run at once: there are 2 slots" in too_large.reason
+    assert too_large.strategy == "joins" and "cannot run at once: there are 2 slots" in too_large.reason
     for arguments, match in (
         ({"partitions": 3}, r"E873(.|\n)*spark\.cores\.max"),
         ({"program": TIMED, "partitions": 2}, r"E873(.|\n)*diamondminus"),
@@ -82,7 +89,11 @@ def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) 
         session.conf.set(STRATEGY, "exchange")
         assert ts.check(PROGRAM, inputs).tasks == 2
         session.conf.set(STRATEGY, "joins")
-        with pytest.raises(tl.ProgramError, match="there is no strategy `joins`"):
+        assert ts.check(PROGRAM, inputs).strategy == "joins"
+        with pytest.raises(tl.ProgramError, match="E873"):
+            ts.check(TIMED)
+        session.conf.set(STRATEGY, "frames")
+        with pytest.raises(tl.ProgramError, match="there is no strategy `frames`"):
             ts.check(PROGRAM, inputs)
         session.conf.set(STRATEGY, "auto")
         session.conf.set(BYTES, "1")
@@ -104,3 +115,51 @@ def test_cases_of_the_corpus(case: Any, session: SparkSession) -> None:
         assert {name: rows_of(frame) for name, frame in divided.items()} == {
             name: rows_of(frame) for name, frame in whole.items()
         }
+
+
+@dataclass(frozen=True)
+class Mortal(Exchange):
+    """A task that ends once, in the midst of things."""
+
+    folder: str = ""
+    is_killed: bool = False
+
+    def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
+        from pyspark import BarrierTaskContext
+
+        died = Path(self.folder, "died")
+        if BarrierTaskContext.get().partitionId() == 1 and not died.exists():
+            batches = self._ending(batches, died)
+        return super()._parts(batches)
+
+    def _ending(self, batches: Iterable[Any], died: Path) -> Iterator[Any]:
+        yield from batches
+        died.touch()
+        if self.is_killed:
+            os._exit(1)
+        raise RuntimeError("on purpose")
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_task_that_fails_is_tried_again(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_killed: bool
+) -> None:
+    edges = spark.createDataFrame([(number, number + 1) for number in range(12)], "x int, y int")
+    expected = rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=1)["reach"])
+    mortal = partial(Mortal, folder=str(tmp_path), is_killed=is_killed)
+    monkeypatch.setattr("tidelog.spark.functions.Exchange", mortal)
+    assert rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"]) == expected
+    assert Path(tmp_path, "died").exists()
+
+
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_facts_that_do_not_fit_are_an_error(spark: SparkSession, partitions: int) -> None:
+    program = "pair(?x, ?y) :- node(?x), node(?y) ."
+    nodes = spark.range(6000).selectExpr("id AS x")
+    spark.conf.set("tidelog.taskMemory", "100m")
+    try:
+        with pytest.raises(tl.Stopped, match=r"E881(.|\n)*help: ask for more tasks"), telling():
+            ts.derive(program, {"node": nodes}, partitions=partitions)["pair"].count()
+    finally:
+        spark.conf.unset("tidelog.taskMemory")
+    assert ts.derive(program, {"node": nodes.limit(10)}, partitions=partitions)["pair"].count() == 100

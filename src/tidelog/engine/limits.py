@@ -10,6 +10,7 @@ from tidelog.engine.events import Tally
 from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.errors import Diagnostic, Interrupted, Stopped, counted
 
+OUT_OF_MEMORY = "E613"
 MATCHES = 1 << 24  # that a kernel may look at between two checks: a tenth of a second
 FEWEST = 1 << 12  # … and those that are worth a call of it
 SHARE = 16  # the part of a limit on facts by which it may be passed
@@ -83,7 +84,7 @@ class Limits:
         except MemoryError as error:
             detail = f": {error}" if str(error) else ""
             raise self._stopped(
-                "E613", f"out of memory{detail}", "use less data, or a larger machine"
+                OUT_OF_MEMORY, f"out of memory{detail}", "use less data, or a larger machine"
             ) from None
         finally:
             INTERRUPTS.release()

@@ -151,7 +151,7 @@ def localise(program: Program, sizes: Sizes, tasks: int) -> Localised:
     """Return the program that each of so many tasks runs, planned for these sizes of the given relations."""
     if tasks < 1:
         raise ValueError(f"a program is run by one task at least, not by {tasks}")
-    _check(program)
+    check_localisable(program)
     plan = _Candidate.of(program, select(program, constants=False), sizes, tasks)
     selected = select(program, constants=True)
     if selected.rules != plan.program.rules:
@@ -196,7 +196,7 @@ def _cheapest(*candidates: _Candidate) -> _Candidate:
     return min(candidates, key=lambda candidate: candidate.arrangement.cost)
 
 
-def _check(program: Program) -> None:
+def check_localisable(program: Program) -> None:
     """Refuse rules over time and equality: no one task could own their facts."""
     for rule in program.rules:
         if rule.is_metric or rule.head.predicate in program.timed:

@@ -15,9 +15,9 @@ from tidelog.engine import exchange
 from tidelog.engine.exchange import Listener
 from tidelog.errors import Inconsistent
 from tidelog.io.columns import Batch
-from tidelog.logic.program import BOTTOM
-from tidelog.query.strategy import inconsistency
-from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Task, written
+from tidelog.logic.program import Program
+from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Task, limited_memory, written
+from tidelog.violations import told_apart, violated
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Exchange:
 
     task: Task
     ask: Everything
+    count: int
     secret: bytes
     certificate: bytes | None = None
 
@@ -38,27 +39,33 @@ class Exchange:
 
         context = BarrierTaskContext.get()
         number = context.partitionId()
-        listener = Listener(context.getTaskInfos()[number].address.partition(":")[0])
+        hosts = [info.address.rpartition(":")[0].strip("[]") for info in context.getTaskInfos()]
+        if (
+            len(hosts) != self.count
+        ):  # seen after an attempt in which some tasks had ended before others failed
+            raise RuntimeError(f"{len(hosts)} of {self.count} tasks were started: Spark tries again")
+        listener = Listener(hosts[number])
         said = context.allGather(json.dumps([listener.address, token_hex(16)]))
         told = [json.loads(each) for each in said]
         addresses, attempt = [address for address, _ in told], told[0][1]
         faults = Collected(self.task.on_error)
         settings: dict[str, Any] = {key: self.task.settings.get(key) for key in ("timeout", "max_facts")}
         mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
-        with mesh:
-            deriving = exchange.Task(self.task.program, mesh, seed=int(attempt, 16), **settings)
-            for reading, read in self.task.read(batches, faults):
-                deriving.load(reading.predicate, _checked(read, faults))
-            deriving.run()
-        yield from self.task.shown(faults, self._outputs(deriving))
+        program = told_apart(self.task.program)
+        with limited_memory(self.task.memory, hosts.count(hosts[number])):
+            with mesh:
+                deriving = exchange.Task(program, mesh, seed=int(attempt, 16), **settings)
+                for reading, read in self.task.read(batches, faults):
+                    deriving.load(reading.predicate, _checked(read, faults))
+                deriving.run()
+            yield from self.task.shown(faults, self._outputs(deriving, program))
 
-    def _outputs(self, deriving: exchange.Task) -> Iterator[Part]:
-        program = self.task.program
-        if BOTTOM in program.predicates and deriving.columns(BOTTOM)[1]:
-            found: Inconsistent = inconsistency(program)
-            if not self.ask.keeps_violations:
-                raise found
-            texts = [[item.code for item in found.diagnostics], [item.message for item in found.diagnostics]]
+    def _outputs(self, deriving: exchange.Task, program: Program) -> Iterator[Part]:
+        found = violated(program, lambda name: deriving.columns(name)[1] > 0)
+        if found and not self.ask.keeps_violations:
+            raise Inconsistent(found)
+        if found:
+            texts = [[item.code for item in found], [item.message for item in found]]
             yield Part(VIOLATIONS, dict(zip(("code", "message"), texts, strict=True)), len(texts[0]))
         for output in self.ask.outputs:
             yield written(deriving.relation(output.predicate), output)

@@ -24,6 +24,7 @@ OPERATION: Final = "E877"
 NOT_COMPARABLE: Final = "E878"
 NOT_PUBLISHED: Final = "E879"
 TIMED: Final = "E880"
+NO_MEMORY: Final = "E881"
 NOT_REDERIVED: Final = "E881"
 
 MEANINGS: Final = {
@@ -47,4 +48,5 @@ MEANINGS: Final = {
     NOT_PUBLISHED: "changes that could not be published: nothing was committed",
     TIMED: "facts that hold at times, where frames of changes have none",
     NOT_REDERIVED: "a change that cannot be worked into frames of what was derived before",
+    NO_MEMORY: "facts that do not fit the memory of a task",
 }

@@ -18,7 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
+from tidelog.engine.events import Tally
 from tidelog.engine.exchange import make_certificate
+from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, ProgramError, Source, suggest
 from tidelog.explaining import MOST_ANSWERS
 from tidelog.io.faults import OnError
@@ -38,10 +40,11 @@ from tidelog.spark.around import around, goes_around
 from tidelog.spark.barrier import Exchange
 from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of
 from tidelog.spark.failures import telling
+from tidelog.spark.joins import Joins
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.strategies import EXCHANGE, Choice, choose, is_encrypted
+from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, task_memory
 from tidelog.spark.task import TAG, Answers, Everything, Proofs, Reading, Task, Writing, unpacked
 from tidelog.spark.times import time_fields
 from tidelog.syntax.parser import parse_literals
@@ -237,8 +240,29 @@ class Given:
         wanted = {name: output for name, output in wanted.items() if name not in passing}
         places = slots_of(wanted)
         ask = Everything(_writings(wanted, places), on_violation == "keep")
-        rows = self.rows(ask, frames, places, faults, _read_by(program, [*wanted.values()]), choice)
+        needed = _read_by(program, [*wanted.values()])
+        if choice.strategy == JOINS:
+            rows = self._joined(frames, wanted, places, faults, ask.keeps_violations, needed)
+        else:
+            rows = self.rows(ask, frames, places, faults, needed, choice)
         return Derived(rows, wanted, places, passing, is_divided=choice.strategy == EXCHANGE)
+
+    def _joined(
+        self,
+        frames: Mapping[str, DataFrame],
+        outputs: Mapping[str, Output],
+        places: Slots,
+        on_error: OnError,
+        keeps_violations: bool,
+        needed: Callable[[str], bool],
+    ) -> DataFrame:
+        """Return the rows of all outputs, as joins derive them: jobs run now."""
+        session = _session(frames)
+        ship(session, scratch_folder())
+        inputs = [(frames[name], each) for name, each in self.inputs.items() if needed(each.predicate.name)]
+        limits = Limits(Tally(), self.settings.get("timeout"), self.settings.get("max_facts"))
+        joins = Joins.of(self.program, self.inferred, session, limits)
+        return joins.rows(inputs, outputs, places, on_error, keeps_violations)
 
     def query(self, frames: Mapping[str, DataFrame], text: str, on_error: str) -> DataFrame:
         """Return the frame of a query's answers."""
@@ -310,16 +334,16 @@ class Given:
         program = replace(self.program, queries=(), outputs=())
         schema = {slot: _arrow_of(of) for slot, of in places.types.items()}
         special = {name: places.of[name] for name in SPECIAL}
-        task = Task(program, readings, ask, schema, special, on_error, self.settings)
+        session = _session(frames)
+        task = Task(program, readings, ask, schema, special, on_error, self.settings, task_memory(session))
         fields = [(TAG, _STRING), *places.types.items()]
         out = spark_types.StructType([spark_types.StructField(*field) for field in fields])
-        session = _session(frames)
         ship(session, scratch_folder())
         tagged = _tagged(session, frames, inputs, taken).repartition(choice.tasks)
         if choice.strategy != EXCHANGE:
             return tagged.mapInArrow(Shipped(task), out)
         certificate = make_certificate() if is_encrypted(session) else None
-        together = Exchange(task, ask, token_bytes(32), certificate)
+        together = Exchange(task, ask, choice.tasks, token_bytes(32), certificate)
         return tagged.mapInArrow(Shipped(together), out, barrier=True)
 
 

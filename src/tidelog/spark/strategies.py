@@ -1,4 +1,4 @@
-"""Where a program runs, and why: by one task, or by several that exchange facts. Imports no Spark."""
+"""Where a program runs, and why: one task, several that exchange facts, or joins. Imports no Spark."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from typing import Any, Final
 
 from tidelog.errors import Diagnostic, ProgramError, counted
 from tidelog.logic.program import Program
-from tidelog.rewrite.localise import NotLocalisable, Sizes, localise
+from tidelog.rewrite.localise import NotLocalisable, check_localisable
 from tidelog.spark import codes
 
-AUTO, TASK, EXCHANGE = "auto", "task", "exchange"
+AUTO, TASK, EXCHANGE, JOINS = STRATEGIES = ("auto", "task", "exchange", "joins")
 STRATEGY: Final = "tidelog.strategy"
 BYTES: Final = "tidelog.taskBytes"
+MEMORY: Final = ("tidelog.taskMemory", "spark.executor.pyspark.memory")
 TASK_BYTES: Final = 4 << 30  # of inputs, as Catalyst estimates them, that one task takes
 VALUE: Final = 24  # bytes of a value, about, where rows are given
+BY_JOINS: Final = "Spark joins frames, which need not fit the memory; each round of a recursion is a job"
 ONE_TASK: Final = "one task derives everything: its facts have to fit the memory of a worker"
 ENCRYPTED: Final = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.ssl.rpc.enabled")
 _SIZE: Final = re.compile(r"sizeInBytes=([\d.]+)(?:E\+?(\d+))? ([KMGTPE]?)i?B")
@@ -51,17 +53,21 @@ def choose(
     `columns` has how many columns each input has. Nothing runs.
     """
     asked = _setting(session, STRATEGY, AUTO)
-    if asked not in (AUTO, TASK, EXCHANGE):
-        raise _error(f"there is no strategy `{asked}`", f"{STRATEGY} is {AUTO}, {TASK} or {EXCHANGE}")
+    if asked not in STRATEGIES:
+        raise _error(f"there is no strategy `{asked}`", f"{STRATEGY} is one of {', '.join(STRATEGIES)}")
     if partitions is not None and partitions < 1:
         raise ValueError(f"a program is run by one task at least, not by {partitions}")
     if partitions == 1 or (asked == TASK and partitions is None):
         return Choice()
-    if asked == TASK:
-        raise _error(f"{STRATEGY}={TASK} is one task, not {partitions}", "leave out one of the two")
+    if asked == JOINS and partitions is None:
+        _check_divisible(program)
+        return Choice(JOINS, 0, BY_JOINS)
+    if asked in (TASK, JOINS):
+        raise _error(f"{STRATEGY}={asked} has no {partitions} tasks", "leave out one of the two")
     if partitions is not None or asked == EXCHANGE:
         found = partitions or _slots(session) or 2
-        _check(program, session, found)
+        _check_divisible(program)
+        _check_slots(session, found)
         why = f"`partitions={partitions}`" if partitions is not None else f"{STRATEGY}={EXCHANGE}"
         return Choice(EXCHANGE, found, f"{counted(found, 'task')} of a barrier stage exchange facts: {why}")
     return _by_size(program, session, _bytes(frames, sizes, columns))
@@ -75,20 +81,29 @@ def _by_size(program: Program, session: Any, size: int | None) -> Choice:
         return Choice()
     told = f"inputs of about {size or 0:,} bytes, {most:,} for each task ({BYTES})"
     try:
-        _check(program, session, tasks)
+        _check_divisible(program)
     except ProgramError as error:
         reason = error.diagnostics[0].message
         return Choice(reason=f"{ONE_TASK}. It has {told}, but {reason}")
+    try:
+        _check_slots(session, tasks)
+    except ProgramError as error:
+        reason = error.diagnostics[0].message
+        return Choice(JOINS, 0, f"{BY_JOINS}. It has {told}, but {reason}")
     return Choice(EXCHANGE, tasks, f"{counted(tasks, 'task')} of a barrier stage exchange facts: {told}")
 
 
-def _check(program: Program, session: Any, tasks: int) -> None:
-    """Raise why a program cannot be divided, or why so many tasks cannot run at once."""
+def _check_divisible(program: Program) -> None:
+    """Raise why a program cannot be divided among tasks, or derived by joins."""
     try:
-        localise(program, Sizes(), tasks)
+        check_localisable(program)
     except NotLocalisable as reason:
         span = None if reason.rule is None else reason.rule.span
-        raise ProgramError(Diagnostic(codes.STRATEGY, str(reason), span, "leave out `partitions`")) from None
+        raise ProgramError(Diagnostic(codes.STRATEGY, str(reason), span, "leave it to one task")) from None
+
+
+def _check_slots(session: Any, tasks: int) -> None:
+    """Raise why so many tasks cannot run at once."""
     if _setting(session, "spark.dynamicAllocation.enabled", "false") == "true":
         message = "tasks that exchange facts run all at once, for which dynamic allocation has no executors"
         raise _error(message, "set spark.dynamicAllocation.enabled=false, or leave out `partitions`")
@@ -98,6 +113,18 @@ def _check(program: Program, session: Any, tasks: int) -> None:
         raise _error(
             message, "give Spark more cores (spark.executor.instances, spark.cores.max), or fewer tasks"
         )
+
+
+def task_memory(session: Any) -> int | None:
+    """Return the bytes that a task may take, if a setting says so, such as `4g`."""
+    for key in MEMORY:
+        text = _setting(session, key, "")
+        found = re.fullmatch(r"(\d+)([bkmgt]?)b?", text.lower())
+        if found:
+            return int(found[1]) << _UNITS[found[2].upper().replace("B", "")]
+        if text:
+            raise _error(f"`{key}` is {text!r}, which is no size", "write it as `512m` or `4g`")
+    return None
 
 
 def is_encrypted(session: Any) -> bool:

@@ -6,8 +6,12 @@ Nothing here reads or writes a file: the program has no imports, and its sandbox
 from __future__ import annotations
 
 import pickle
+import re
+import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -15,7 +19,9 @@ import pyarrow.compute as pc
 
 from tidelog.engine.columnar.typed import Misfit, to_typed
 from tidelog.engine.exchange import Collision, Lost
-from tidelog.errors import Inconsistent, TidelogError
+from tidelog.engine.exchange.codes import FAILED
+from tidelog.engine.limits import OUT_OF_MEMORY
+from tidelog.errors import Diagnostic, Inconsistent, Stopped, TidelogError
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults, OnError
@@ -26,6 +32,7 @@ from tidelog.proof.explanation import Explanation
 from tidelog.proof.node import walk
 from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation, misfit_error
+from tidelog.spark import codes
 from tidelog.temporal.intake import split_batch
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import BOUNDS, TimedRelation
@@ -33,6 +40,7 @@ from tidelog.temporal.relation import BOUNDS, TimedRelation
 TAG = "predicate"
 REJECTS, VIOLATIONS, ERRORS = "rejects", "violations", "errors"  # outputs that are no predicates
 ROWS = 1 << 16  # of a batch that goes out
+MOST_MEMORY = 0.8  # of what is left
 ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
 
 
@@ -81,6 +89,7 @@ class Task:
     special: Mapping[str, tuple[str, ...]]  # the slots of rejects, violations and errors
     on_error: OnError = OnError.FAIL
     settings: Mapping[str, Any] = field(default_factory=dict)
+    memory: int | None = None  # bytes that the task may take, else most of what its machine has left
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of all outputs.
@@ -96,7 +105,7 @@ class Task:
             for part in parts:
                 yield from self._batches(*part)
         except TidelogError as error:
-            if isinstance(error, ATTEMPTS):
+            if isinstance(error, ATTEMPTS) or error.diagnostics[0].code == FAILED:
                 raise  # another attempt may succeed
             yield from self._batches(*self._texts(ERRORS, [[f"{type(error).__name__}: {error}"]]))
 
@@ -109,9 +118,10 @@ class Task:
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
         faults = Collected(self.on_error)
-        reasoner = Reasoner(self.program, threads=1, allow_read=(), allow_write=(), **self.settings)
-        self._load(reasoner, batches, faults)
-        yield from self.shown(faults, self.ask(reasoner))
+        with limited_memory(self.memory):
+            reasoner = Reasoner(self.program, threads=1, allow_read=(), allow_write=(), **self.settings)
+            self._load(reasoner, batches, faults)
+            yield from self.shown(faults, self.ask(reasoner))
 
     # ---- in
 
@@ -172,6 +182,33 @@ class Task:
                 part = pa.nulls(count, wanted) if held is None else held.slice(start, count).cast(wanted)
                 arrays.append(part)
             yield pa.RecordBatch.from_arrays(arrays, names=[TAG, *self.schema])
+
+
+@contextmanager
+def limited_memory(size: int | None, tasks: int = 1) -> Iterator[None]:
+    """In the block, take no more memory than so many bytes: then it is an error, not the end of the process.
+
+    By default that is most of what the machine has left, divided by the tasks that share it.
+    """
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    if size is None:
+        free = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
+        size = int(MOST_MEMORY * 1024 * int(free[1]) / tasks) if free else before[0]
+    held = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_DATA, (held + size, before[1]))
+    try:
+        yield
+    except (MemoryError, Stopped) as error:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+        if isinstance(error, Stopped) and error.diagnostics[0].code != OUT_OF_MEMORY:
+            raise
+        message = f"the facts of a task do not fit {size / 1e6:,.0f} MB"
+        if isinstance(error, Stopped):
+            message = f"{message}: {error.diagnostics[0].message}"
+        help = "ask for more tasks, by `partitions`, or let each take more memory, by `tidelog.taskMemory`"
+        raise Stopped(Diagnostic(codes.NO_MEMORY, message, help=help)) from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
 
 
 class Collected(Faults):

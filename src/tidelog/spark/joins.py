@@ -1,0 +1,599 @@
+"""Iterated joins: Spark joins the atoms of each rule, and tasks compute what Spark has no words for.
+
+For facts that exceed the memory of all workers, or where executors cannot reach one another: Spark spills,
+and each round of a recursion is a job. Atoms become joins, negations anti-joins. Comparisons, assignments,
+functions and aggregates are evaluated by the embedded engine over one batch, or one group of rows, at a time.
+
+There is no dictionary: columns hold values. Columns that share a variable in some rule are compared, so they
+hold values in the same way: Spark's own, if all of them are of one type that Spark compares as we do, else
+the exact text of a term.
+
+Invariant: after each stratum its frames hold the facts that its rules derive, each once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import types as spark_types
+
+from tidelog.engine.columnar import decode
+from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.engine.columnar.typed import to_typed
+from tidelog.engine.limits import Limits
+from tidelog.errors import Inconsistent
+from tidelog.io.arrow_data import read_arrow_data, wanted_columns
+from tidelog.io.codes import NOT_OF_TYPE
+from tidelog.io.faults import Faults, OnError
+from tidelog.logic.inference import Inferred
+from tidelog.logic.program import (
+    TOP,
+    Atom,
+    Constant,
+    Literal,
+    Negation,
+    Predicate,
+    Program,
+    Rule,
+    Variable,
+    literal_variables,
+)
+from tidelog.logic.strata import Stratum, strata
+from tidelog.logic.terms import exact
+from tidelog.logic.types import ANY, NEVER, Contents, Type, Types, column_of, type_of
+from tidelog.logic.values import ColumnType, Value, boolean
+from tidelog.reasoner import Reasoner
+from tidelog.spark.derived import quoted
+from tidelog.spark.schemas import Input, Output, Slots
+from tidelog.spark.task import REJECTS, TAG, VIOLATIONS, Collected
+from tidelog.violations import told_apart, violated
+
+ROWS: Final = 1 << 16  # that a task evaluates at once, where rows do not depend on each other
+CONSOLIDATED: Final = 8  # rounds after which the parts of a relation become one: plans would grow with them
+BEFORE, AFTER = "rows before", "rows after"  # the relations of the program that a task runs
+REJECTED: Final = spark_types.StructType(
+    [spark_types.StructField(name, spark_types.StringType()) for name in ("place", "code", "reason", "row")]
+)
+ROW: Final = Variable(" row")  # no variable of a program has a space
+
+_NATIVE: Mapping[Type, spark_types.DataType] = {
+    Type.INTEGER: spark_types.LongType(),
+    Type.STRING: spark_types.StringType(),
+    Type.BOOLEAN: spark_types.BooleanType(),
+    Type.DATE: spark_types.DateType(),
+}
+
+
+@dataclass(frozen=True)
+class Held:
+    """How a column holds its values: those of one type as Spark has them, else the exact text of terms."""
+
+    type: Type | None
+
+    @property
+    def types(self) -> Types:
+        """What the column can hold."""
+        return ANY if self.type is None else frozenset({self.type})
+
+    @property
+    def spark(self) -> spark_types.DataType:
+        """Spark's type of the column."""
+        return spark_types.StringType() if self.type is None else _NATIVE[self.type]
+
+    @property
+    def read_as(self) -> ColumnType:
+        """How the embedded engine reads the column."""
+        return ColumnType.TERM if self.type is None else column_of(self.types)
+
+    def literal(self, value: Value) -> Any:
+        """Return a constant as the column holds it."""
+        if self.type is None:
+            return F.lit(exact(value))
+        if self.type is Type.DATE:
+            return F.date_from_unix_date(F.lit(value.content))
+        return F.lit(value.content).cast(self.spark)
+
+
+TRUE, TEXT = Held(Type.BOOLEAN), Held(None)
+
+
+# ---- which columns hold values alike
+
+
+Column = tuple[str, int] | tuple[int, Variable]  # of a predicate, or a variable of the rule of this number
+
+
+class Alike:
+    """Columns and variables in classes whose members are compared with each other. Mutable: they merge."""
+
+    def __init__(self, program: Program, inferred: Inferred) -> None:
+        self._parent: dict[Column, Column] = {}
+        self._types: dict[Column, Types] = {}
+        for predicate in program.predicates.values():
+            for place, types in enumerate(inferred.of(predicate)):
+                self._include((predicate.name, place), types)
+        for number, rule in enumerate(program.rules):
+            for literal in (rule.head, *rule.body):
+                atom = literal.atom if isinstance(literal, Negation) else literal
+                if isinstance(atom, Atom):
+                    self._include_atom(number, atom)
+
+    def held(self, column: Column) -> Held:
+        """Return how a column, or a variable of a rule, holds its values."""
+        types = self._types.get(self._find(column), NEVER)
+        one = next(iter(types)) if len(types) == 1 else None
+        return Held(one if one in _NATIVE else None)
+
+    def _include_atom(self, number: int, atom: Atom) -> None:
+        for place, term in enumerate(atom.terms):
+            if isinstance(term, Constant):
+                self._include((atom.predicate, place), frozenset({type_of(term.value)}))
+            else:
+                self._merge((atom.predicate, place), (number, term))
+
+    def _include(self, column: Column, types: Types) -> None:
+        root = self._find(column)
+        self._types[root] = self._types.get(root, NEVER) | types
+
+    def _merge(self, one: Column, other: Column) -> None:
+        first, second = self._find(one), self._find(other)
+        if first != second:
+            self._parent[second] = first
+            self._include(first, self._types.pop(second, NEVER))
+
+    def _find(self, column: Column) -> Column:
+        while (above := self._parent.get(column, column)) != column:
+            self._parent[column] = self._parent.get(above, above)
+            column = above
+        return column
+
+
+# ---- what runs in tasks
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A program from `rows before` to `rows after`, over one batch at a time or all rows of a partition."""
+
+    program: Program
+    reads: tuple[ColumnType, ...]
+    writes: tuple[Held | Contents, ...]
+    shown: str = BEFORE  # what the rows are called in messages
+    is_whole: bool = False
+    on_error: OnError = OnError.FAIL
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows that follow from those of each part."""
+        for part in self._parts(batches):
+            reasoner = Reasoner(self.program, threads=1)
+            self._load(reasoner, pa.Table.from_batches(part))
+            coded = reasoner[AFTER].coded
+            arrays = [
+                written(coded.dictionary, ids, held)
+                for ids, held in zip(coded.columns, self.writes, strict=True)
+            ]
+            whole = pa.Table.from_arrays(arrays, names=[f"c{place}" for place in range(len(arrays))])
+            yield from whole.to_batches(ROWS)
+
+    def _load(self, reasoner: Reasoner, table: Any) -> None:
+        faults = Faults(OnError.FAIL if self.on_error is OnError.FAIL else OnError.SKIP)
+        wanted = wanted_columns(table.schema, self.reads, (), self.shown)
+        reasoner.load(BEFORE, read_arrow_data([table], wanted, faults))
+        faults.check()
+
+    def _parts(self, batches: Iterable[Any]) -> Iterator[list[Any]]:
+        """Yield all batches, or parts of them of some size: each costs the start of a reasoner."""
+        some: list[Any] = []
+        for batch in batches:
+            some.append(batch)
+            if not self.is_whole and sum(each.num_rows for each in some) >= ROWS:
+                yield some
+                some = []
+        if some:
+            yield some
+
+
+@dataclass(frozen=True)
+class Rejection:
+    """The rows of an input that cannot be read, a batch at a time."""
+
+    reads: tuple[ColumnType, ...]
+    shown: str
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield place, code, reason and row of each."""
+        for batch in batches:
+            faults = Collected(OnError.COLLECT)
+            wanted = wanted_columns(batch.schema, self.reads, (), self.shown)
+            for _ in read_arrow_data([batch], wanted, faults):
+                pass
+            texts = zip(*faults.collected, strict=True) if faults.collected else ()
+            if columns := [pa.array(map(str, column), pa.string()) for column in texts]:
+                yield pa.RecordBatch.from_arrays(columns, names=list(REJECTED.names))
+
+
+def written(dictionary: Any, ids: Any, held: Held | Contents) -> Any:
+    """Return values as a column holds them, or as an output of these types has them."""
+    if held == TEXT:
+        return decode.to_texts(dictionary, ids, "exact").cast(pa.string())
+    column = to_typed(dictionary, ids, Contents(held.types) if isinstance(held, Held) else held)
+    return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
+
+
+# ---- the rules of a stratum
+
+
+@dataclass
+class Joins:
+    """The frames of all predicates. Mutable: they grow, stratum by stratum."""
+
+    session: SparkSession
+    program: Program
+    alike: Alike
+    limits: Limits
+    frames: dict[str, DataFrame] = field(default_factory=dict)
+
+    @staticmethod
+    def of(program: Program, inferred: Inferred, session: SparkSession, limits: Limits) -> Joins:
+        """Return a program without facts yet."""
+        apart = told_apart(program)
+        return Joins(session, apart, Alike(apart, inferred), limits)
+
+    def rows(
+        self,
+        inputs: Iterable[tuple[DataFrame, Input]],
+        outputs: Mapping[str, Output],
+        places: Slots,
+        on_error: OnError,
+        keeps_violations: bool,
+    ) -> DataFrame:
+        """Derive everything, and return the rows of all outputs in one frame, as tasks return them."""
+        parts = []
+        for frame, each in inputs:
+            rejected = self.read(each.predicate.name, frame, each, on_error)
+            if rejected is not None and on_error is OnError.COLLECT:
+                parts.append(_in_slots(REJECTS, rejected, places))
+        self.state()
+        self.run()
+        found = violated(self.program, lambda name: not self.frames[name].isEmpty())
+        if found and not keeps_violations:
+            raise Inconsistent(found)
+        if found:
+            texts = [(fault.code, fault.message) for fault in found]
+            told = self.session.createDataFrame(texts, "code string, message string")
+            parts.append(_in_slots(VIOLATIONS, told, places))
+        for name, output in outputs.items():
+            parts.append(_in_slots(name, self.typed(output.predicate.name, output), places))
+        return _union(parts)
+
+    def run(self) -> None:
+        """Derive everything: each round is a job."""
+        numbers = {id(rule): number for number, rule in enumerate(self.program.rules)}
+        for name in self.program.predicates:
+            self.frames.setdefault(name, self.empty(name))
+        for stratum in strata(self.program.rules):
+            self._close(stratum, numbers)
+
+    def empty(self, name: str) -> DataFrame:
+        """Return a frame of a predicate without facts."""
+        return self.session.createDataFrame([], self.schema(name))
+
+    def schema(self, name: str) -> spark_types.StructType:
+        """Return the schema of a predicate's frame; one without arguments has a column all the same."""
+        return _schema(self.held(name))
+
+    def held(self, name: str) -> list[Held]:
+        """Return how the columns of a predicate hold their values."""
+        arity = self.program.predicates[name].arity
+        return [self.alike.held((name, place)) for place in range(arity)] or [TRUE]
+
+    def state(self) -> None:
+        """Put the facts of the program into the frames."""
+        stated: dict[str, dict[tuple[Any, ...], None]] = {}
+        for fact in self.program.facts:
+            stated.setdefault(fact.predicate, {})[fact.values] = None
+        for name, rows in stated.items():
+            held = self.held(name)
+            dictionary = Dictionary()
+            columns = list(zip(*(row or (boolean(True),) for row in rows), strict=True))
+            ids = [np.array([dictionary.encode(value) for value in column], np.int32) for column in columns]
+            arrays = [written(dictionary, some, each) for some, each in zip(ids, held, strict=True)]
+            table = pa.Table.from_arrays(arrays, names=self.schema(name).names)
+            self.add(name, self.session.createDataFrame(table))
+
+    def read(self, name: str, frame: DataFrame, given: Input, on_error: OnError) -> DataFrame | None:
+        """Add the rows of an input, and return those that cannot be read: place, code, reason and row."""
+        rows = frame.select(*(F.col(quoted(column)) for column in given.columns))
+        if not given.columns:
+            self.add(name, frame.limit(1).select(F.lit(True).alias("c0")))
+            return None
+        held = self.held(name)
+        natural = [column_of(types) for types in given.types]
+        if all(
+            each.type and each.read_as is one is other
+            for each, one, other in zip(held, natural, given.read_as, strict=True)
+        ):
+            return self._add_as_it_is(name, rows, on_error)
+        terms = tuple(Variable(f"x{place}") for place in range(len(held)))
+        program = _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
+        shown = f"the frame `{given.predicate.written}`"
+        task = Evaluation(program, given.read_as, tuple(held), shown, on_error=on_error)
+        self.add(name, rows.mapInArrow(task, _schema(held)))
+        if on_error is OnError.FAIL:
+            return None
+        return rows.mapInArrow(Rejection(given.read_as, shown), REJECTED)
+
+    def _add_as_it_is(self, name: str, rows: DataFrame, on_error: OnError) -> DataFrame | None:
+        """Add rows that hold values as they are wanted, some of which may be missing."""
+        is_missing = reduce(
+            lambda one, other: one | other, (F.col(quoted(each)).isNull() for each in rows.columns)
+        )
+        wanted = self.schema(name)
+        complete = rows.where(~is_missing)
+        if on_error is OnError.FAIL:
+            message = F.concat(
+                F.lit(f"error[{NOT_OF_TYPE}]: a value is missing in a row of `{name}`: "),
+                F.to_json(F.struct("*")),
+            )
+            complete = rows.where(
+                F.when(is_missing, F.raise_error(message)).otherwise(F.lit(True)).isNotNull()
+            )
+        cast = (
+            F.col(quoted(each)).cast(field.dataType).alias(field.name)
+            for each, field in zip(rows.columns, wanted, strict=True)
+        )
+        self.add(name, complete.select(*cast))
+        if on_error is OnError.FAIL:
+            return None
+        texts = (
+            F.lit(f"the frame `{name}`"),
+            F.lit(NOT_OF_TYPE),
+            F.lit("the value is missing"),
+            F.to_json(F.struct("*")),
+        )
+        return rows.where(is_missing).select(*texts).toDF(*REJECTED.names)
+
+    def typed(self, name: str, output: Output) -> DataFrame:
+        """Return the facts of a predicate as an output has them."""
+        held, frame = self.held(name), self.frames[name]
+        fields = tuple(output.fields)
+        names = [column for column, _ in fields]
+        if all(each.spark == wanted and each.type for each, (_, wanted) in zip(held, fields, strict=True)):
+            return frame.toDF(*names)
+        terms = tuple(Variable(f"x{place}") for place in range(len(held)))
+        program = _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
+        task = Evaluation(program, tuple(each.read_as for each in held), output.types, f"`{name}`")
+        return frame.mapInArrow(task, output.schema)
+
+    def add(self, name: str, frame: DataFrame) -> None:
+        """Add given facts, which may repeat those that are there."""
+        known = self.frames.get(name)
+        self.frames[name] = frame.distinct() if known is None else known.union(frame).distinct()
+
+    # ---- semi-naive evaluation
+
+    def _close(self, stratum: Stratum, numbers: Mapping[int, int]) -> None:
+        """Derive the predicates of a stratum: all rules at first, then those that read what is new."""
+        bodies = {id(rule): _Body(self, rule, numbers[id(rule)]) for rule in stratum.rules}
+        found = [(rule, bodies[id(rule)].heads(self.frames)) for rule in stratum.rules]
+        if not stratum.recursive:
+            for name in stratum.predicates:
+                parts = [frame for rule, frame in found if rule.head.predicate == name]
+                self.frames[name] = _kept(_union([self.frames[name], *parts]).distinct())
+            return
+        new = self._new(stratum, found)
+        rounds = 0
+        while new:
+            rounds += 1
+            for name, frame in new.items():
+                grown = self.frames[name].union(frame)
+                self.frames[name] = _kept(grown) if rounds % CONSOLIDATED == 0 else grown
+            found = [
+                (rule, bodies[id(rule)].heads(self.frames, atom, new[atom.predicate]))
+                for rule in stratum.rules
+                for atom in rule.positive
+                if atom.predicate in new
+            ]
+            new = self._new(stratum, found)
+
+    def _new(self, stratum: Stratum, found: Sequence[tuple[Rule, DataFrame]]) -> dict[str, DataFrame]:
+        """Return what was not there before, of each predicate that has some."""
+        new = {}
+        for name in stratum.predicates:
+            parts = [frame for rule, frame in found if rule.head.predicate == name]
+            if parts:
+                known = self.frames[name]
+                frame = _kept(_union(parts).distinct().join(known, known.columns, "left_anti"))
+                if self._count(frame):
+                    new[name] = frame
+        return new
+
+    def _count(self, frame: DataFrame) -> int:
+        rows = frame.count()
+        self.limits.tally.derived += rows
+        self.limits.check()
+        return rows
+
+
+class _Body:
+    """The body of a rule as joins, and its head.
+
+    Matches are frames with a column for each variable, and one more, `ROW`, which is always true: a frame
+    needs a column where a rule has no variables.
+    """
+
+    def __init__(self, joins: Joins, rule: Rule, number: int) -> None:
+        self.joins = joins
+        self.rule = rule
+        self.number = number
+        self.atoms = tuple(atom for atom in rule.positive if atom.predicate != TOP)
+        self.rest = tuple(literal for literal in rule.body if not isinstance(literal, Atom))
+
+    def heads(
+        self, frames: Mapping[str, DataFrame], pivot: Atom | None = None, new: DataFrame | None = None
+    ) -> DataFrame:
+        """Return the heads of all instances; only those whose `pivot` is among the new rows, if given."""
+        matches = self._matches(frames, pivot, new)
+        pending: list[Literal] = []
+        for place, literal in enumerate(self.rest):
+            if isinstance(literal, Negation):
+                matches, pending = self._tested(matches, pending, self.rest[place:]), []
+                other = self._atom(frames[literal.atom.predicate], literal.atom)
+                matches = _joined(matches, other.select(*_shared(matches, other)), "left_anti")
+            else:
+                pending.append(literal)
+        return self._head(matches, pending)
+
+    # ---- atoms
+
+    def _matches(
+        self, frames: Mapping[str, DataFrame], pivot: Atom | None, new: DataFrame | None
+    ) -> DataFrame:
+        """Return the values of variables for which all atoms hold."""
+        matches = self.joins.session.range(1).select(F.lit(True).alias(ROW.name))
+        waiting = [(atom, frames[atom.predicate]) for atom in self.atoms]
+        if pivot is not None and new is not None:
+            waiting.remove((pivot, frames[pivot.predicate]))
+            waiting.insert(0, (pivot, new))
+        while waiting:
+            known = set(matches.columns)
+            place = next((place for place, (atom, _) in enumerate(waiting) if known & set(_columns(atom))), 0)
+            atom, frame = waiting.pop(place)
+            other = self._atom(frame, atom)
+            joined = _joined(matches, other, "inner" if set(other.columns) - known else "left_semi")
+            needed = self._needed((*(atom for atom, _ in waiting), *self.rest))
+            matches = joined.select(*(name for name in joined.columns if name in needed))
+        return matches
+
+    def _atom(self, frame: DataFrame, atom: Atom) -> DataFrame:
+        """Return the values of an atom's variables, by their names."""
+        places: dict[Variable, int] = {}
+        for place, term in enumerate(atom.terms):
+            if isinstance(term, Constant):
+                held = self.joins.alike.held((atom.predicate, place))
+                frame = frame.where(F.col(f"c{place}") == held.literal(term.value))
+            elif term in places:
+                frame = frame.where(F.col(f"c{place}") == F.col(f"c{places[term]}"))
+            else:
+                places[term] = place
+        return frame.select(*(F.col(f"c{place}").alias(each.name) for each, place in places.items()))
+
+    def _needed(self, literals: Iterable[Literal]) -> set[str]:
+        """Return the columns that literals, the head and aggregates read."""
+        rule = self.rule
+        aggregated = (term for each in rule.aggregations for term in each.arguments)
+        terms = (ROW, *rule.head.terms, *rule.group, *aggregated)
+        found = {term.name for term in terms if isinstance(term, Variable)}
+        for literal in (*literals, *rule.after):
+            found.update(variable.name for variable in literal_variables(literal))
+        return found
+
+    # ---- what the embedded engine evaluates
+
+    def _tested(
+        self, matches: DataFrame, pending: Sequence[Literal], following: Sequence[Literal]
+    ) -> DataFrame:
+        """Return the matches for which tests hold, with the variables that are assigned."""
+        if not pending:
+            return matches
+        assigned = (each for literal in pending for each in literal_variables(literal))
+        needed = self._needed(following)
+        every = dict.fromkeys((*map(Variable, matches.columns), *assigned))
+        after = tuple(variable for variable in every if variable.name in needed)
+        found = self._run(matches, pending, Rule(Atom(AFTER, after), ()), list(map(self._held, after)))
+        return found.toDF(*(variable.name for variable in after))
+
+    def _head(self, matches: DataFrame, pending: Sequence[Literal]) -> DataFrame:
+        """Return the heads of the matches, after the last tests and the aggregates."""
+        rule, alike = self.rule, self.joins.alike
+        terms = rule.head.terms or (ROW,)
+        held = [alike.held((rule.head.predicate, place)) for place in range(len(rule.head.terms))] or [TRUE]
+        if rule.aggregations:
+            matches = self._grouped(matches.distinct())
+        elif not pending:
+            chosen = (
+                each.literal(term.value) if isinstance(term, Constant) else F.col(term.name)
+                for term, each in zip(terms, held, strict=True)
+            )
+            return matches.select(*(column.alias(f"c{place}") for place, column in enumerate(chosen)))
+        inner = replace(rule, head=Atom(AFTER, terms), body=(), places=())
+        return self._run(matches, pending, inner, held)
+
+    def _grouped(self, matches: DataFrame) -> DataFrame:
+        """Return the matches with those of each group in one partition: all in one, if tasks compute it."""
+        group = [variable.name for variable in self.rule.group]
+        is_bound = group and set(group) <= set(matches.columns)
+        return matches.repartition(*group) if is_bound else matches.repartition(1)
+
+    def _run(
+        self, matches: DataFrame, tests: Sequence[Literal], rule: Rule, held: Sequence[Held]
+    ) -> DataFrame:
+        """Return the heads of a rule whose body is the matches and some tests."""
+        before = tuple(map(Variable, matches.columns))
+        rule = replace(rule, body=(Atom(BEFORE, before), *tests))
+        program = _program(rule)
+        reads = tuple(self._held(variable).read_as for variable in before)
+        task = Evaluation(program, reads, tuple(held), is_whole=bool(rule.aggregations))
+        return matches.mapInArrow(task, _schema(held))
+
+    def _held(self, variable: Variable) -> Held:
+        return TRUE if variable == ROW else self.joins.alike.held((self.number, variable))
+
+
+def _program(rule: Rule) -> Program:
+    """Return the program of one rule from `rows before` to `rows after`."""
+    predicates = {}
+    for atom in (rule.head, *rule.positive):
+        arity = len(atom.terms)
+        any_type = (ColumnType.ANY,) * arity
+        predicates[atom.predicate] = Predicate(
+            atom.predicate, arity, (None,) * arity, any_type, atom.predicate
+        )
+    return Program(predicates, (rule,))
+
+
+def _columns(atom: Atom) -> Iterator[str]:
+    return (term.name for term in atom.terms if isinstance(term, Variable))
+
+
+def _shared(one: DataFrame, other: DataFrame) -> list[str]:
+    return [name for name in other.columns if name in one.columns]
+
+
+def _joined(one: DataFrame, other: DataFrame, how: str) -> DataFrame:
+    """Join two frames on the columns that both have; on nothing, if there are none."""
+    shared = _shared(one, other)
+    return one.join(other, shared, how) if shared else one.join(other, F.lit(True), how)
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.union(other), frames)
+
+
+def _schema(held: Sequence[Held]) -> spark_types.StructType:
+    fields = [spark_types.StructField(f"c{place}", each.spark) for place, each in enumerate(held)]
+    return spark_types.StructType(fields)
+
+
+def _kept(frame: DataFrame) -> DataFrame:
+    """Return the frame so that it is computed once, and kept by the workers, on disk if it must be."""
+    return frame.localCheckpoint(eager=False)
+
+
+def _in_slots(name: str, frame: DataFrame, places: Slots) -> DataFrame:
+    """Return rows of an output among those of all others: each has its own columns, and a tag."""
+    columns = dict(zip(places.of[name], frame.columns, strict=True))
+    chosen = (
+        F.col(quoted(columns[slot])).cast(of).alias(slot)
+        if slot in columns
+        else F.lit(None).cast(of).alias(slot)
+        for slot, of in places.types.items()
+    )
+    return frame.select(F.lit(name).alias(TAG), *chosen)

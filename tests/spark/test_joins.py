@@ -1,0 +1,150 @@
+"""Iterated joins derive what the reference derives, and read and write what a task does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given, settings
+
+import tidelog as tl
+from tests.strategies import EVERYTHING, Case, cases
+from tidelog import spark as ts
+from tidelog.engine import reference
+from tidelog.engine.events import Tally
+from tidelog.engine.limits import Limits
+from tidelog.errors import EvaluationError
+from tidelog.logic.inference import infer
+from tidelog.logic.terms import exact
+from tidelog.spark.failures import telling
+from tidelog.spark.joins import Alike, Joins
+from tidelog.spark.strategies import STRATEGY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+MOST = 400  # facts of a random program: each round of each of them is a job
+
+
+@pytest.fixture(scope="module")
+def few(spark: SparkSession) -> Any:
+    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
+    before = {name: str(spark.conf.get(name)) for name in settings}
+    for name, value in settings.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
+
+
+def check(few: SparkSession, text: str) -> None:
+    program = tl.parse(text)
+    expected = reference.evaluate(program, max_facts=MOST)
+    joins = Joins(few, program, Alike(program, infer(program)), Limits(Tally()))
+    joins.state()
+    joins.run()
+    for name in program.predicates:
+        held = joins.held(name)
+        rows = sorted(map(repr, (tuple(row) for row in joins.frames[name].collect())))
+        wanted = [
+            tuple(
+                exact(value) if each.type is None else value.content
+                for value, each in zip(row, held, strict=False)
+            )
+            or (True,)
+            for row in expected[name]
+        ]
+        assert rows == sorted(map(repr, wanted)), name
+
+
+def test_all_kinds_of_literals(few: SparkSession) -> None:
+    check(
+        few,
+        """
+        e(1, 2) . e(2, 3) . e(3, 1) . e(3, 4) . k(a) . k("b"@en) . k(2.5) . k(1) . same(2, 2) . same(2, 3) .
+        p(?x, ?y) :- e(?x, ?y) . p(?x, ?z) :- p(?x, ?y), p(?y, ?z) .
+        n(?x) :- e(?x, _) . n(?y) :- e(_, ?y) .
+        unreached(?x, ?y) :- n(?x), n(?y), ~p(?x, ?y) .
+        reached(?x, #count(?y)) :- p(?x, ?y) .
+        total(#sum(?n, ?x)) :- reached(?x, ?n) .
+        odd(?x, ?x * 2 + 1) :- n(?x), ?x > 1 .
+        both(?x) :- k(?x), n(?x) .
+        many() :- total(?n), ?n > 3 .
+        short(a, ?x) :- many(), k(?x), ~both(?x), STRLEN(STR(?x)) < 4 .
+        next(?y) :- n(?x), ?y = ?x + 1, ~n(?y), ?y < 100 .
+        diagonal(?x) :- same(?x, ?x) . three() :- e(3, _), ~e(9, _) . text("x", ?y) :- k(?y), ISIRI(?y) .
+        """,
+    )
+
+
+@settings(max_examples=settings().max_examples // 15)
+@given(cases(EVERYTHING))
+def test_random_programs(few: SparkSession, case: Case) -> None:
+    with suppress(EvaluationError):  # too many facts
+        check(few, case.text)
+
+
+GRAPH = """
+@declare kind(node: string, weight: decimal) .
+node(?x) :- edge(?x, _) . node(?y) :- edge(_, ?y) .
+path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- path(?x, ?y), path(?y, ?z) .
+apart(?x, ?y) :- node(?x), node(?y), ~path(?x, ?y), ?x != ?y .
+reached(?x, #count(?y)) :- path(?x, ?y) .
+heavy(?x, ?w * 2.5) :- kind(?x, ?w), node(?x), ?w > 1 .
+mixed(?x) :- node(?x) . mixed(?w) :- kind(_, ?w) . mixed(<http://x.org/>) . mixed("a"@en) .
+many() :- reached(_, ?n), ?n > 3 .
+bottom() :- kind(?x, ?w), ?w > 100 .
+"""
+
+
+@pytest.fixture
+def joined(session: SparkSession) -> Iterator[SparkSession]:
+    """A session in which programs are derived by joins, of few partitions."""
+    chosen = {STRATEGY: "joins", "spark.sql.shuffle.partitions": "2"}
+    for key, value in chosen.items():
+        session.conf.set(key, value)
+    yield session
+    for key in chosen:
+        session.conf.unset(key)
+
+
+def frames_of(session: SparkSession) -> dict[str, DataFrame]:
+    edges = [(f"n{number}", f"n{(number * 7 + 3) % 12}") for number in range(12)]
+    kinds = [(f"n{number}", f"{number}.5") for number in range(0, 24, 2)]
+    return {
+        "edge": session.createDataFrame(edges, "a string, b string"),
+        "kind": session.createDataFrame(kinds, "node string, weight string"),
+    }
+
+
+def rows_of(derived: ts.Derived) -> dict[str, list[tuple[Any, ...]]]:
+    with derived.persist():
+        return {name: sorted(map(tuple, frame.collect())) for name, frame in derived.items()}
+
+
+def test_joins_derive_what_a_task_derives(joined: SparkSession) -> None:
+    found = ts.derive(GRAPH, frames_of(joined))
+    whole = ts.derive(GRAPH, frames_of(joined), partitions=1)
+    assert [frame.schema for frame in found.values()] == [frame.schema for frame in whole.values()]
+    assert rows_of(found) == rows_of(whole)
+
+
+def test_bad_rows_and_violations(spark: SparkSession) -> None:
+    frames = frames_of(spark)
+    bad = spark.createDataFrame([("n1", "x"), (None, "1"), ("n2", "200")], frames["kind"].schema)
+    frames = {"edge": frames["edge"], "kind": frames["kind"].union(bad)}
+    spark.conf.set(STRATEGY, "joins")
+    try:
+        derived = ts.derive(GRAPH, frames, on_error="collect", on_violation="keep")
+        assert sorted(row.row for row in derived.rejects.collect()) == ['["n1", "x"]', '[null, "1"]']
+        assert [row.code for row in derived.violations.collect()] == ["E601"]
+        with pytest.raises(tl.DataError, match="E504"), telling():
+            ts.derive(GRAPH, frames)["heavy"].collect()
+        with pytest.raises(tl.Inconsistent, match="E601"):
+            ts.derive(GRAPH, frames, on_error="skip")
+        with pytest.raises(tl.Stopped, match="E611"):
+            ts.derive(GRAPH, frames_of(spark), max_facts=20)
+    finally:
+        spark.conf.unset(STRATEGY)
