@@ -40,9 +40,8 @@ class Exchange:
         context = BarrierTaskContext.get()
         number = context.partitionId()
         hosts = [info.address.rpartition(":")[0].strip("[]") for info in context.getTaskInfos()]
-        if (
-            len(hosts) != self.count
-        ):  # seen after an attempt in which some tasks had ended before others failed
+        # Seen in attempts that follow one in which some tasks had ended before others failed.
+        if len(hosts) != self.count:
             raise RuntimeError(f"{len(hosts)} of {self.count} tasks were started: Spark tries again")
         listener = Listener(hosts[number])
         said = context.allGather(json.dumps([listener.address, token_hex(16)]))
