@@ -20,7 +20,6 @@ from typing import IO, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-import tidelog
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.exchange.sockets import Listener, Mesh, lost
 from tidelog.engine.exchange.tasks import Task
@@ -79,7 +78,7 @@ def derive(
 def _started(count: int, order: Mapping[str, Any]) -> Iterator[Mesh]:
     """Start processes, and give the mesh of this one and them; in the end they are gone."""
     secret, attempt = token_bytes(32), token_hex(16)
-    path = [str(Path(tidelog.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+    path = [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH", "")]
     settings: dict[str, Any] = {
         "env": {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
         "stdin": subprocess.PIPE,
@@ -87,8 +86,8 @@ def _started(count: int, order: Mapping[str, Any]) -> Iterator[Mesh]:
         "start_new_session": True,  # Ctrl-C is for the one who asked, who tells the others
     }
     processes = [subprocess.Popen([sys.executable, "-c", CODE], **settings) for _ in range(count)]
+    listener = Listener()
     try:
-        listener = Listener()
         pipes = [(_known(process.stdin), _known(process.stdout)) for process in processes]
         addresses = []
         for number, (to, answers) in enumerate(pipes):
@@ -112,6 +111,7 @@ def _started(count: int, order: Mapping[str, Any]) -> Iterator[Mesh]:
             process.kill()
         raise
     finally:
+        listener.close()
         for process in processes:
             process.wait()
             for pipe in (process.stdin, process.stdout):

@@ -149,6 +149,7 @@ class Task:
             self._begin()
             self._send_given(heavy)
             self._derive()
+            memory.give_back()
 
     def _make_plan(self) -> dict[Column, Ids]:
         """Plan as all others do; returns the frequent values of columns."""
