@@ -86,8 +86,8 @@ def _started(count: int, order: Mapping[str, Any]) -> Iterator[Mesh]:
         "start_new_session": True,  # Ctrl-C is for the one who asked, who tells the others
     }
     processes = [subprocess.Popen([sys.executable, "-c", CODE], **settings) for _ in range(count)]
+    listener = Listener()
     try:
-        listener = Listener()
         pipes = [(_known(process.stdin), _known(process.stdout)) for process in processes]
         addresses = []
         for number, (to, answers) in enumerate(pipes):
@@ -111,6 +111,7 @@ def _started(count: int, order: Mapping[str, Any]) -> Iterator[Mesh]:
             process.kill()
         raise
     finally:
+        listener.close()
         for process in processes:
             process.wait()
             for pipe in (process.stdin, process.stdout):

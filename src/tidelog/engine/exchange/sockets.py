@@ -166,8 +166,15 @@ class _Credentials:
     def welcome(
         self, connection: Connection, numbers: range, there: Mapping[int, Any]
     ) -> tuple[int, Connection]:
-        """Return the number of a task that has proved that it belongs here."""
+        """Return the number of a task that has proved that it belongs here, and how to talk to it."""
         connection = self._encrypted(connection, is_server=True)
+        try:
+            return self._welcomed(connection, numbers, there), connection
+        except BaseException:
+            connection.close()
+            raise
+
+    def _welcomed(self, connection: Connection, numbers: range, there: Mapping[int, Any]) -> int:
         theirs = _received(connection, HELLO.size)
         mine = self._hello(connection)
         proof = _received(connection, DIGEST)
@@ -180,7 +187,7 @@ class _Credentials:
             connection.sendall(bytes([STRANGER]))
             raise Refused("the secrets differ")
         connection.sendall(bytes([WELCOME]) + self._proof(b"host", theirs, mine))
-        return peer, connection
+        return peer
 
     def _encrypted(self, connection: Connection, *, is_server: bool) -> Connection:
         if self.certificate is None:

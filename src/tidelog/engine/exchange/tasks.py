@@ -37,9 +37,6 @@ from tidelog.rewrite.localise import EVERYWHERE, Localised, NotLocalisable, Plac
 
 Ids = npt.NDArray[np.int32]
 
-# With few tasks, most values that one reads are in facts that belong to it too. With more, they are read into
-# a dictionary that is dropped when the given facts have been sent.
-ONE_DICTIONARY: Final = 3
 LARGE: Final = 1 << 14  # rows of an outbox whose memory is given back
 PASS: Final = 1 << 22  # values of given facts that a task sends at once, about
 COUNTED, PLACED, GIVEN, DERIVED, COLLECTED = range(5)  # stages of a run
@@ -86,9 +83,11 @@ class Task:
         self._limits = Limits(Tally(), timeout, max_facts)
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = ClosingEngine(1, binary)
-        self._reader = self._engine if self.owners <= ONE_DICTIONARY else ClosingEngine(1)
+        # Most values that a task reads belong to others: they are in a dictionary that is dropped when given
+        # facts have been sent.
+        self._reader = self._engine if self.owners == 1 or dictionary is not None else ClosingEngine(1)
         if dictionary is not None:
-            self._engine.dictionary = self._reader.dictionary = dictionary
+            self._engine.dictionary = dictionary
         seed = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:8], "little", signed=True)
         self._values = Values(self._engine.dictionary, mesh.count, seed, bits)
         self._read = self._values
@@ -149,6 +148,7 @@ class Task:
             self._begin()
             self._send_given(heavy)
             self._derive()
+            memory.give_back()
 
     def _make_plan(self) -> dict[Column, Ids]:
         """Plan as all others do; returns the frequent values of columns."""
