@@ -89,7 +89,8 @@ def test_executors_elsewhere_are_sent_it_once(tmp_path: Path) -> None:
     there = session("spark://127.0.0.1:7077", "once")
     ship(there, tmp_path)
     ship(there, tmp_path)
-    assert there.sent == [str(tmp_path / "tidelog.zip")]
+    (sent,) = there.sent
+    assert Path(sent).parent == tmp_path and zipfile.is_zipfile(sent)
 
 
 def test_executors_here_and_those_that_have_it_are_sent_nothing(
@@ -103,3 +104,25 @@ def test_executors_here_and_those_that_have_it_are_sent_nothing(
     monkeypatch.setattr(shipping, "_PACKAGE", Path("/home/user/.cache/tidelog/package-0123/tidelog"))
     ship(submitted, tmp_path)
     assert installed.sent == local.sent == submitted.sent == []
+
+
+def test_sessions_of_connect_are_sent_it_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+
+    class Client:
+        __module__ = "pyspark.sql.connect.session"
+        session_id = "a session"
+        conf = SimpleNamespace(get=lambda key, otherwise: otherwise)
+
+        def addArtifacts(self, path: str, *, pyfile: bool) -> None:  # noqa: N802 - as Spark calls it
+            assert pyfile
+            sent.append(path)
+
+    there: Any = Client()
+    monkeypatch.setenv("SPARK_LOCAL_REMOTE", "1")  # the server is one of this process
+    ship(there, tmp_path)
+    assert not sent
+    monkeypatch.delenv("SPARK_LOCAL_REMOTE")
+    ship(there, tmp_path)
+    ship(there, tmp_path)
+    assert len(sent) == 1 and zipfile.is_zipfile(sent[0])

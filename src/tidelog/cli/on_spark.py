@@ -19,6 +19,7 @@ from tidelog.io.export import Export, export_file
 from tidelog.io.formats import canonical_format
 from tidelog.io.write import WriteOptions
 from tidelog.logic.program import BOTTOM, Program
+from tidelog.logic.values import ColumnType
 from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation
 
@@ -142,7 +143,10 @@ def _export(path: Path, form: Form, columns: int) -> Export:
 def _result(name: str, frame: DataFrame, label: str = "predicate") -> Result:
     """The rows of a frame, fetched, as the command line shows them."""
     table = frame.toArrow()
-    return Result(name, table.num_columns, lambda: _relation(name, table), label)
+    types = tuple(
+        ColumnType.STRING if pa.types.is_string(of) else ColumnType.ANY for of in table.schema.types
+    )
+    return Result(name, table.num_columns, lambda: _relation(name, table), label, types)
 
 
 def _relation(name: str, table: pa.Table) -> Relation:
