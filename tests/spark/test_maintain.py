@@ -216,6 +216,8 @@ def test_what_is_wrong_is_said_before_anything_changes(spark: SparkSession, make
         make("q(?x) :- diamondminus[0, 1] p(?x) .")
     with pytest.raises(tl.ProgramError, match="E880"):
         make().apply({"flight": flights(spark, ("a", "b", 1, 2, 3), schema=FLIGHT + ", start int, end int")})
+    with pytest.raises(tl.ProgramError, match=r"E860[\s\S]*predicate="):
+        make("@declare a(x: int) . @declare b(x: int) . c(?x) :- a(?x), b(?x) .")(spark.range(1), 0)
     untyped = make(RULES)
     with pytest.raises(tl.ProgramError, match=r"E876[\s\S]*flight\(src: string, dst: string, km: int\)"):
         untyped.apply({"flight": flights(spark, ("a", "b", 1))})

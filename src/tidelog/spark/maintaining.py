@@ -189,9 +189,18 @@ class Maintained:
         """Apply a batch of a stream, unless it has been: `writeStream.foreachBatch(maintained)`."""
         if self.on_error is OnError.COLLECT and self.on_change is None:
             raise ValueError("rows that cannot be read are collected for `on_change`, which is missing")
-        chosen = self.batches or {_only_input(self.program, {}): _same}
+        chosen = self.batches or {self._only_input(): _same}
         sources = [self._source(name, select(frame), None) for name, select in chosen.items()]
         self._apply(sources, batch_id, _stream_of(frame))
+
+    def _only_input(self) -> str:
+        """Return the one predicate that the rows of batches can be of."""
+        try:
+            return _only_input(self.program, {})
+        except ProgramError as error:
+            (fault,) = error.diagnostics
+            help = 'say which: `predicate="…"`, or `predicates={…}` for several'
+            raise ProgramError(replace(fault, help=help)) from None
 
     def apply(
         self,
