@@ -234,7 +234,7 @@ def is_held(value: Value, column: ColumnType) -> bool:
         case ColumnType.INTEGER:
             return value.kind is values.Kind.INTEGER
         case ColumnType.DECIMAL:
-            return -(10**20) < values.exact_number(value) < 10**20
+            return abs(Decimal(values.exact_number(value))) < 10**20
         case ColumnType.DATE:
             return abs(int(value.content)) < 2**31
         case ColumnType.DATETIME:
