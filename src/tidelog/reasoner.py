@@ -679,7 +679,8 @@ class Reasoner(Loading):
     def _explicit_columns(self, name: str) -> Sequence[Any]:
         """The columns of a predicate's explicit facts, or of all where they hold at times."""
         if name in self._program.timed:
-            return tuple(self.time.store.table_of(name).facts.columns)
+            numbers, _ = self.time.store.table_of(name).holding()
+            return tuple(self.time.store.table_of(name).facts.columns[:, numbers])
         columns: Sequence[Any] = self._engine.explicit(name)[0]
         return columns
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 
 import tidelog as tl
 from tests.strategies import EVERYTHING, Case, cases
@@ -20,7 +20,6 @@ from tidelog.logic.inference import infer
 from tidelog.logic.terms import exact
 from tidelog.spark.failures import telling
 from tidelog.spark.joins import Alike, Joins
-from tidelog.spark.strategies import STRATEGY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,15 +27,32 @@ if TYPE_CHECKING:
 MOST = 400  # facts of a random program: each round of each of them is a job
 
 
-@pytest.fixture(scope="module")
-def few(spark: SparkSession) -> Any:
-    settings = {"spark.sql.shuffle.partitions": "2", "spark.sql.adaptive.enabled": "false"}
-    before = {name: str(spark.conf.get(name)) for name in settings}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name, value in before.items():
-        spark.conf.set(name, value)
+@contextmanager
+def chosen(session: SparkSession, **settings: str) -> Iterator[SparkSession]:
+    """Give a session with settings, which are as before afterwards."""
+    named = {name.replace("__", "."): value for name, value in settings.items()}
+    before = {name: session.conf.get(name, None) for name in named}
+    for name, value in named.items():
+        session.conf.set(name, value)
+    yield session
+    for name, known in before.items():
+        if known is None:
+            session.conf.unset(name)
+        else:
+            session.conf.set(name, known)
+
+
+@pytest.fixture
+def few(spark: SparkSession) -> Iterator[SparkSession]:
+    with chosen(spark, spark__sql__shuffle__partitions="2", spark__sql__adaptive__enabled="false") as session:
+        yield session
+
+
+@pytest.fixture
+def joined(session: SparkSession) -> Iterator[SparkSession]:
+    """A session in which programs are derived by joins, of few partitions."""
+    with chosen(session, tidelog__strategy="joins", spark__sql__shuffle__partitions="2") as found:
+        yield found
 
 
 def check(few: SparkSession, text: str) -> None:
@@ -79,7 +95,10 @@ def test_all_kinds_of_literals(few: SparkSession) -> None:
     )
 
 
-@settings(max_examples=settings().max_examples // 15)
+@pytest.mark.slow
+@settings(
+    max_examples=settings().max_examples // 15, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(cases(EVERYTHING))
 def test_random_programs(few: SparkSession, case: Case) -> None:
     with suppress(EvaluationError):  # too many facts
@@ -97,17 +116,6 @@ mixed(?x) :- node(?x) . mixed(?w) :- kind(_, ?w) . mixed(<http://x.org/>) . mixe
 many() :- reached(_, ?n), ?n > 3 .
 bottom() :- kind(?x, ?w), ?w > 100 .
 """
-
-
-@pytest.fixture
-def joined(session: SparkSession) -> Iterator[SparkSession]:
-    """A session in which programs are derived by joins, of few partitions."""
-    chosen = {STRATEGY: "joins", "spark.sql.shuffle.partitions": "2"}
-    for key, value in chosen.items():
-        session.conf.set(key, value)
-    yield session
-    for key in chosen:
-        session.conf.unset(key)
 
 
 def frames_of(session: SparkSession) -> dict[str, DataFrame]:
@@ -131,12 +139,12 @@ def test_joins_derive_what_a_task_derives(joined: SparkSession) -> None:
     assert rows_of(found) == rows_of(whole)
 
 
-def test_bad_rows_and_violations(spark: SparkSession) -> None:
-    frames = frames_of(spark)
-    bad = spark.createDataFrame([("n1", "x"), (None, "1"), ("n2", "200")], frames["kind"].schema)
+@pytest.mark.slow
+def test_bad_rows_and_violations(few: SparkSession) -> None:
+    frames = frames_of(few)
+    bad = few.createDataFrame([("n1", "x"), (None, "1"), ("n2", "200")], frames["kind"].schema)
     frames = {"edge": frames["edge"], "kind": frames["kind"].union(bad)}
-    spark.conf.set(STRATEGY, "joins")
-    try:
+    with chosen(few, tidelog__strategy="joins"):
         derived = ts.derive(GRAPH, frames, on_error="collect", on_violation="keep")
         assert sorted(row.row for row in derived.rejects.collect()) == ['["n1", "x"]', '[null, "1"]']
         assert [row.code for row in derived.violations.collect()] == ["E601"]
@@ -145,6 +153,4 @@ def test_bad_rows_and_violations(spark: SparkSession) -> None:
         with pytest.raises(tl.Inconsistent, match="E601"):
             ts.derive(GRAPH, frames, on_error="skip")
         with pytest.raises(tl.Stopped, match="E611"):
-            ts.derive(GRAPH, frames_of(spark), max_facts=20)
-    finally:
-        spark.conf.unset(STRATEGY)
+            ts.derive(GRAPH, frames_of(few), max_facts=20)

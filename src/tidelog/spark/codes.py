@@ -24,7 +24,7 @@ OPERATION: Final = "E877"
 NOT_COMPARABLE: Final = "E878"
 NOT_PUBLISHED: Final = "E879"
 TIMED: Final = "E880"
-NO_MEMORY: Final = "E881"
+NO_MEMORY: Final = "E882"
 NOT_REDERIVED: Final = "E881"
 
 MEANINGS: Final = {
