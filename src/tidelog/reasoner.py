@@ -677,10 +677,12 @@ class Reasoner(Loading):
         return self._schemas.now(self._program, self._own.stated)
 
     def _explicit_columns(self, name: str) -> Sequence[Any]:
-        """The columns of a predicate's explicit facts, or of all where they hold at times."""
+        """The columns of a predicate's explicit facts; of all, where they hold at times and are derived."""
         if name in self._program.timed:
-            numbers, _ = self.time.store.table_of(name).holding()
-            return tuple(self.time.store.table_of(name).facts.columns[:, numbers])
+            store = self.time.store
+            table = store.table_of(name) if store.is_known(name) else store.given[name]
+            numbers, _ = table.holding()
+            return tuple(table.facts.columns[:, numbers])
         columns: Sequence[Any] = self._engine.explicit(name)[0]
         return columns
 
