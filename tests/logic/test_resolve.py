@@ -160,7 +160,7 @@ def test_columns_are_named_by_declarations_then_by_heads() -> None:
     """).predicates
     assert found["e"].columns == ("from", None)
     assert found["e"].types == (ColumnType.INTEGER, ColumnType.ANY)
-    assert found["p"].columns == ("x", None, None, None)
+    assert found["p"].columns == ("x", None, None, "count_y")
 
 
 def test_constants_take_the_type_of_their_column() -> None:
