@@ -282,3 +282,11 @@ def test_data_that_came_is_known_to_queries() -> None:
     reasoner = Reasoner("q(?x) :- p(?x) . p(1) .")
     reasoner.insert("q", [("a",)])
     assert len(reasoner.query("q(a)")) == 1
+
+
+def test_facts_with_times_that_are_only_given_have_schemas() -> None:
+    reasoner = tl.Reasoner("@declare hot(x: string) . alarm(?x) :- diamondminus[0, 2] hot(?x) .")
+    reasoner.insert("hot", pa.table({"x": ["a", "b"], "start": [0, 5], "end": [1, 6]}))
+    answers = reasoner.query("alarm(?x)")  # before anything is derived
+    assert answers.to_arrow().column("x").to_pylist() == ["a", "b"]
+    assert len(reasoner.query("hot(?x)").to_arrow()) == 2
