@@ -96,4 +96,9 @@ def test_what_spark_does_not_do_is_told(folder: Path, capfd: pytest.CaptureFixtu
     assert main(given) == 1
     assert "error[E504]: 'x' is not an integer" in capfd.readouterr().err
     assert main([*given, "--on-error", "skip", "--format", "csv"]) == 0
-    assert capfd.readouterr().out == "x\n1\n"
+    said = capfd.readouterr()
+    assert (said.out, said.err) == ("x\n1\n", "left out 1 row that could not be read\n")
+    kept = folder / "kept.csv"
+    assert main(["run", *given[1:2], *given[3:], "--rejects", str(kept), "--format", "csv"]) == 0
+    assert f"left out 1 row that could not be read; see {kept}" in capfd.readouterr().err
+    assert kept.read_text().startswith("place,code,reason,row\np,E504,'x' is not an integer")

@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, sandbox_of
-from tidelog.cli.reasoning import HEADERS, parameters
+from tidelog.cli.reasoning import HEADERS, faults_of, parameters
 from tidelog.cli.results import Form, Result, check_printable, print_result, print_results, query_name
 from tidelog.cli.time_options import time_settings
 from tidelog.cli.usage import UsageError
-from tidelog.errors import counted
+from tidelog.errors import Diagnostic, counted
 from tidelog.io.export import Export, export_file
+from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import canonical_format
 from tidelog.io.write import WriteOptions
 from tidelog.logic.program import BOTTOM, Program
@@ -35,7 +36,6 @@ REFUSED = {
     "ontology": "--ontology",
     "stats": "--stats",
     "explain_strategy": "--explain-strategy",
-    "rejects": "--rejects",
     "terms": "--terms",
 }
 
@@ -44,6 +44,7 @@ def run(options: Namespace) -> int:
     """The exit code of `tidelog run --engine spark`."""
     from tidelog.spark.failures import telling
     from tidelog.spark.files import write_frame
+    from tidelog.spark.functions import ANSWERS
 
     form = Form.of(options, "csv" if options.output else "table")
     program, messages = _program(options), Messages(options.quiet)
@@ -58,7 +59,7 @@ def run(options: Namespace) -> int:
     given, frames = _given(options, program)
     choice = given.choose(frames, None, None)
     messages.say(str(choice))
-    derived = given.derive(frames, names, options.on_error or "fail", "fail", choice)
+    derived = given.derive(frames, names, _on_error(options), "fail", choice)
     with telling(), derived.persist():
         for transfer, export in exports:
             write_frame(derived[program.predicates[transfer.predicate].written], export, transfer.span)
@@ -73,11 +74,15 @@ def run(options: Namespace) -> int:
                 messages.say(f"wrote {path}")
             else:
                 results.append(_result(predicate.written, frame))
-        _report_rejects(derived, messages)
+        _report_rejects(derived, options, messages)
     with telling():
         for query in program.queries:
             results.append(
-                _result(query_name(query.text), given.query(frames, _body(query.text), "skip"), "query")
+                _result(
+                    query_name(query.text),
+                    given.query(frames, _body(query.text), "skip")[ANSWERS],
+                    "query",
+                )
             )
     if results:
         print_results(results, Form("table", rows=form.rows) if options.output else form)
@@ -87,16 +92,19 @@ def run(options: Namespace) -> int:
 def query(options: Namespace) -> int:
     """The exit code of `tidelog query --engine spark`."""
     from tidelog.spark.failures import telling
+    from tidelog.spark.functions import ANSWERS
 
     form = Form.of(options, "table")
     check_printable(1, form)
     program = _program(options)
     given, frames = _given(options, program)
-    answers = given.query(frames, options.query, options.on_error or "fail")
+    derived = given.query(frames, options.query, _on_error(options))
+    answers = derived[ANSWERS]
     if options.limit is not None:
         answers = answers.limit(options.limit)
-    with telling():
+    with telling(), derived.persist():
         found = _result(" ".join(options.query.split()), answers, "query")
+        _report_rejects(derived, options, Messages(options.quiet))
     print_result(found, form)
     return 0
 
@@ -167,8 +175,20 @@ def _body(text: str) -> str:
     return text.strip().removeprefix("?-").removesuffix(".")
 
 
-def _report_rejects(derived: Any, messages: Messages) -> None:
-    """Say how many rows were left out."""
-    count = derived.rejects.count()
-    if count:
-        messages.say(f"left out {counted(count, 'row')} that could not be read")
+def _on_error(options: Namespace) -> str:
+    """What tasks do about bad rows: those that are left out are counted, so they are collected, too."""
+    return "fail" if faults_of(options)[0] is OnError.FAIL else "collect"
+
+
+def _report_rejects(derived: Any, options: Namespace, messages: Messages) -> None:
+    """Say how many rows were left out, and write them to a file if that is asked for."""
+    on_error, path = faults_of(options)
+    if on_error is OnError.FAIL:
+        return
+    faults = Faults(on_error, path)
+    for row in derived.rejects.toLocalIterator():
+        faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), row.row))
+    faults.close()
+    if faults.skipped:
+        kept = f"; see {path}" if on_error is OnError.COLLECT else ""
+        messages.say(f"left out {counted(faults.skipped, 'row')} that could not be read{kept}")

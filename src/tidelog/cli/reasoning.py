@@ -53,7 +53,7 @@ class Work:
         self.options = options
         self.listeners = tuple(listeners)
         self.messages = Messages(options.quiet)
-        on_error, rejects = _faults(options)
+        on_error, rejects = faults_of(options)
         self.files = existing_data(options.data)
         self.maintainer, self.marking = _algorithm(options)
         self.rejects = (on_error, rejects)
@@ -272,7 +272,7 @@ def _algorithm(options: Namespace) -> tuple[str, str]:
     return name, marking
 
 
-def _faults(options: Namespace) -> tuple[OnError, Path]:
+def faults_of(options: Namespace) -> tuple[OnError, Path]:
     """What to do about rows that cannot be read, and where to collect them."""
     if options.rejects is not None and options.on_error in ("fail", "skip"):
         raise UsageError(

@@ -112,7 +112,7 @@ def query(
     read. A query without variables has one row, `holds`, if it holds.
     """
     frames = dict(inputs or {})
-    return _given(program, frames, settings).query(frames, text, on_error)
+    return _given(program, frames, settings).query(frames, text, on_error)[ANSWERS]
 
 
 def explain(
@@ -264,15 +264,15 @@ class Given:
         joins = Joins.of(self.program, self.inferred, session, limits)
         return joins.rows(inputs, outputs, places, on_error, keeps_violations)
 
-    def query(self, frames: Mapping[str, DataFrame], text: str, on_error: str) -> DataFrame:
-        """Return the frame of a query's answers."""
+    def query(self, frames: Mapping[str, DataFrame], text: str, on_error: str) -> Derived:
+        """Return a query's answers, as the output `answers`, with the rows that were rejected."""
         asked = _resolved(text, self.program)
         output = self.answers(asked)
         places = slots_of({ANSWERS: output})
         (writing,) = _writings({ANSWERS: output}, places)
         needed = _needed_for(asked, self.program)
         rows = self.rows(Answers(text, writing), frames, places, OnError(on_error), needed)
-        return Derived(rows, {ANSWERS: output}, places)[ANSWERS]
+        return Derived(rows, {ANSWERS: output}, places)
 
     def choose(
         self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
