@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -118,27 +116,26 @@ def test_cases_of_the_corpus(case: Any, session: SparkSession) -> None:
         }
 
 
-@dataclass(frozen=True)
-class Mortal(Exchange):
-    """A task that ends once, in the midst of things."""
+def ending(folder: Path, is_killed: bool) -> type[Exchange]:
+    """Tasks of which one ends once; a class of this function, so that it goes to workers as a whole."""
+    died = folder / "died"
 
-    folder: str = ""
-    is_killed: bool = False
+    class Ending(Exchange):
+        def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
+            from pyspark import BarrierTaskContext
 
-    def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
-        from pyspark import BarrierTaskContext
+            if BarrierTaskContext.get().partitionId() == 1 and not died.exists():
+                batches = self._ended(batches)
+            return super()._parts(batches)
 
-        died = Path(self.folder, "died")
-        if BarrierTaskContext.get().partitionId() == 1 and not died.exists():
-            batches = self._ending(batches, died)
-        return super()._parts(batches)
+        def _ended(self, batches: Iterable[Any]) -> Iterator[Any]:
+            yield from batches
+            died.touch()
+            if is_killed:
+                os._exit(1)
+            raise RuntimeError("on purpose")
 
-    def _ending(self, batches: Iterable[Any], died: Path) -> Iterator[Any]:
-        yield from batches
-        died.touch()
-        if self.is_killed:
-            os._exit(1)
-        raise RuntimeError("on purpose")
+    return Ending
 
 
 @pytest.mark.parametrize("is_killed", [False, True])
@@ -147,8 +144,7 @@ def test_a_task_that_fails_is_tried_again(
 ) -> None:
     edges = spark.createDataFrame([(number, number + 1) for number in range(12)], "x int, y int")
     expected = rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=1)["reach"])
-    mortal = partial(Mortal, folder=str(tmp_path), is_killed=is_killed)
-    monkeypatch.setattr("tidelog.spark.functions.Exchange", mortal)
+    monkeypatch.setattr("tidelog.spark.functions.Exchange", ending(tmp_path, is_killed))
     assert rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"]) == expected
     assert Path(tmp_path, "died").exists()
 
