@@ -35,8 +35,7 @@ def edges(session: SparkSession, rows: Rows) -> DataFrame:
     return session.createDataFrame(sorted(rows), "x int, y int")
 
 
-@pytest.mark.parametrize("partitions", [None, 2])
-def test_a_change_is_like_deriving_anew(spark: SparkSession, partitions: int | None) -> None:
+def test_a_change_is_like_deriving_anew(spark: SparkSession) -> None:
     chance = Random(7)
     before = {(chance.randrange(9), chance.randrange(9)) for _ in range(14)}
     gone = set(chance.sample(sorted(before), 3)) | {(77, 78)}
@@ -51,7 +50,6 @@ def test_a_change_is_like_deriving_anew(spark: SparkSession, partitions: int | N
         previous=previous,
         inserted={"edge": edges(spark, came)},
         deleted={"edge": edges(spark, gone)},
-        partitions=partitions,
     )
     changed = ["reach", "apart", "degree", "cyclic"]
     assert set(found) == {*OUTPUTS, *(f"{name} {how}" for how in ("gained", "lost") for name in changed)}
@@ -73,5 +71,7 @@ def test_what_is_missing_or_could_be_read_as_other_values_is_refused(spark: Spar
     text = "p(<a:b>) . q(?x) :- e(?x) . p(?x) :- q(?x) ."
     with pytest.raises(tl.ProgramError, match=r"E881[\s\S]*column `x` of `p`"):
         ts.derive(text, {}, previous={}, inserted={"e": frame.select("x")})
+    with pytest.raises(tl.ProgramError, match=r"E881.*one task"):
+        ts.derive(PROGRAM, {"edge": frame}, previous={}, inserted={"edge": frame}, partitions=2)
     with pytest.raises(ValueError, match="previous"):
         ts.derive(PROGRAM, {"edge": frame}, inserted={"edge": frame})

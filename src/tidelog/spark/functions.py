@@ -88,7 +88,10 @@ def derive(
     if previous is not None:
         from tidelog.spark.rederiving import rederive
 
-        how = {"partitions": partitions, "sizes": sizes, "on_error": on_error, "on_violation": on_violation}
+        if partitions not in (None, 1):
+            message = "changes are worked into previous frames by one task, not by several"
+            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help="leave out `partitions`"))
+        how = {"partitions": 1, "sizes": sizes, "on_error": on_error, "on_violation": on_violation}
         known = program_of(program)
         return rederive(known, frames, previous, inserted or {}, deleted or {}, outputs, **how, **settings)
     if inserted or deleted:
