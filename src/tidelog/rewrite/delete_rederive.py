@@ -26,7 +26,19 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tidelog.logic.equality import has_equality
-from tidelog.logic.program import Atom, Fact, Literal, Negation, Predicate, Program, Rule, Term, Variable
+from tidelog.logic.program import (
+    Assignment,
+    Atom,
+    Comparison,
+    Fact,
+    Literal,
+    Negation,
+    Predicate,
+    Program,
+    Rule,
+    Term,
+    Variable,
+)
 from tidelog.logic.program import literal_variables as variables_in
 from tidelog.logic.strata import strata
 from tidelog.logic.values import ColumnType
@@ -258,7 +270,8 @@ class _Rewriting:
         self._add(redone, touched)
         self._add(redone, overdeleted)
         candidate = self._atom(head.predicate, CANDIDATE, head.terms)
-        self.rules.append(replace(rule, head=candidate, body=(redone, *rule.body), name=None))
+        grouped = (redone, *_tested(rule.body, redone))
+        self.rules.append(replace(rule, head=candidate, body=grouped, name=None))
 
     def _group(self, predicate: str, kind: str, variables: tuple[Term, ...]) -> Atom:
         """Return the atom of a relation of groups."""
@@ -317,3 +330,12 @@ def _hidden(terms: tuple[Term, ...], shown: Collection[Term]) -> tuple[Term, ...
         Variable(f"_any {term.name}") if isinstance(term, Variable) and term not in shown else term
         for term in terms
     )
+
+
+def _tested(body: Sequence[Literal], atom: Atom) -> Iterator[Literal]:
+    """Yield the literals of a body behind an atom: what the atom binds is compared, not assigned again."""
+    for literal in body:
+        if isinstance(literal, Assignment) and literal.variable in atom.terms:
+            yield Comparison("=", literal.variable, literal.expression)
+        else:
+            yield literal
