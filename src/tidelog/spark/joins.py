@@ -339,7 +339,7 @@ class Joins:
         complete = rows.where(~is_missing)
         if on_error is OnError.FAIL:
             message = F.concat(
-                F.lit(f"error[{NOT_OF_TYPE}]: a value is missing in a row of `{name}`: "),
+                F.lit(f"DataError: error[{NOT_OF_TYPE}]: a value of `{name}` is missing: "),
                 F.to_json(F.struct("*")),
             )
             complete = rows.where(
