@@ -21,6 +21,7 @@ from tidelog.engine.lock import Lock, locked
 from tidelog.engine.registry import EngineSettings
 from tidelog.equality import registry as treatments
 from tidelog.equality.answers import EXPAND
+from tidelog.equality.rewriting import Rewriting
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, counted
 from tidelog.io.faults import Faults, OnError
 from tidelog.loading import Loading
@@ -43,6 +44,7 @@ from tidelog.query.looking_up import LookingUp
 from tidelog.query.strategy import TABLE_MEMORY, Answers, Place, inconsistency
 from tidelog.recovering import NOTHING, Begun, is_orderly, not_recovered
 from tidelog.relation import Relation
+from tidelog.rewrite.over_representatives import ALIAS
 from tidelog.runtime import Runtime
 from tidelog.schemas import Schemas, SchemasOf
 from tidelog.store.state import BatchId
@@ -517,7 +519,10 @@ class Reasoner(Loading):
             self._engine.check = limits.check  # loading has had limits of its own
             self._was_materialised = True
             self._equality.check(self._program)
-            self._equality.complete(self._program.static, self._derive)
+            if self._processes is not None and self._has_classes:
+                self._derive_classes_in_processes(self._processes)
+            else:
+                self._equality.complete(self._program.static, self._derive)
             if self._program.timed:
                 self.time.derive(self._program, len(self.strata), self.runtime.tell, limits.check)
         self._keep_by_rules()
@@ -535,25 +540,56 @@ class Reasoner(Loading):
             self._forget_derived(True)
         if self._processes is not None:
             self._derive_in_processes(self._processes)
-            return
+        else:
+            self._derive_here(False, rules)
+
+    def _derive_here(self, is_anew: bool, rules: Sequence[Rule] | None = None) -> None:
+        """Derive in this process, beside what is derived already."""
         numbers = {id(rule): place for place, rule in enumerate(self.rules)}
         layers = self.strata if rules is None else strata(rules, self._meaning.predicates)
         self._engine.derive(layers, numbers, self.runtime.tell, self.runtime.check, self._modules)
 
     def _derive_in_processes(self, count: int) -> None:
         """Derive everything in other processes, and hold here what they have derived."""
+        from tidelog.engine.exchange.tasks import Task
+
+        self._hold_derived(self._found_in_processes(self.meaning, count, Task))
+
+    @property
+    def _has_classes(self) -> bool:
+        """Whether facts are kept over representatives of what is equal."""
+        return isinstance(self._equality, Rewriting) and has_equality(self._program.predicates)
+
+    def _derive_classes_in_processes(self, count: int) -> None:
+        """Derive everything in other processes, and hold here the classes and the facts that they have."""
+        from tidelog.equality.divided import Divided
+
+        found = self._found_in_processes(self._program, count, Divided)
+        (aliases,) = found.pop(ALIAS)
+        self._engine.drop(ALIAS)
+        self._engine.define(ALIAS, 2)
+        if aliases[1]:
+            self._engine.add(ALIAS, *aliases)
+        self._hold_derived(found)
+        self._equality.resume_restored(self._program.static, self._derive_here)
+
+    def _found_in_processes(self, program: Program, count: int, make: Any) -> dict[str, Any]:
         from tidelog.engine.exchange.processes import derive
 
         engine, runtime = self._engine, self.runtime
-        given = {name: engine.rows(name) for name in self._program.predicates}
-        found = derive(
-            self._program,
-            given,
+        return derive(
+            program,
+            {name: engine.rows(name) for name in program.predicates},
             engine.dictionary,
             count,
             timeout=runtime.limits().left,
             max_facts=runtime.max_facts,
+            make=make,
         )
+
+    def _hold_derived(self, found: Mapping[str, Any]) -> None:
+        """Hold facts that were derived elsewhere, those aside that are explicit here."""
+        engine = self._engine
         derived: dict[str, Any] = {}
         for name, parts in found.items():
             if not parts:

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from tidelog.engine.maintaining import Flag
+from tidelog.equality.faults import REASONS, UNEQUAL
 from tidelog.errors import Diagnostic
 from tidelog.logic.program import (
     BOTTOM,
@@ -214,7 +215,13 @@ def told_apart(program: Program) -> Program:
 def violated(program: Program, holds: Callable[[str], bool]) -> list[Diagnostic]:
     """Return a diagnostic for each rule of a program that was `told_apart` whose predicate holds."""
     return [
-        Diagnostic(INCONSISTENT, "the facts are inconsistent: the body of this rule holds", rule.span)
+        _violated(rule)
         for rule in program.rules
         if rule.head.predicate.startswith(VIOLATED) and holds(rule.head.predicate)
     ]
+
+
+def _violated(rule: Rule) -> Diagnostic:
+    if rule.span is None and rule.name in REASONS:  # an axiom of equality
+        return Diagnostic(UNEQUAL, f"inconsistent: two constants are equal, {REASONS[rule.name]}")
+    return Diagnostic(INCONSISTENT, "the facts are inconsistent: the body of this rule holds", rule.span)

@@ -47,17 +47,11 @@ def test_errors_are_those_of_one_process() -> None:
     assert str(divided.value) == str(alone.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "rule"),
-    [
-        ("p(a)@[0, 5] . q(?x) :- diamondminus[0, 1] p(?x) .", "q(?x) :- "),
-        ("p(a) . p(b) . ?x = ?y :- p(?x), p(?y) .", "?x = ?y :- p(?x), p(?y)"),
-    ],
-)
-def test_programs_that_cannot_be_divided_are_errors_with_the_rule(text: str, rule: str) -> None:
+def test_programs_that_cannot_be_divided_are_errors_with_the_rule() -> None:
+    text = "p(a)@[0, 5] . q(?x) :- diamondminus[0, 1] p(?x) ."
     with pytest.raises(ProgramError, match="E693") as raised:
         tl.Reasoner(text, processes=2).materialise()
-    assert rule in str(raised.value)
+    assert "q(?x) :- " in str(raised.value)
 
 
 def test_limits_hold() -> None:

@@ -144,7 +144,7 @@ def test_a_task_that_fails_is_tried_again(
 ) -> None:
     edges = spark.createDataFrame([(number, number + 1) for number in range(12)], "x int, y int")
     expected = rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=1)["reach"])
-    monkeypatch.setattr("tidelog.spark.functions.Exchange", ending(tmp_path, is_killed))
+    monkeypatch.setattr("tidelog.spark.given.Exchange", ending(tmp_path, is_killed))
     assert rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"]) == expected
     assert Path(tmp_path, "died").exists()
 

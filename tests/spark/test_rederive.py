@@ -35,7 +35,12 @@ def edges(session: SparkSession, rows: Rows) -> DataFrame:
     return session.createDataFrame(sorted(rows), "x int, y int")
 
 
-def test_a_change_is_like_deriving_anew(spark: SparkSession) -> None:
+@pytest.mark.parametrize(
+    ("apply", "partitions"), [(None, None), (True, 1), (True, 2), (False, 1), (False, 2)]
+)
+def test_a_change_is_like_deriving_anew(
+    spark: SparkSession, apply: bool | None, partitions: int | None
+) -> None:
     chance = Random(7)
     before = {(chance.randrange(9), chance.randrange(9)) for _ in range(14)}
     gone = set(chance.sample(sorted(before), 3)) | {(77, 78)}
@@ -50,6 +55,8 @@ def test_a_change_is_like_deriving_anew(spark: SparkSession) -> None:
         previous=previous,
         inserted={"edge": edges(spark, came)},
         deleted={"edge": edges(spark, gone)},
+        apply=apply,
+        partitions=partitions,
     )
     changed = ["reach", "apart", "degree", "cyclic"]
     assert set(found) == {*OUTPUTS, *(f"{name} {how}" for how in ("gained", "lost") for name in changed)}
@@ -68,10 +75,46 @@ def test_what_is_missing_or_could_be_read_as_other_values_is_refused(spark: Spar
     some = {"reach": frame, "node": frame.select("x")}
     with pytest.raises(tl.ProgramError, match=r"E881[\s\S]*`apart`, `cyclic`, `degree`"):
         ts.derive(PROGRAM, {"edge": frame}, previous=some, inserted={"edge": frame})
+    both = {"p": frame.select(frame.x.cast("string").alias("x")), "q": frame.select("x")}
     text = "p(<a:b>) . q(?x) :- e(?x) . p(?x) :- q(?x) ."
     with pytest.raises(tl.ProgramError, match=r"E881[\s\S]*column `x` of `p`"):
-        ts.derive(text, {}, previous={}, inserted={"e": frame.select("x")})
-    with pytest.raises(tl.ProgramError, match=r"E881.*one task"):
-        ts.derive(PROGRAM, {"edge": frame}, previous={}, inserted={"edge": frame}, partitions=2)
+        ts.derive(text, {}, previous=both, inserted={"e": frame.select("x")}, apply=True)
+    said = ts.check(text, {}, previous=both, inserted={"e": frame.select("x")})
+    assert said.reason.startswith("everything is derived again: values of column `x` of `p` are texts")
     with pytest.raises(ValueError, match="previous"):
         ts.derive(PROGRAM, {"edge": frame}, inserted={"edge": frame})
+
+
+TWO = """
+@declare edge(x: int, y: int) . @declare note(x: int, y: int) .
+hop(?x, ?z) :- edge(?x, ?y), edge(?y, ?z) .
+back(?y, ?x) :- note(?x, ?y) .
+"""
+
+
+def test_check_says_whether_a_change_is_applied_and_why(spark: SparkSession) -> None:
+    """What no rule reads costs nothing when a change is applied: large beside what the change reaches."""
+
+    def steps(first: int, end: int, step: int) -> DataFrame:
+        return spark.range(first, end).selectExpr("int(id) x", f"int(id) + {step} y")
+
+    small, large = steps(1, 3, 1), steps(0, 100_000, 1)
+    inputs, previous = {"edge": small, "note": large}, {"hop": steps(1, 2, 2), "back": large}
+    one = {"inserted": {"edge": steps(3, 4, 1)}}
+
+    def reason(program: str, **more: Any) -> str:
+        return str(ts.check(program, inputs, previous=previous, **more).reason)
+
+    assert reason(TWO, **one).startswith("the change is applied: applying is estimated at ")
+    assert reason(TWO, **one, apply=False).startswith("everything is derived again: `apply=False`; one task")
+    unknown = {"inserted": {"edge": edges(spark, {(3, 4)})}}
+    assert "`sizes` may say so" in reason(TWO, **unknown)
+    assert reason(TWO, **unknown, sizes={"edge inserted": 1}).startswith("the change is applied: ")
+    said = reason(TWO, inserted={"note": large})
+    assert said.startswith("everything is derived again: applying is estimated at ")
+    recursive = TWO + "hop(?x, ?z) :- hop(?x, ?y), edge(?y, ?z) ."
+    said = reason(recursive, deleted={"edge": small.limit(1)}, partitions=2)
+    assert "`hop` is recursive and may lose facts" in said and "2 tasks" in said
+    found = ts.derive(TWO, inputs, previous=previous, **one)
+    assert rows_of(found["hop"]) == {(1, 3), (2, 4)}
+    assert rows_of(found["hop gained"]) == {(2, 4)}

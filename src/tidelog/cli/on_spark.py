@@ -27,7 +27,7 @@ from tidelog.relation import Relation
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidelog.spark.functions import Given
+    from tidelog.spark.given import Given
 
 # Options that only a reasoner in this process has.
 REFUSED = {
@@ -44,7 +44,7 @@ def run(options: Namespace) -> int:
     """The exit code of `tidelog run --engine spark`."""
     from tidelog.spark.failures import telling
     from tidelog.spark.files import write_frame
-    from tidelog.spark.functions import ANSWERS
+    from tidelog.spark.given import ANSWERS
 
     form = Form.of(options, "csv" if options.output else "table")
     program, messages = _program(options), Messages(options.quiet)
@@ -92,7 +92,7 @@ def run(options: Namespace) -> int:
 def query(options: Namespace) -> int:
     """The exit code of `tidelog query --engine spark`."""
     from tidelog.spark.failures import telling
-    from tidelog.spark.functions import ANSWERS
+    from tidelog.spark.given import ANSWERS
 
     form = Form.of(options, "table")
     check_printable(1, form)

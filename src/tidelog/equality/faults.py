@@ -66,13 +66,31 @@ def _repeated(ids: Ids) -> list[int]:
     return repeated
 
 
-def conflict(members: Iterable[Value], program: Program, engine: Any, classes: Classes) -> Diagnostic:
-    """What is wrong with a class that has two literals, or else two names."""
+def conflict_among(members: Iterable[Value], program: Program) -> Diagnostic:
+    """The same where facts lie in several places, and nobody looks for the rule and its facts."""
+    pair, reason = _pair_of(members)
+    return _without_proof(pair, REASONS[reason], program)
+
+
+def not_different_among(members: Iterable[Value], program: Program) -> Diagnostic:
+    """What is wrong with a class of which two members must differ, which may be one and the same."""
+    ordered = sorted(members, key=order_key)
+    return _without_proof((ordered[0], ordered[-1]), REASONS[VIOLATED], program)
+
+
+def _pair_of(members: Iterable[Value]) -> tuple[Pair, str]:
+    """Two literals of a class, else two names, and why they must not be equal."""
     ordered = sorted(members, key=order_key)
     literals = [value for value in ordered if value.kind not in (Kind.IRI, Kind.BLANK)]
     names = [value for value in ordered if value.kind is Kind.IRI]
     pair, reason = (literals, DIFFERENT_LITERALS) if len(literals) > 1 else (names, DIFFERENT_NAMES)
-    return _described((pair[0], pair[1]), REASONS[reason], program, engine, classes)
+    return (pair[0], pair[1]), reason
+
+
+def conflict(members: Iterable[Value], program: Program, engine: Any, classes: Classes) -> Diagnostic:
+    """What is wrong with a class that has two literals, or else two names."""
+    pair, reason = _pair_of(members)
+    return _described(pair, REASONS[reason], program, engine, classes)
 
 
 def not_different(program: Program, engine: Any, classes: Classes) -> Diagnostic | None:
@@ -124,6 +142,12 @@ def _described(
                 more = f"; {asking}" if followed else ""
                 return Diagnostic(UNEQUAL, message, rule.span, f"by {named} from {shown}{more}")
     return Diagnostic(UNEQUAL, message, help=f"{asking} they are equal")
+
+
+def _without_proof(pair: Pair, reason: str, program: Program) -> Diagnostic:
+    left, right = map(Writing.of(program).value, pair)
+    help = f"run it in one process, or `tidelog explain PROGRAM '{left} = {right}'`, which says why"
+    return Diagnostic(UNEQUAL, f"inconsistent: {left} = {right}, {reason}", help=help)
 
 
 def _proof(

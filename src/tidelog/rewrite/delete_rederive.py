@@ -76,6 +76,13 @@ class Maintenance:
     gained: Mapping[str, str]
     lost: Mapping[str, str]
 
+    @property
+    def read(self) -> frozenset[str]:
+        """The relations that rules read."""
+        return frozenset(
+            atom.predicate for rule in self.program.rules for atom in (*rule.positive, *rule.negated)
+        )
+
 
 def maintenance(
     program: Program,
@@ -90,6 +97,42 @@ def maintenance(
     if program.timed or has_equality(program.predicates):
         raise NotMaintainable("rules over time and equality are not maintained by rules")
     return _Rewriting(program, frozenset(inserted), frozenset(deleted), frozenset(given)).maintenance()
+
+
+def afterwards(
+    program: Program,
+    inserted: Collection[str],
+    deleted: Collection[str],
+    given: Collection[str] = (),
+) -> Maintenance:
+    """Return the program that derives everything again from facts of which some come and some go.
+
+    Nothing that was derived before is read: only predicates that change themselves are in `old` or `given`.
+    """
+    making = _Rewriting(program, frozenset(inserted), frozenset(deleted), frozenset(given))
+    changed, derived = making.inserted | making.deleted, program.derived
+    old: dict[str, str] = {}
+    explicit: dict[str, str] = {}
+    for name in sorted(changed):
+        kind, places = (GIVEN, explicit) if name in derived else (OLD, old)
+        before = making._atom(name, kind)
+        places[name] = before.predicate
+        gone = (Negation(making._atom(name, DELETED)),) if name in making.deleted else ()
+        making._add(making._all(name), before, *gone)
+        if name in making.inserted:
+            making._add(making._all(name), making._atom(name, INSERTED))
+    facts = tuple(making._facts(changed, derived))
+    known = {**program.predicates, **making.predicates}
+    rules = (*program.rules, *making.rules)
+    return Maintenance(
+        replace(program, rules=rules, predicates=known, facts=facts, outputs=(), queries=()),
+        old,
+        explicit,
+        {name: making._name(name, INSERTED) for name in sorted(making.inserted)},
+        {name: making._name(name, DELETED) for name in sorted(making.deleted)},
+        {},
+        {},
+    )
 
 
 @dataclass

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tidelog.errors import counted
-from tidelog.logic.equality import has_equality
+from tidelog.logic.equality import TRANSITIVITY, has_equality
 from tidelog.logic.program import (
     DIFFERENT,
     EQUAL,
@@ -197,14 +197,24 @@ def _cheapest(*candidates: _Candidate) -> _Candidate:
 
 
 def check_localisable(program: Program) -> None:
-    """Refuse rules over time and equality: no one task could own their facts."""
+    """Refuse rules over time, and equality unless its axioms are among the rules: no task owns a class."""
+    check_divisible(program)
+    if TRANSITIVITY in program.rules:
+        return
+    for rule in program.rules:
+        if rule.head.predicate in (EQUAL, DIFFERENT):
+            raise NotLocalisable(f"{_named(rule)} derives equality, whose classes no task could own", rule)
+    if has_equality(program.predicates):
+        raise NotLocalisable("the program states equality, whose classes no task could own")
+
+
+def check_divisible(program: Program) -> None:
+    """Refuse rules over time; what is equal can be found first, and the rest be localised then."""
     for rule in program.rules:
         if rule.is_metric or rule.head.predicate in program.timed:
             raise NotLocalisable(f"{_named(rule)} derives facts that hold at times", rule)
-        if rule.head.predicate in (EQUAL, DIFFERENT):
-            raise NotLocalisable(f"{_named(rule)} derives equality, whose classes no task could own", rule)
-    if program.timed or has_equality(program.predicates):
-        raise NotLocalisable("the program states facts that hold at times, or equality")
+    if program.timed:
+        raise NotLocalisable("the program states facts that hold at times")
 
 
 # ---- gates

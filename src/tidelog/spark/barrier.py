@@ -9,15 +9,19 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from secrets import token_hex
-from typing import Any
+from typing import Any, Final
 
 from tidelog.engine import exchange
 from tidelog.engine.exchange import Listener
+from tidelog.equality.divided import Divided, by_rules, task_of
 from tidelog.errors import Inconsistent
 from tidelog.io.columns import Batch
 from tidelog.logic.program import Program
 from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Task, limited_memory, written
 from tidelog.violations import told_apart, violated
+
+SETTINGS: Final = ("timeout", "max_facts", "equal")
+EQUALITY: Final = ("equality", "unique_names")
 
 
 @dataclass(frozen=True)
@@ -48,19 +52,22 @@ class Exchange:
         told = [json.loads(each) for each in said]
         addresses, attempt = [address for address, _ in told], told[0][1]
         faults = Collected(self.task.on_error)
-        settings: dict[str, Any] = {key: self.task.settings.get(key) for key in ("timeout", "max_facts")}
+        settings = {key: self.task.settings[key] for key in SETTINGS if key in self.task.settings}
+        how = {key: self.task.settings[key] for key in EQUALITY if key in self.task.settings}
         mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
-        program = told_apart(self.task.program)
+        program = told_apart(by_rules(self.task.program, **how))
         with limited_memory(self.task.memory, hosts.count(hosts[number])):
             with mesh:
-                deriving = exchange.Task(program, mesh, seed=int(attempt, 16), **settings)
+                deriving = task_of(program, mesh, seed=int(attempt, 16), **how, **settings)
                 for reading, read in self.task.read(batches, faults):
                     deriving.load(reading.predicate, _checked(read, faults))
                 deriving.run()
             yield from self.task.shown(faults, self._outputs(deriving, program))
 
-    def _outputs(self, deriving: exchange.Task, program: Program) -> Iterator[Part]:
+    def _outputs(self, deriving: exchange.Task | Divided, program: Program) -> Iterator[Part]:
         found = violated(program, lambda name: deriving.columns(name)[1] > 0)
+        if isinstance(deriving, Divided):
+            found = [*deriving.violations(), *found]
         if found and not self.ask.keeps_violations:
             raise Inconsistent(found)
         if found:

@@ -72,6 +72,11 @@ class Derived(Mapping[str, DataFrame]):
         self._rejects = self.only(REJECTS, SPECIAL[REJECTS])
         self.violations = self.only(VIOLATIONS, SPECIAL[VIOLATIONS])
 
+    def with_frames(self, more: Mapping[str, DataFrame]) -> Derived:
+        """Add frames that are made from others; they are not among `facts`."""
+        self._frames |= more
+        return self
+
     def __getitem__(self, name: str) -> DataFrame:
         """Return the facts of a predicate as a frame."""
         if name not in self._frames:

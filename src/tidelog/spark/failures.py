@@ -17,7 +17,8 @@ _CLASSES: Final = {
     name: getattr(errors, name)
     for name in ("ProgramError", "DataError", "EvaluationError", "Inconsistent", "Stopped")
 }
-_TOLD: Final = re.compile(rf"({'|'.join(_CLASSES)}): (?=error\[)(.*)", re.DOTALL)
+# The code is part of it: before the message, a way through Python code may show the line that raises it.
+_TOLD: Final = re.compile(rf"({'|'.join(_CLASSES)}): (?=error\[[A-Z]\d+\])(.*)", re.DOTALL)
 _END: Final = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
 _ONE: Final = re.compile(
     r"error\[(?P<code>\w+)\]: (?P<message>.*?)"

@@ -22,7 +22,7 @@ from tidelog.logic.types import types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.spark import codes
 from tidelog.spark.derived import quoted
-from tidelog.spark.functions import Given
+from tidelog.spark.given import Given
 from tidelog.spark.schemas import Input, read_input
 
 DELIMITED: Final = ("csv", "tsv", "dsv")

@@ -6,54 +6,30 @@ filter over what comes out. Spark runs the task when an output is used: once for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from secrets import token_bytes
 from typing import Any
 
-import pyarrow as pa
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import DataFrame
 from pyspark.sql import types as spark_types
 
-from tidelog.engine.events import Tally
-from tidelog.engine.exchange import make_certificate
-from tidelog.engine.limits import Limits
-from tidelog.errors import Diagnostic, ProgramError, Source, suggest
+from tidelog.errors import Diagnostic
 from tidelog.explaining import MOST_ANSWERS
 from tidelog.io.faults import OnError
 from tidelog.logic.codes import EMPTY_PREDICATE
-from tidelog.logic.equality import has_equality
-from tidelog.logic.inference import Inferred, infer, infer_answers
-from tidelog.logic.program import BOTTOM, Predicate, Program, Query
-from tidelog.logic.resolve import giving_times, program_of, resolve_query
+from tidelog.logic.program import Program
+from tidelog.logic.resolve import program_of
 from tidelog.logic.strata import Stratum, strata
-from tidelog.logic.types import Contents
-from tidelog.logic.values import ColumnType
 from tidelog.proof.explanation import Explanation
 from tidelog.proof.tree import MOST_ROWS
-from tidelog.relation import column_names
-from tidelog.spark import codes
-from tidelog.spark.around import around, goes_around
-from tidelog.spark.barrier import Exchange
-from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of
+from tidelog.spark.derived import SPECIAL, Derived
 from tidelog.spark.failures import telling
-from tidelog.spark.joins import Joins
-from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
-from tidelog.spark.scratch import scratch_folder
-from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, task_memory
-from tidelog.spark.task import TAG, Answers, Everything, Proofs, Reading, Task, Writing, unpacked
-from tidelog.spark.times import time_fields
-from tidelog.syntax.parser import parse_literals
-from tidelog.temporal.reasoning import asks_when
-
-NONE = -1  # the tag of a row that is there so that the task runs even where no input has rows
-ANSWERS = "answers"  # the name of what a query asks for
-
-_quoted = quoted
+from tidelog.spark.given import ANSWERS, STRING, Given, needed_for, only_input, resolved, wanted_predicates
+from tidelog.spark.rederiving import Change
+from tidelog.spark.schemas import slots
+from tidelog.spark.strategies import Choice
+from tidelog.spark.task import Proofs, unpacked
 
 
 def derive(
@@ -64,6 +40,7 @@ def derive(
     previous: Mapping[str, DataFrame] | None = None,
     inserted: Mapping[str, DataFrame] | None = None,
     deleted: Mapping[str, DataFrame] | None = None,
+    apply: bool | None = None,
     partitions: int | None = None,
     sizes: Mapping[str, int] | None = None,
     on_error: str = "fail",
@@ -82,21 +59,22 @@ def derive(
     `Reasoner`.
 
     With `previous`, the frames of what was derived from the inputs, all that follows after facts were
-    `inserted` and `deleted` is derived from that; `reach gained` and `reach lost` are outputs, too.
+    `inserted` and `deleted` is derived; `reach gained` and `reach lost` are outputs, too. Either the change
+    is applied to `previous`, or everything is derived again: `apply` says so, else what costs less by Spark's
+    estimates.
     """
     frames = dict(inputs or {})
     if previous is not None:
-        from tidelog.spark.rederiving import rederive
-
-        if partitions not in (None, 1):
-            message = "changes are worked into previous frames by one task, not by several"
-            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help="leave out `partitions`"))
-        how = {"partitions": 1, "sizes": sizes, "on_error": on_error, "on_violation": on_violation}
-        known = program_of(program)
-        return rederive(known, frames, previous, inserted or {}, deleted or {}, outputs, **how, **settings)
+        change = Change.of(
+            program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply
+        )
+        given, frames = Given.of(change.made.program, change.frames(), settings), change.frames()
+        choice = given.choose(frames, partitions, change.sizes_of())
+        found = given.derive(frames, change.names(), on_error, on_violation, choice)
+        return found.with_frames(change.changed(found))
     if inserted or deleted:
         raise ValueError("`inserted` and `deleted` go with `previous`, the frames of what was derived before")
-    given = _given(program, frames, settings)
+    given = Given.of(program, frames, settings)
     choice = given.choose(frames, partitions, sizes)
     return given.derive(frames, outputs, on_error, on_violation, choice)
 
@@ -115,7 +93,7 @@ def query(
     read. A query without variables has one row, `holds`, if it holds.
     """
     frames = dict(inputs or {})
-    return _given(program, frames, settings).query(frames, text, on_error)[ANSWERS]
+    return Given.of(program, frames, settings).query(frames, text, on_error)[ANSWERS]
 
 
 def explain(
@@ -133,13 +111,13 @@ def explain(
     Only the frames that the fact depends on are read.
     """
     frames = dict(inputs or {})
-    given = _given(program, frames, settings)
-    asked = _resolved(fact, given.program)
-    special = {name: [_STRING] * len(columns) for name, columns in SPECIAL.items()}
+    given = Given.of(program, frames, settings)
+    asked = resolved(fact, given.program)
+    special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
     places = slots({"explanation": [spark_types.BinaryType()], **special})
     options = {"proofs": proofs, "limit": limit, "rows": rows}
     ask = Proofs(fact, options, places.of["explanation"][0])
-    found = given.rows(ask, frames, places, OnError.FAIL, _needed_for(asked, given.program))
+    found = given.rows(ask, frames, places, OnError.FAIL, needed_for(asked, given.program))
     with telling():
         (row,) = Derived(found, {}, places).only("explanation", ["packed"]).collect()
     return unpacked(bytes(row.packed))
@@ -155,7 +133,7 @@ def rules(
     known = program_of(program)
 
     def transform(frame: DataFrame) -> DataFrame:
-        name = input or _only_input(known, more)
+        name = input or only_input(known, more)
         return derive(known, {name: frame, **more}, outputs=[output])[output]
 
     return transform
@@ -187,17 +165,32 @@ def check(
     inputs: Mapping[str, DataFrame | spark_types.StructType] | None = None,
     *,
     outputs: Sequence[str] | None = None,
+    previous: Mapping[str, DataFrame] | None = None,
+    inserted: Mapping[str, DataFrame] | None = None,
+    deleted: Mapping[str, DataFrame] | None = None,
+    apply: bool | None = None,
     partitions: int | None = None,
     sizes: Mapping[str, int] | None = None,
     **settings: Any,
 ) -> Checked:
-    """Return the schemas of the outputs, or raise all that is wrong with the program and the inputs."""
-    given = _given(program, dict(inputs or {}), settings)
-    wanted = given.outputs(_wanted(given.program, outputs))
+    """Return the schemas of the outputs, or raise all that is wrong with the program and the inputs.
+
+    With `previous` its `reason` says whether a change would be applied, or everything derived again, and why.
+    """
+    given = Given.of(program, dict(inputs or {}), settings)
+    wanted = given.outputs(wanted_predicates(given.program, outputs))
     found = strata(given.program.rules, given.program.predicates)
     schemas = {name: output.schema for name, output in wanted.items()}
     frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
-    choice = given.choose(frames, partitions, sizes)
+    if previous is None:
+        choice = given.choose(frames, partitions, sizes)
+    else:
+        change = Change.of(
+            given.program, frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply
+        )
+        changing = Given.of(change.made.program, change.frames(), settings)
+        choice = changing.choose(change.frames(), partitions, change.sizes_of())
+        choice = replace(choice, reason=f"{change.told}; {choice.reason}")
     empty = tuple(f"`{name}`" for name in given.inputs)  # as the program alone would have them
     doubts = [
         item
@@ -205,310 +198,6 @@ def check(
         if item.code != EMPTY_PREDICATE or not item.message.startswith(empty)
     ]
     return Checked(schemas, doubts, found, choice)
-
-
-# ---- what is given
-
-
-_STRING = spark_types.StringType()
-
-
-@dataclass(frozen=True)
-class Given:
-    """A program with the inputs that it is a function of, and what is known of its columns."""
-
-    program: Program
-    inputs: Mapping[str, Input]
-    inferred: Inferred
-    settings: Mapping[str, Any]
-
-    def derive(
-        self,
-        frames: Mapping[str, DataFrame],
-        outputs: Sequence[str] | None,
-        on_error: str,
-        on_violation: str,
-        choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
-    ) -> Derived:
-        """Return the frames of predicates."""
-        if on_violation not in ("fail", "keep"):
-            raise ValueError(f"on_violation is `fail` or `keep`, not {on_violation!r}")
-        program, faults = self.program, OnError(on_error)
-        wanted = self.outputs(_wanted(program, outputs))
-        passing = {
-            name: around(frames[each], self.inputs[each], output, faults)
-            for name, output in wanted.items()
-            if (each := self.input_of(output.predicate)) and goes_around(program, self.inputs[each], output)
-        }
-        wanted = {name: output for name, output in wanted.items() if name not in passing}
-        places = slots_of(wanted)
-        ask = Everything(_writings(wanted, places), on_violation == "keep")
-        needed = _read_by(program, [*wanted.values()])
-        if choice.strategy == JOINS:
-            rows = self._joined(frames, wanted, places, faults, ask.keeps_violations, needed)
-        else:
-            rows = self.rows(ask, frames, places, faults, needed, choice)
-        return Derived(rows, wanted, places, passing, is_divided=choice.strategy == EXCHANGE)
-
-    def _joined(
-        self,
-        frames: Mapping[str, DataFrame],
-        outputs: Mapping[str, Output],
-        places: Slots,
-        on_error: OnError,
-        keeps_violations: bool,
-        needed: Callable[[str], bool],
-    ) -> DataFrame:
-        """Return the rows of all outputs, as joins derive them: jobs run now."""
-        session = _session(frames)
-        ship(session, scratch_folder())
-        inputs = [(frames[name], each) for name, each in self.inputs.items() if needed(each.predicate.name)]
-        limits = Limits(Tally(), self.settings.get("timeout"), self.settings.get("max_facts"))
-        joins = Joins.of(self.program, self.inferred, session, limits)
-        return joins.rows(inputs, outputs, places, on_error, keeps_violations)
-
-    def query(self, frames: Mapping[str, DataFrame], text: str, on_error: str) -> Derived:
-        """Return a query's answers, as the output `answers`, with the rows that were rejected."""
-        asked = _resolved(text, self.program)
-        output = self.answers(asked)
-        places = slots_of({ANSWERS: output})
-        (writing,) = _writings({ANSWERS: output}, places)
-        needed = _needed_for(asked, self.program)
-        rows = self.rows(Answers(text, writing), frames, places, OnError(on_error), needed)
-        return Derived(rows, {ANSWERS: output}, places)
-
-    def choose(
-        self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
-    ) -> Choice:
-        """Choose where the program runs."""
-        session = next((frame.sparkSession for frame in frames.values()), None) or _active()
-        columns = {name: len(each.columns) for name, each in self.inputs.items()}
-        return choose(self.program, session, frames.values(), partitions, sizes, columns)
-
-    def input_of(self, predicate: Predicate) -> str | None:
-        """Return the name under which the one frame of a predicate is given, if there is one."""
-        found = [name for name, each in self.inputs.items() if each.predicate == predicate]
-        return found[0] if len(found) == 1 else None  # several files have to be put together
-
-    def outputs(self, predicates: Sequence[Predicate]) -> dict[str, Output]:
-        """Return what the frames of predicates hold."""
-        found = outputs_of(predicates, self.inferred)
-        timed = self.program.timed
-        return {
-            name: self._timed(each, column_names(each.predicate)) if each.predicate.name in timed else each
-            for name, each in found.items()
-        }
-
-    def answers(self, query: Query) -> Output:
-        """Return what the frame of a query's answers holds."""
-        types, _ = infer_answers(query.rule, self.inferred, self.program)
-        names = query.variables
-        asked = Predicate(ANSWERS, len(names), names, (ColumnType.ANY,) * len(names), ANSWERS)
-        output = Output(asked, tuple(map(Contents, types)))
-        return self._timed(output, names) if asks_when(query, self.program) else output
-
-    def _timed(self, output: Output, names: Sequence[str]) -> Output:
-        fields = time_fields(names, self.program, self.inputs.values(), self.settings)
-        return replace(output, times=fields)
-
-    def rows(
-        self,
-        ask: Any,
-        frames: Mapping[str, DataFrame],
-        places: Slots,
-        on_error: OnError,
-        needed: Callable[[str], bool],
-        choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
-    ) -> DataFrame:
-        """Return the rows of all outputs, as tasks return them that read the inputs that are needed."""
-        inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
-        taken = slots({name: each.spark for name, each in inputs.items()})
-        readings = tuple(
-            Reading(
-                each.predicate.name,
-                taken.of[name],
-                each.read_as,
-                each.columns,
-                each.times,
-                each.fields is not None,
-            )
-            for name, each in inputs.items()
-        )
-        program = replace(self.program, queries=(), outputs=())
-        schema = {slot: _arrow_of(of) for slot, of in places.types.items()}
-        special = {name: places.of[name] for name in SPECIAL}
-        session = _session(frames)
-        task = Task(program, readings, ask, schema, special, on_error, self.settings, task_memory(session))
-        fields = [(TAG, _STRING), *places.types.items()]
-        out = spark_types.StructType([spark_types.StructField(*field) for field in fields])
-        ship(session, scratch_folder())
-        tagged = _tagged(session, frames, inputs, taken).repartition(choice.tasks)
-        if choice.strategy != EXCHANGE:
-            return tagged.mapInArrow(Shipped(task), out)
-        certificate = make_certificate() if is_encrypted(session) else None
-        together = Exchange(task, ask, choice.tasks, token_bytes(32), certificate)
-        return tagged.mapInArrow(Shipped(together), out, barrier=True)
-
-
-def _arrow_of(of: spark_types.DataType) -> pa.DataType:
-    return pa.binary() if isinstance(of, spark_types.BinaryType) else arrow_of(of)
-
-
-def _given(
-    program: Program | Path | str,
-    inputs: Mapping[str, DataFrame | spark_types.StructType],
-    settings: Mapping[str, Any],
-) -> Given:
-    """Return a program with its inputs; raise all that is wrong with them."""
-    known = program_of(program)
-    _check_program(known)
-    frames = {name: each for name, each in inputs.items() if isinstance(each, DataFrame)}
-    _check_streaming(frames)
-    schemas = {name: each.schema if isinstance(each, DataFrame) else each for name, each in inputs.items()}
-    read = _read_schemas(known, schemas)
-    known = giving_times(known, [each.predicate.name for each in read.values() if each.times])
-    inferred = infer(known, {each.predicate.name: each.types for each in read.values()})
-    return Given(known, read, inferred, settings)
-
-
-def _check_program(program: Program) -> None:
-    """Raise what a program says that frames do not have."""
-    found = []
-    for transfer in (*program.imports, *program.exports):
-        written = program.predicates[transfer.predicate].written
-        message = f"`{written}` is imported or exported, but here frames go in and out"
-        help = f'pass the frame of each import, such as {{"{written}": …}}, and write what is derived'
-        found.append(Diagnostic(codes.TRANSFER, message, transfer.span, help))
-    if found:
-        raise ProgramError(found)
-
-
-def _check_streaming(frames: Mapping[str, DataFrame]) -> None:
-    streaming = [name for name, frame in frames.items() if frame.isStreaming]
-    if streaming:
-        message = f"{', '.join(f'`{name}`' for name in streaming)}: a streaming frame"
-        help = "each micro-batch would be evaluated alone; use `foreachBatch`"
-        raise ProgramError(Diagnostic(codes.STREAMING, message, help=help))
-
-
-def _read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]) -> dict[str, Input]:
-    found: dict[str, Input] = {}
-    faults: list[Diagnostic] = []
-    for name, schema in schemas.items():
-        read, wrong = read_input(name, program.find(name), schema)
-        faults += wrong
-        if read is not None:
-            found[name] = read
-    if faults:
-        raise ProgramError(faults)
-    return found
-
-
-# ---- what is asked for
-
-
-def _wanted(program: Program, outputs: Sequence[str] | None) -> list[Predicate]:
-    """Return the predicates that are asked for."""
-    if outputs is None:
-        return [program.predicates[name] for name in program.output_predicates if name != BOTTOM]
-    found, faults = [], []
-    names = [predicate.written for predicate in program.predicates.values()]
-    for name in outputs:
-        predicate = program.find(name)
-        if predicate is None:
-            message, help = f"there is no predicate `{name}`", suggest(name, names)
-            faults.append(Diagnostic(codes.NO_SUCH_PREDICATE, message, help=help))
-        else:
-            found.append(predicate)
-    if faults:
-        raise ProgramError(faults)
-    return found
-
-
-def _resolved(text: str, program: Program) -> Query:
-    return resolve_query(parse_literals(Source("<query>", text)), program, text)
-
-
-def _read_by(program: Program, outputs: Sequence[Output]) -> Callable[[str], bool]:
-    """Return whether the facts of a predicate matter: some rule reads them, or they are an output."""
-    matter = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
-    matter |= program.derived | {output.predicate.name for output in outputs}
-    return lambda name: name in matter or has_equality(program.predicates)
-
-
-def _needed_for(query: Query, program: Program) -> Callable[[str], bool]:
-    """Return whether the answers to a query depend on a predicate, or constraints do."""
-    if has_equality(program.predicates):
-        return lambda name: True
-    needed = {atom.predicate for atom in (*query.rule.positive, *query.rule.negated)} | {BOTTOM}
-    size = 0
-    while size != len(needed):
-        size = len(needed)
-        for rule in program.rules:
-            if rule.head.predicate in needed:
-                needed.update(atom.predicate for atom in (*rule.positive, *rule.negated))
-    return lambda name: name in needed
-
-
-def _only_input(program: Program, more: Mapping[str, object]) -> str:
-    """Return the one predicate that frames can be given for."""
-    stated = {fact.predicate for fact in program.facts}
-    given = [
-        predicate.written
-        for name, predicate in program.predicates.items()
-        if name not in program.derived | stated and predicate.written not in more
-    ]
-    if len(given) != 1:
-        message = f"the frame may be one of {', '.join(f'`{name}`' for name in given) or 'no predicates'}"
-        raise ProgramError(Diagnostic(codes.NO_SUCH_PREDICATE, message, help='say which: `input="…"`'))
-    return given[0]
-
-
-# ---- rows of all inputs, and of all outputs
-
-
-def _writings(outputs: Mapping[str, Output], places: Slots) -> tuple[Writing, ...]:
-    return tuple(
-        Writing(
-            name,
-            output.predicate.name,
-            places.of[name],
-            output.types,
-            tuple(arrow_of(of) for _, of in output.times),
-        )
-        for name, output in outputs.items()
-    )
-
-
-def _active() -> SparkSession | None:
-    return SparkSession.getActiveSession()
-
-
-def _session(frames: Mapping[str, DataFrame]) -> SparkSession:
-    session = next((frame.sparkSession for frame in frames.values()), None) or _active()
-    if session is None:
-        help = "start one: `SparkSession.builder.getOrCreate()`"
-        raise ProgramError(Diagnostic(codes.NO_SESSION, "there is no Spark session", help=help))
-    return session
-
-
-def _tagged(
-    session: SparkSession, frames: Mapping[str, DataFrame], inputs: Mapping[str, Input], taken: Slots
-) -> DataFrame:
-    """Return the rows of all inputs in one frame, with the number of their input."""
-    parts = []
-    for number, (name, each) in enumerate(inputs.items()):
-        places = dict(zip(taken.of[name], each.columns, strict=True))
-        parts.append(frames[name].select(F.lit(number).alias(TAG), *_filled(places, taken)))
-    first = session.range(1).select(F.lit(NONE).alias(TAG), *_filled({}, taken))
-    return reduce(lambda one, other: one.unionAll(other), parts, first)
-
-
-def _filled(places: Mapping[str, str], taken: Slots) -> Iterator[Any]:
-    """Yield a column for each slot: one of the frame's, or none."""
-    for slot, of in taken.types.items():
-        column = F.col(quoted(places[slot])) if slot in places else F.lit(None).cast(of)
-        yield column.alias(slot)
 
 
 __all__ = ["Checked", "Derived", "check", "derive", "explain", "query", "rules"]

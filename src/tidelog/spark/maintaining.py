@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -35,8 +35,10 @@ from tidelog.spark import codes
 from tidelog.spark.changes import CHANGE_TYPE, DELETE, INSERT, Shape
 from tidelog.spark.derived import SPECIAL
 from tidelog.spark.derived import quoted as _quoted
-from tidelog.spark.functions import _check_program, _only_input
+from tidelog.spark.given import check_program, only_input
 from tidelog.spark.schemas import Input, Output, arrow_of, outputs_of, read_input, spark_type
+from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.shipping import carried
 from tidelog.spark.task import REJECTS
 from tidelog.store.folder import Folder
 from tidelog.store.state import BatchId
@@ -91,7 +93,7 @@ def maintain(
     `on_change(changes, batch_id)` is called before it is committed. Further settings are those of `Reasoner`.
     """
     known = program_of(program)
-    _check_program(known)
+    check_program(known)
     if known.timed:
         rule = next((rule for rule in known.rules if rule.head.predicate in known.timed), None)
         raise _timed("the program has facts that hold at times", None if rule is None else rule.span)
@@ -166,6 +168,16 @@ class _Source:
             yield pa.ipc.open_stream(bytes(row[0])).read_all()
 
 
+@dataclass(frozen=True)
+class _Plain:
+    """What `maintain` returns, as it is pickled: its fields."""
+
+    values: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Maintained, self.values
+
+
 @dataclass(eq=False)
 class Maintained:
     """A program and its store. It can be pickled: the reasoner belongs to the process that uses it."""
@@ -183,6 +195,11 @@ class Maintained:
     rows_at_once: int
     settings: Mapping[str, Any]
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how it goes to the process of a server of Connect: with the package, if need be."""
+        values = tuple(getattr(self, each.name) for each in fields(self))
+        return carried(_Plain(values), scratch_folder())
+
     # ---- changes
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
@@ -196,7 +213,7 @@ class Maintained:
     def _only_input(self) -> str:
         """Return the one predicate that the rows of batches can be of."""
         try:
-            return _only_input(self.program, {})
+            return only_input(self.program, {})
         except ProgramError as error:
             (fault,) = error.diagnostics
             help = 'say which: `predicate="…"`, or `predicates={…}` for several'

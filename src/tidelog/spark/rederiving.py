@@ -1,26 +1,31 @@
 """What a program derives after a change, from frames of what it derived before: for state of no one process.
 
-The program becomes one that maintains it, `rewrite.delete_rederive`, and that is run as any other: by one
-task, or by tasks that exchange facts.
+The program becomes one that maintains it, or that derives everything again from the changed facts, whichever
+costs less: `rewrite.delete_rederive`. It is run as any other: by one task, or by tasks that exchange facts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, replace
+from typing import Final
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 
 from tidelog.changes import find_predicate
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.inference import infer
-from tidelog.logic.program import Predicate, Program
+from tidelog.logic.program import Program
+from tidelog.logic.strata import strata
 from tidelog.logic.types import Type, Types
 from tidelog.logic.values import ColumnType
 from tidelog.relation import column_names
-from tidelog.rewrite.delete_rederive import Maintenance, NotMaintainable, maintenance
-from tidelog.spark import codes, functions
-from tidelog.spark.derived import Derived
+from tidelog.rewrite.delete_rederive import Maintenance, NotMaintainable, afterwards, maintenance
+from tidelog.spark import codes
+from tidelog.spark.derived import Derived, quoted
+from tidelog.spark.given import check_program, read_schemas, wanted_predicates
+from tidelog.spark.strategies import VALUE, estimate
 
 Frames = Mapping[str, DataFrame]
 # What a column of a frame holds so that it is read as the same values.
@@ -38,39 +43,191 @@ FAITHFUL: Final = frozenset(
 )
 
 
-def rederive(
-    program: Program,
-    inputs: Frames,
-    previous: Frames,
-    inserted: Frames,
-    deleted: Frames,
-    outputs: Sequence[str] | None,
-    **settings: Any,
-) -> Derived:
-    """Return the frames of the outputs after a change; with `p gained` and `p lost` for what changed in `p`.
+# What applying a change costs beside what it reads, as measured: see docs/decisions/0066.
+COPIED: Final = {False: 0.2, True: 0.7}  # for each old fact that may change; more where facts may go
+FOLLOWED: Final = 50  # facts looked at for each one deleted, as a multiple of its share in what is derived
 
-    `inputs` are the tables as they were, `previous` what was derived from them.
-    """
-    functions._check_program(program)
-    known = {
-        name: find_predicate(name, program.predicates).name
-        for name in {**inputs, **previous, **inserted, **deleted}
-    }
-    came, went = ({known[name] for name in each} for each in (inserted, deleted))
-    try:
-        made = maintenance(program, came, went, {known[name] for name in inputs} & program.derived)
-    except NotMaintainable as reason:
-        help = "leave `previous`, `inserted` and `deleted` out, and derive everything from the new inputs"
-        raise ProgramError(Diagnostic(codes.NOT_REDERIVED, str(reason), help=help)) from None
-    wanted = functions._wanted(program, outputs)
-    frames = {_place(known[name], made): frame for name, frame in inputs.items()}
-    frames |= _before(program, made, {known[name]: previous[name] for name in previous}, wanted, frames)
-    frames |= {made.inserted[known[name]]: frame for name, frame in inserted.items()}
-    frames |= {made.deleted[known[name]]: frame for name, frame in deleted.items()}
-    names = [predicate.written for predicate in wanted]
-    for places in (made.gained, made.lost):
-        names += [places[predicate.name] for predicate in wanted if predicate.name in places]
-    return functions.derive(made.program, frames, outputs=names, **settings)
+
+@dataclass(frozen=True)
+class Change:
+    """A change of frames, and what was derived before it: how everything afterwards is derived, and why."""
+
+    program: Program
+    inputs: Frames
+    previous: Frames
+    inserted: Frames
+    deleted: Frames
+    outputs: Sequence[str] | None
+    sizes: Mapping[str, int] | None
+    made: Maintenance  # what is run
+    applying: Maintenance  # what would be run to apply the change
+    is_applied: bool
+    reason: str
+
+    @classmethod
+    def of(
+        cls,
+        program: Program,
+        inputs: Frames,
+        previous: Frames,
+        inserted: Frames,
+        deleted: Frames,
+        outputs: Sequence[str] | None,
+        sizes: Mapping[str, int] | None,
+        apply: bool | None,
+    ) -> Change:
+        """Choose whether the change is applied to what was derived before, or everything is derived again.
+
+        `inputs` are the tables as they were, `previous` what was derived from them.
+        """
+        check_program(program)
+        given, before, came, went = (
+            {find_predicate(name, program.predicates).name: frame for name, frame in each.items()}
+            for each in (inputs, previous, inserted, deleted)
+        )
+        explicit = given.keys() & program.derived
+        try:
+            made = maintenance(program, came, went, explicit)
+        except NotMaintainable as reason:
+            help = "leave `previous`, `inserted` and `deleted` out, and derive everything from the new inputs"
+            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, str(reason), help=help)) from None
+        applied = cls(program, given, before, came, went, outputs, sizes, made, made, True, "`apply=True`")
+        again = replace(applied, made=afterwards(program, came, went, explicit), is_applied=False)
+        if apply is False:
+            return replace(again, reason="`apply=False`")
+        applied._check_previous()
+        unfaithful = applied._unfaithful()
+        if apply and unfaithful:
+            raise ProgramError(unfaithful)
+        if apply:
+            return applied
+        if unfaithful:
+            return replace(again, reason=unfaithful[0].message)
+        costs_less, why = applied._compare()
+        return replace(applied if costs_less else again, reason=why)
+
+    @property
+    def told(self) -> str:
+        """What is done, and why."""
+        done = "the change is applied" if self.is_applied else "everything is derived again"
+        return f"{done}: {self.reason}"
+
+    def frames(self) -> dict[str, DataFrame]:
+        """Return the frames that the program is given, by the names that it has for them."""
+        made = self.made
+        found = {_place(name, made): frame for name, frame in self.inputs.items()}
+        if self.is_applied:
+            found |= _before(self.program, self.previous, self._needed(), made)
+        found |= {made.inserted[name]: frame for name, frame in self.inserted.items()}
+        return found | {made.deleted[name]: frame for name, frame in self.deleted.items()}
+
+    def names(self) -> list[str]:
+        """Return the outputs of the program: those wanted, and what has changed in them."""
+        wanted, made = wanted_predicates(self.program, self.outputs), self.made
+        names = [predicate.written for predicate in wanted]
+        for places in (made.gained, made.lost):
+            names += [places[predicate.name] for predicate in wanted if predicate.name in places]
+        return names
+
+    def changed(self, derived: Derived) -> dict[str, DataFrame]:
+        """Return what has changed, compared on Spark, where everything is derived again."""
+        if self.is_applied:
+            return {}
+        found = {}
+        for predicate in wanted_predicates(self.program, self.outputs):
+            name, now = predicate.name, derived[predicate.written]
+            before = self.previous.get(name) if name in self.program.derived else self.inputs.get(name)
+            if before is None:
+                continue
+            places = zip(before.columns, now.schema.fields, strict=True)
+            same = before.select(
+                *(F.col(quoted(old)).cast(new.dataType).alias(new.name) for old, new in places)
+            )
+            if name in self.applying.gained:
+                found[self.applying.gained[name]] = now.subtract(same)
+            if name in self.applying.lost:
+                found[self.applying.lost[name]] = same.subtract(now)
+        return found
+
+    def sizes_of(self) -> dict[str, int] | None:
+        """Return the rows of the frames as they are named now, where sizes are known."""
+        if self.sizes is None:
+            return None
+        known = {self.program.find(name): rows for name, rows in self.sizes.items()}
+        places = {_place(each.name, self.made): rows for each, rows in known.items() if each is not None}
+        return {name: rows for name, rows in places.items() if name in self.frames()}
+
+    # ---- what it costs
+
+    def _needed(self) -> list[str]:
+        """Return the derived predicates whose old facts are read, or go to outputs as they are."""
+        read = self.made.read | {each.name for each in wanted_predicates(self.program, self.outputs)}
+        return [name for name in sorted(self.program.derived) if self.made.old.get(name) in read]
+
+    def _compare(self) -> tuple[bool, str]:
+        """Return whether applying the change costs less, and why."""
+        program, made = self.program, self.made
+        for stratum in strata(program.rules):
+            if stratum.recursive and any(name in made.lost for name in stratum.predicates):
+                name = stratum.predicates[0]
+                return False, f"`{name}` is recursive and may lose facts, of which many may be in doubt"
+        known = [
+            self._sizes(self.inputs),
+            self._sizes(self.previous),
+            self._sizes(self.inserted, " inserted"),
+            self._sizes(self.deleted, " deleted"),
+        ]
+        if None in known:
+            return False, "how large all frames are is not known (`sizes` may say so)"
+        given, before, came, went = (each or {} for each in known)
+        reached = {name: size for name, size in before.items() if made.old.get(name, name) != name}
+        read = sum(size for name, size in given.items() if _place(name, made) in made.read)
+        read += sum(size for name, size in before.items() if made.old.get(name) in made.read)
+        copied = sum(size * COPIED[name in made.lost] for name, size in reached.items())
+        changed = sum(came.values()) + FOLLOWED * sum(went.values())
+        share = changed / max(sum(given.values()), 1)
+        applied = int(read + copied + share * sum(reached.values()))
+        again = sum(given.values()) + sum(before.values())
+        reason = f"applying is estimated at {applied:,} bytes read and derived, deriving again at {again:,}"
+        return applied < again, reason
+
+    def _sizes(self, frames: Frames, kind: str = "") -> dict[str, int] | None:
+        """Return how many bytes frames have, about: None if that is not known of all."""
+        found = {name: self._size(name, frame, kind) for name, frame in frames.items()}
+        sizes = {name: size for name, size in found.items() if size is not None}
+        return sizes if len(sizes) == len(found) else None
+
+    def _size(self, name: str, frame: DataFrame, kind: str) -> int | None:
+        """Return how many bytes a frame has, about; `sizes` has its rows as `edge`, or `edge inserted`."""
+        rows = (self.sizes or {}).get(self.program.predicates[name].written + kind)
+        return estimate(frame) if rows is None else rows * max(len(frame.columns), 1) * VALUE
+
+    # ---- what may be missing
+
+    def _check_previous(self) -> None:
+        """Raise what is missing of what was derived before."""
+        missing = [name for name in self._needed() if name not in self.previous]
+        if missing:
+            listed = ", ".join(f"`{name}`" for name in missing)
+            message = f"what was derived before is missing for {listed}"
+            help = "give the frame of each in `previous`, as `derive` returned it"
+            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
+
+    def _unfaithful(self) -> list[Diagnostic]:
+        """Return which columns of what was derived before could be read as other values."""
+        program, faults = self.program, []
+        read = read_schemas(program, {name: frame.schema for name, frame in self.inputs.items()})
+        inferred = infer(program, {name: each.types for name, each in read.items()})
+        for name in self._needed():
+            predicate = program.predicates[name]
+            for column, held, declared in zip(
+                column_names(predicate), inferred.of(predicate), predicate.types, strict=True
+            ):
+                if not _is_faithful(held, declared):
+                    message = f"values of column `{column}` of `{name}` are texts in its frame"
+                    help = f"declare the columns of `{name}`: texts could be read as other values"
+                    faults.append(Diagnostic(codes.NOT_REDERIVED, message, help=help))
+        return faults
 
 
 def _place(name: str, made: Maintenance) -> str:
@@ -79,39 +236,9 @@ def _place(name: str, made: Maintenance) -> str:
 
 
 def _before(
-    program: Program,
-    made: Maintenance,
-    previous: Frames,
-    wanted: Sequence[Predicate],
-    inputs: Frames,
+    program: Program, previous: Frames, needed: Sequence[str], made: Maintenance
 ) -> dict[str, DataFrame]:
     """Return the frames of what was derived before, under the names by which it is read now."""
-    rules = made.program.rules
-    read = {atom.predicate for rule in rules for atom in (*rule.positive, *rule.negated)}
-    read |= {predicate.name for predicate in wanted}
-    needed = [name for name in sorted(program.derived) if made.old.get(name) in read]
-    missing = [name for name in needed if name not in previous]
-    faults = []
-    if missing:
-        message = f"what was derived before is missing for {', '.join(f'`{name}`' for name in missing)}"
-        help = "give the frame of each in `previous`, as `derive` returned it"
-        faults.append(Diagnostic(codes.NOT_REDERIVED, message, help=help))
-    schemas = {name: frame.schema for name, frame in inputs.items()}
-    read_as = functions._read_schemas(made.program, schemas)
-    places = {name: _place(name, made) for name in program.predicates}
-    types = {name: read_as[place].types for name, place in places.items() if place in read_as}
-    inferred = infer(program, types)
-    for name in needed:
-        predicate = program.predicates[name]
-        for column, held, declared in zip(
-            column_names(predicate), inferred.of(predicate), predicate.types, strict=True
-        ):
-            if not _is_faithful(held, declared):
-                message = f"values of column `{column}` of `{name}` are texts in its frame"
-                help = f"declare the columns of `{name}`: texts could be read as other values"
-                faults.append(Diagnostic(codes.NOT_REDERIVED, message, help=help))
-    if faults:
-        raise ProgramError(faults)
     return {
         made.old[name]: previous[name] if program.predicates[name].arity else previous[name].select()
         for name in needed

@@ -76,16 +76,11 @@ def ship(session: SparkSession, folder: Path) -> None:
 
     Not if they run here, nor if `spark.tidelog.ship` is false.
     """
-    if is_sent() or session.conf.get(SHIP, "true") == "false":
+    if is_sent() or not _is_wanted(session):
         return
     is_remote = is_on_connect(session)
-    is_here = (
-        "SPARK_LOCAL_REMOTE" in os.environ
-        if is_remote
-        else str(session.sparkContext.master).startswith("local")
-    )
     key = session.session_id if is_remote else session.sparkContext.applicationId  # type: ignore[attr-defined]
-    if is_here or key in _shipped:
+    if key in _shipped:
         return
     # Connect refuses another file of a name: after its content, it may be sent again by another process.
     written = write_archive(folder / "tidelog.zip")
@@ -96,6 +91,15 @@ def ship(session: SparkSession, folder: Path) -> None:
     else:
         session.sparkContext.addPyFile(archive)
     _shipped.add(key)
+
+
+def _is_wanted(session: SparkSession) -> bool:
+    """Whether the processes of a session are elsewhere, and are to be sent the package."""
+    if is_on_connect(session):
+        is_here = "SPARK_LOCAL_REMOTE" in os.environ
+    else:
+        is_here = str(session.sparkContext.master).startswith("local")
+    return not is_here and session.conf.get(SHIP, "true") != "false"
 
 
 def is_on_connect(session: SparkSession) -> bool:
@@ -150,19 +154,35 @@ class Shipped:
         return self.task(batches)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        from pyspark import cloudpickle
-
-        data = cloudpickle.dumps(self.task)  # type: ignore[no-untyped-call]
-        return _opener(), (data, tidelog.__version__, NOT_SHIPPED)
+        return _sealed(self.task)
 
 
-def _opener() -> Callable[[bytes, str, str], Any]:
+def carried(thing: Any, folder: Path) -> tuple[Any, ...]:
+    """Return how something is pickled for the process in which a server of Connect runs `foreachBatch`.
+
+    Artifacts of a session are for its tasks; that process has none of them. So the package goes along, unless
+    the server is one of this process. Which session it is for is not known here.
+    """
+    is_here = "SPARK_LOCAL_REMOTE" in os.environ
+    return _sealed(thing, b"" if is_here else write_archive(folder / "tidelog.zip").read_bytes())
+
+
+def _sealed(thing: Any, archive: bytes = b"") -> tuple[Any, ...]:
+    from pyspark import cloudpickle
+
+    data = cloudpickle.dumps(thing)  # type: ignore[no-untyped-call]
+    return _opener(), (data, tidelog.__version__, NOT_SHIPPED, archive)
+
+
+def _opener() -> Callable[[bytes, str, str, bytes], Any]:
     """Return a function that is pickled whole: it is no function of a module, and uses none of ours."""
 
-    def opened(data: bytes, version: str, code: str) -> Any:
+    def opened(data: bytes, version: str, code: str, archive: bytes) -> Any:
         import pickle
         import sys
+        import tempfile
         from importlib.util import find_spec
+        from pathlib import Path
 
         def fail(what: str, help: str) -> None:
             python = f"{sys.executable}, Python {sys.version_info[0]}.{sys.version_info[1]}"
@@ -174,6 +194,13 @@ def _opener() -> Callable[[bytes, str, str], Any]:
                 f"a worker of Spark has no {' and no '.join(needed)}",
                 "install it there, or let PYSPARK_PYTHON, or spark.pyspark.python, name a Python that has it",
             )
+        if archive and "tidelog" not in sys.modules:
+            with tempfile.TemporaryDirectory() as folder:  # the archive unpacks itself elsewhere
+                path = Path(folder, "tidelog.zip")
+                path.write_bytes(archive)
+                sys.path.insert(0, str(path))
+                __import__("tidelog")
+                sys.path.remove(str(path))
         if find_spec("tidelog") is None:
             fail(
                 "a worker of Spark has no tidelog",

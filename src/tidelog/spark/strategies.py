@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from typing import Any, Final
 
 from tidelog.errors import Diagnostic, ProgramError, counted
+from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
-from tidelog.rewrite.localise import NotLocalisable, check_localisable
+from tidelog.rewrite.localise import NotLocalisable, check_divisible, check_localisable
 from tidelog.spark import codes
 
 AUTO, TASK, EXCHANGE, JOINS = STRATEGIES = ("auto", "task", "exchange", "joins")
@@ -60,13 +61,13 @@ def choose(
     if partitions == 1 or (asked == TASK and partitions is None):
         return Choice()
     if asked == JOINS and partitions is None:
-        _check_divisible(program)
+        _check(check_localisable, program)
         return Choice(JOINS, 0, BY_JOINS)
     if asked in (TASK, JOINS):
         raise _error(f"{STRATEGY}={asked} has no {partitions} tasks", "leave out one of the two")
     if partitions is not None or asked == EXCHANGE:
         found = partitions or _slots(session) or 2
-        _check_divisible(program)
+        _check(check_divisible, program)
         _check_slots(session, found)
         why = f"`partitions={partitions}`" if partitions is not None else f"{STRATEGY}={EXCHANGE}"
         return Choice(EXCHANGE, found, f"{counted(found, 'task')} of a barrier stage exchange facts: {why}")
@@ -81,7 +82,7 @@ def _by_size(program: Program, session: Any, size: int | None) -> Choice:
         return Choice()
     told = f"inputs of about {size or 0:,} bytes, {most:,} for each task ({BYTES})"
     try:
-        _check_divisible(program)
+        _check(check_divisible, program)
     except ProgramError as error:
         reason = error.diagnostics[0].message
         return Choice(reason=f"{ONE_TASK}. It has {told}, but {reason}")
@@ -89,14 +90,16 @@ def _by_size(program: Program, session: Any, size: int | None) -> Choice:
         _check_slots(session, tasks)
     except ProgramError as error:
         reason = error.diagnostics[0].message
+        if has_equality(program.predicates):
+            return Choice(reason=f"{ONE_TASK}. It has {told}, but {reason}, and joins know no equality")
         return Choice(JOINS, 0, f"{BY_JOINS}. It has {told}, but {reason}")
     return Choice(EXCHANGE, tasks, f"{counted(tasks, 'task')} of a barrier stage exchange facts: {told}")
 
 
-def _check_divisible(program: Program) -> None:
+def _check(check: Callable[[Program], None], program: Program) -> None:
     """Raise why a program cannot be divided among tasks, or derived by joins."""
     try:
-        check_localisable(program)
+        check(program)
     except NotLocalisable as reason:
         span = None if reason.rule is None else reason.rule.span
         raise ProgramError(Diagnostic(codes.STRATEGY, str(reason), span, "leave it to one task")) from None

@@ -11,7 +11,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_bytes, token_hex
@@ -42,11 +42,16 @@ def derive(
     *,
     timeout: float | None = None,
     max_facts: int | None = None,
+    make: Callable[..., Any] = Task,
 ) -> dict[str, list[tuple[Sequence[Ids], int]]]:
-    """Return all facts of the derived predicates; given facts are ids of the dictionary, and so are these."""
+    """Return all facts of the derived predicates; given facts are ids of the dictionary, and so are these.
+
+    `make` is a class of tasks that every process can import.
+    """
     wanted = sorted(program.derived)
     for seed in range(ATTEMPTS):
         order = {
+            "make": make,
             "program": program,
             "wanted": wanted,
             "seed": seed,
@@ -55,7 +60,7 @@ def derive(
         }
         try:
             with _started(processes, order) as mesh:
-                task = Task(
+                task = make(
                     program,
                     mesh,
                     owners=processes,
@@ -67,7 +72,8 @@ def derive(
                 for name, (columns, rows) in given.items():
                     task.add(name, columns, rows)
                 task.run()
-                return task.collect(wanted)
+                found: dict[str, list[tuple[Sequence[Ids], int]]] = task.collect(wanted)
+                return found
         except Collision:
             if seed == ATTEMPTS - 1:
                 raise
@@ -132,7 +138,7 @@ def serve() -> None:
     addresses = json.loads(sys.stdin.buffer.readline())
     try:
         with listener.join(order["number"], addresses, order["secret"], order["attempt"]) as mesh:
-            task = Task(
+            task = order["make"](
                 order["program"],
                 mesh,
                 owners=len(addresses) - 1,

@@ -39,7 +39,7 @@ Ids = npt.NDArray[np.int32]
 
 LARGE: Final = 1 << 14  # rows of an outbox whose memory is given back
 PASS: Final = 1 << 22  # values of given facts that a task sends at once, about
-COUNTED, PLACED, GIVEN, DERIVED, COLLECTED = range(5)  # stages of a run
+COUNTED, PLACED, GIVEN, DERIVED, COLLECTED, SPREAD, TOLD = range(7)  # stages of a run
 ERRORS: Final = {
     each.__name__: each
     for each in (
@@ -60,6 +60,7 @@ class Task:
 
     The tasks with numbers below `owners`, by default all, own facts. One beyond them brings given facts, and
     can have all that is derived sent to it by `collect`. Its `dictionary` is then the one of its facts.
+    With a `reader`, the ids of given facts are those of its dictionary, which is left as it is.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Task:
         bits: int = 64,
         sizes: Sizes | None = None,
         dictionary: Dictionary | None = None,
+        reader: ClosingEngine | None = None,
     ) -> None:
         self.program = program
         self.mesh = mesh
@@ -83,16 +85,18 @@ class Task:
         self._limits = Limits(Tally(), timeout, max_facts)
         binary = sum(predicate.arity == 2 for predicate in program.predicates.values())
         self._engine = ClosingEngine(1, binary)
-        # Most values that a task reads belong to others: they are in a dictionary that is dropped when given
-        # facts have been sent.
-        self._reader = self._engine if self.owners == 1 or dictionary is not None else ClosingEngine(1)
+        # With more than two owners, most values that a task reads belong to others: they are in a dictionary
+        # that is dropped when given facts have been sent.
+        shares = self.owners <= 2 or dictionary is not None
+        self._reader = reader or (self._engine if shares else ClosingEngine(1))
         if dictionary is not None:
             self._engine.dictionary = dictionary
-        seed = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:8], "little", signed=True)
-        self._values = Values(self._engine.dictionary, mesh.count, seed, bits)
+        self._seed = int.from_bytes(hashlib.sha256(f"{seed}".encode()).digest()[:8], "little", signed=True)
+        self._bits = bits
+        self._values = self.values_of(self._engine.dictionary)
         self._read = self._values
         if self._reader.dictionary is not self._engine.dictionary:
-            self._read = Values(self._reader.dictionary, mesh.count, seed, bits)
+            self._read = self.values_of(self._reader.dictionary)
         self._given: dict[str, list[Part]] = {}
         self._told = 0  # values, with the given facts
         self._elsewhere = 0  # facts that other tasks have
@@ -109,7 +113,33 @@ class Task:
         assert self._plan is not None
         return self._plan
 
+    @property
+    def dictionary(self) -> Dictionary:
+        """What the ids of derived facts stand for."""
+        return self._engine.dictionary
+
+    def translated(self, part: Part, values: Values) -> Part:
+        """Return rows of another dictionary's ids as ids of this task's own."""
+        values.know()
+        columns, count = part
+        found = self._values.unpack(values.pack([Rows(0, columns, count)], None), None)
+        rows = next(iter(found))
+        return rows.columns, rows.count
+
+    def values_of(self, dictionary: Dictionary) -> Values:
+        """Return the values of a dictionary by the hashes that all tasks of this run use."""
+        return Values(dictionary, self.mesh.count, self._seed, self._bits)
+
     # ---- given facts
+
+    def take_given(self) -> tuple[ClosingEngine, dict[str, list[Part]]]:
+        """Return who knows the ids of given facts, and these facts, those that the program states too.
+
+        For whoever runs other programs on them; this task is not run then.
+        """
+        with self._telling(), self._limits.guarding():
+            self._state()
+        return self._reader, self._given
 
     def load(self, predicate: str, batches: Iterable[Batch]) -> None:
         """Take batches of given facts, any part of them."""
@@ -216,7 +246,8 @@ class Task:
                     if first < end:
                         part = [column[first:end] for column in columns]
                         for copy in self.plan.copies[name]:
-                            self._divide(part, end - first, copy.relation, copy.place, self._read, parcels)
+                            target = self._numbers[copy.relation]
+                            self._divide(part, end - first, target, copy.place, self._read, parcels)
             self._deliver(parcels)
         self._given = {}
         if self._read is not self._values:
@@ -248,7 +279,7 @@ class Task:
                 continue
             for copy in copies:
                 parcels: dict[int, list[Rows]] = {}
-                self._divide([ids], len(ids), copy.relation, copy.place, self._values, parcels)
+                self._divide([ids], len(ids), self._numbers[copy.relation], copy.place, self._values, parcels)
                 self._add(parcels.get(self.mesh.number, ()))
 
     def _add(self, several: Iterable[Rows]) -> int:
@@ -266,13 +297,12 @@ class Task:
         self,
         columns: Sequence[Ids],
         count: int,
-        relation: str,
+        number: int,
         place: Place,
         values: Values,
         parcels: dict[int, list[Rows]],
     ) -> None:
         """Add rows to the parcels of the tasks where they belong."""
-        number = self._numbers[relation]
         if self.owners == 1 or not isinstance(place, int):
             tasks = range(self.owners) if place is EVERYWHERE else range(1)
             for task in tasks:
@@ -351,7 +381,8 @@ class Task:
         added = [column[first:] for column in columns]
         for route in self.plan.routes[source]:
             divided: dict[int, list[Rows]] = {}
-            self._divide(added, size - first, route.target, route.place, self._values, divided)
+            target = self._numbers[route.target]
+            self._divide(added, size - first, target, route.place, self._values, divided)
             new += self._add(divided.pop(self.mesh.number, ()))
             if not route.replicated:
                 for task, rows in divided.items():
@@ -388,6 +419,41 @@ class Task:
                         arrived = self._values.unpack(frame.parts, task)
                         found[name] += [(rows.columns, rows.count) for rows in arrived]
             return found
+
+    def spread(self, parts: Sequence[Part], place: Place) -> list[list[Part]]:
+        """Send rows to the owners of a column, once all is derived; returns those that belong here.
+
+        Every task gives as many parts as the others, perhaps empty ones.
+        """
+        with self._telling(), self._limits.guarding():
+            self._values.know()
+            parcels: dict[int, list[Rows]] = {}
+            for number, (columns, count) in enumerate(parts):
+                if count:
+                    self._divide(columns, count, number, place, self._values, parcels)
+            mine = parcels.pop(self.mesh.number, [])
+            frames = {task: Frame(0, self._values.pack(rows, task)) for task, rows in parcels.items()}
+            for task, frame in sorted(self._swap(SPREAD, frames).items()):
+                if frame.parts:
+                    mine += self._values.unpack(frame.parts, task)
+            found: list[list[Part]] = [[] for _ in parts]
+            for rows in mine:
+                columns = rows.columns
+                if rows.chosen is not None:
+                    columns = [column[rows.chosen] for column in columns]
+                found[rows.relation].append((columns, rows.count))
+            return found
+
+    def tell_all(self, part: Part, values: Values) -> list[Part]:
+        """Tell every task some rows of this one; returns those of all tasks, as ids that `values` knows."""
+        with self._telling(), self._limits.guarding():
+            self._values.know()
+            columns, count = part
+            parcel = self._values.pack([Rows(0, columns, count)] if count else [], None)
+            every = {task: Frame(0, parcel) for task in range(self.mesh.count) if task != self.mesh.number}
+            parcels = [frame.parts for _, frame in sorted(self._swap(TOLD, every).items())]
+            told = (rows for each in (parcel, *parcels) for rows in values.unpack(each, None))
+            return [(rows.columns, rows.count) for rows in told]
 
     def counts(self) -> dict[str, int]:
         """Return figures: values in the dictionary, values told to others, rows of all relations."""
