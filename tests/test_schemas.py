@@ -270,7 +270,7 @@ def test_queries_warn_of_what_never_matches(tmp_path: Path, capsys: pytest.Captu
     for ask in (reasoner.query, reasoner.watch, lambda query: list(reasoner.answers(query))):
         with pytest.warns(ProgramWarning, match=r"W105.*`C1` never matches(.|\n)*<query>:1:1"):
             ask("revenue(C1, ?x)")
-    with pytest.warns(ProgramWarning, match="the expression never has a value"):
+    with pytest.warns(ProgramWarning, match="division by zero never has a value"):
         assert not reasoner.query("revenue(?c, ?x), ?y = 1/0")
     (tmp_path / "p.rls").write_text(text)
     assert main(["query", str(tmp_path / "p.rls"), "revenue(C1, ?x)"]) == 0

@@ -20,7 +20,7 @@ from tidelog.cli.time_options import is_time_said, time_settings
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.registry import EngineSettings, settings_of
-from tidelog.errors import Diagnostic, Inconsistent, ProgramError, counted
+from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Span, counted
 from tidelog.io.faults import OnError
 from tidelog.io.formats import format_of
 from tidelog.io.nulls import Nulls
@@ -146,7 +146,8 @@ class Work:
 
     def _doubt(self, doubts: Sequence[Diagnostic]) -> None:
         """Say what is doubtful about a query; about those of the program it is said with the rest."""
-        told = {item.message for item in self.program.warnings}
+        queries = [query.rule.span for query in self.program.queries if query.rule.span is not None]
+        told = {item.message for item in self.program.warnings if _is_within(item.span, queries)}
         self.messages.diagnose(item for item in doubts if item.message not in told)
 
     def warn(self, *, about_unused: bool = True) -> None:
@@ -226,6 +227,14 @@ class Work:
     def _listen(self, event: Event) -> None:
         if isinstance(event, Notice):
             self.messages.say(event.text)
+
+
+def _is_within(span: Span | None, others: Iterable[Span]) -> bool:
+    """Whether a place lies in one of the others."""
+    return span is not None and any(
+        span.source is other.source and other.start <= span.start and span.end <= other.end
+        for other in others
+    )
 
 
 def _is_said(options: Namespace, setting: str) -> bool:

@@ -395,7 +395,12 @@ class _Rule:
             return ANY  # which is reported when it is evaluated
         if value is not None:
             return frozenset({type_of(value)})
-        self._warn("the expression never has a value", self._place(literal), None)
+        failing = _without_value(expression)
+        if failing.function in DIVISIONS and _is_zero(failing.arguments[1]):
+            message = "division by zero never has a value"
+        else:
+            message = f"`{failing.function}` never has a value for {_shown_arguments(failing)}"
+        self._warn(message, self._place(literal), None)
         return NEVER
 
     def _warn_of_arguments(self, expression: Apply, arguments: Sequence[Types], literal: Literal) -> None:
@@ -474,6 +479,28 @@ def _nulls(transfer: Transfer, arity: int) -> list[Types]:
     assert isinstance(names, tuple), "the resolver has seen to that"
     by_column = (names * arity if len(names) == 1 else names)[:arity] + ("",) * (arity - len(names))
     return [frozenset({Type.LITERAL}) if name == "value" else NEVER for name in by_column[:arity]]
+
+
+def _without_value(expression: Apply) -> Apply:
+    """Return the innermost part of a constant expression that has no value."""
+    for argument in expression.arguments:
+        if isinstance(argument, Apply) and _value(argument) is None:
+            return _without_value(argument)
+    return expression
+
+
+def _value(expression: Expression) -> Value | None:
+    """Return the value of a constant expression, if it has one that is not too large."""
+    try:
+        return evaluate(expression, {})
+    except Overflow:
+        return None
+
+
+def _shown_arguments(expression: Apply) -> str:
+    """Return the values of the arguments of a constant expression, as a message shows them."""
+    values = map(_value, expression.arguments)
+    return ", ".join(f"`{exact(value)}`" for value in values if value is not None) or "no arguments"
 
 
 def _is_zero(expression: Expression) -> bool:

@@ -68,7 +68,8 @@ def derive(
         change = Change.of(
             program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply
         )
-        given, frames = Given.of(change.made.program, change.frames(), settings), change.frames()
+        frames = change.frames()
+        given = Given.of(change.made.program, frames, settings, tells=False)
         choice = given.choose(frames, partitions, change.sizes_of())
         found = given.derive(frames, change.names(), on_error, on_violation, choice)
         return found.with_frames(change.changed(found))
@@ -188,7 +189,7 @@ def check(
         change = Change.of(
             given.program, frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply
         )
-        changing = Given.of(change.made.program, change.frames(), settings)
+        changing = Given.of(change.made.program, change.frames(), settings, tells=False)
         choice = changing.choose(change.frames(), partitions, change.sizes_of())
         choice = replace(choice, reason=f"{change.told}; {choice.reason}")
     empty = tuple(f"`{name}`" for name in given.inputs)  # as the program alone would have them

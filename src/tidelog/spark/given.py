@@ -6,7 +6,7 @@ out, which `derived` makes frames of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
@@ -26,7 +26,7 @@ from tidelog.io.faults import OnError
 from tidelog.logic.equality import has_equality
 from tidelog.logic.inference import Inferred, infer, infer_answers
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
-from tidelog.logic.resolve import giving_times, program_of, resolve_query
+from tidelog.logic.resolve import giving_times, program_of, resolve_query, warn
 from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
 from tidelog.relation import column_names
@@ -64,8 +64,13 @@ class Given:
         program: Program | Path | str,
         inputs: Mapping[str, DataFrame | spark_types.StructType],
         settings: Mapping[str, Any],
+        *,
+        tells: bool = True,
     ) -> Given:
-        """Return a program with its inputs; raise all that is wrong with them."""
+        """Return a program with its inputs; raise all that is wrong with them.
+
+        `tells` is whether a caller in Python is told of what never matches, given these inputs.
+        """
         known = program_of(program)
         check_program(known)
         frames = {name: each for name, each in inputs.items() if isinstance(each, DataFrame)}
@@ -76,6 +81,8 @@ class Given:
         read = read_schemas(known, schemas)
         known = giving_times(known, [each.predicate.name for each in read.values() if each.times])
         inferred = infer(known, {each.predicate.name: each.types for each in read.values()})
+        if tells:
+            warn(item for item in inferred.warnings if item not in known.warnings)
         return cls(known, read, inferred, settings)
 
     def derive(
@@ -123,10 +130,20 @@ class Given:
         joins = Joins.of(self.program, self.inferred, session, limits)
         return joins.rows(inputs, outputs, places, on_error, keeps_violations)
 
-    def query(self, frames: Mapping[str, DataFrame], text: str, on_error: str) -> Derived:
-        """Return a query's answers, as the output `answers`, with the rows that were rejected."""
+    def query(
+        self,
+        frames: Mapping[str, DataFrame],
+        text: str,
+        on_error: str,
+        tell: Callable[[Iterable[Diagnostic]], None] = warn,
+    ) -> Derived:
+        """Return a query's answers, as the output `answers`, with the rows that were rejected.
+
+        `tell` is called with what never matches in the query.
+        """
         asked = resolved(text, self.program)
         output = self.answers(asked)
+        tell(infer_answers(asked.rule, self.inferred, self.program)[1])
         places = slots_of({ANSWERS: output})
         (writing,) = _writings({ANSWERS: output}, places)
         needed = needed_for(asked, self.program)
