@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, sandbox_of, warnings
-from tidelog.cli.reasoning import HEADERS, faults_of, parameters
+from tidelog.cli.reasoning import HEADERS, faults_of, parameters, told_of_nulls
 from tidelog.cli.results import Form, Result, check_printable, print_result, print_results, query_name
 from tidelog.cli.time_options import time_settings
 from tidelog.cli.usage import UsageError
@@ -18,6 +18,7 @@ from tidelog.errors import Diagnostic, counted
 from tidelog.io.export import Export, export_file
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import canonical_format
+from tidelog.io.nulls import is_counted_apart
 from tidelog.io.write import WriteOptions
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.logic.values import ColumnType
@@ -194,6 +195,9 @@ def _on_error(options: Namespace) -> str:
 
 def _report_rejects(derived: Any, options: Namespace, messages: Messages) -> None:
     """Say how many rows were left out, and write them to a file if that is asked for."""
+    for row in derived.nulls.sort("predicate", "column").toLocalIterator() if derived.counts_nulls else ():
+        if is_counted_apart(row["nulls"]):
+            messages.say(told_of_nulls(*row))
     on_error, path = faults_of(options)
     if on_error is OnError.FAIL:
         return

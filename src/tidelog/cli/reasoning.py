@@ -23,7 +23,7 @@ from tidelog.engine.registry import EngineSettings, settings_of
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Span, counted
 from tidelog.io.faults import OnError
 from tidelog.io.formats import format_of
-from tidelog.io.nulls import Nulls
+from tidelog.io.nulls import Nulls, is_counted_apart
 from tidelog.io.source import TRIPLE, data_file, predicate_of
 from tidelog.io.tables import read
 from tidelog.logic.program import Predicate, Program
@@ -215,8 +215,8 @@ class Work:
             kept = f"; see {report.rejects}" if report.rejects else ""
             self.messages.say(f"left out {count} that could not be read{kept}")
         for (file, column, done), rows in sorted(self.reasoner.faults.nulls.items()):
-            what = "left out" if done == Nulls.DROP_ROW.value else "kept"
-            self.messages.say(f"{what} {counted(rows, 'row')} of {file} without a value in column `{column}`")
+            if is_counted_apart(done):
+                self.messages.say(told_of_nulls(file, column, done, rows))
 
     def report_completeness(self) -> None:
         """Say whether all is there that follows over time."""
@@ -227,6 +227,12 @@ class Work:
     def _listen(self, event: Event) -> None:
         if isinstance(event, Notice):
             self.messages.say(event.text)
+
+
+def told_of_nulls(place: str, column: str, done: str, rows: int) -> str:
+    """What became of rows that lack a value, in a line."""
+    what = "left out" if done == Nulls.DROP_ROW.value else "kept"
+    return f"{what} {counted(rows, 'row')} of {place} without a value in column `{column}`"
 
 
 def _is_within(span: Span | None, others: Iterable[Span]) -> bool:

@@ -83,7 +83,7 @@ def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> It
         rows = np.arange(first_row, first_row + table.num_rows)
         try:
             arrays = with_bounds([_plain_array(column) for column in columns], wanted.times)
-            batches = [_read_rows(*part, faults) for part in _parts(arrays, rows, wanted, faults)]
+            batches = [_read_part(part, wanted, faults) for part in _parts(arrays, rows, wanted)]
         except pa.ArrowException as fault:
             message = f"the data cannot be read: {fault}"
             raise DataError(Diagnostic(codes.NO_SUCH_VALUES, message, place=wanted.shown)) from fault
@@ -91,14 +91,31 @@ def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> It
         yield from (batch for batch in batches if batch.rows and not faults.failed)
 
 
-def _parts(
-    arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults
-) -> Iterator[tuple[Sequence[Array], Any, Wanted]]:
+@dataclass(frozen=True)
+class _Part:
+    """Rows with their numbers, and the places in which they lack a value that is one."""
+
+    arrays: Sequence[Array]
+    rows: Any
+    wanted: Wanted
+    lacking: Sequence[int] = ()
+
+
+def _read_part(part: _Part, wanted: Wanted, faults: Faults) -> Batch:
+    """The batch of the rows that can be read; missing values that are values are counted."""
+    batch = _read_rows(part.arrays, part.rows, part.wanted, faults)
+    for place in part.lacking:
+        if batch.rows:
+            faults.nulls[wanted.shown, wanted.names[place], Nulls.VALUE.value] += batch.rows
+    return batch
+
+
+def _parts(arrays: Sequence[Array], rows: Any, wanted: Wanted) -> Iterator[_Part]:
     """Yield the rows apart that lack the same values, where a missing value is one."""
     kept = [place for place in range(len(arrays)) if policy(wanted.nulls, place) is Nulls.VALUE]
     kept = [place for place in kept if arrays[place].null_count]
     if not kept:
-        yield arrays, rows, wanted
+        yield _Part(arrays, rows, wanted)
         return
     missing = np.stack([pc.is_null(arrays[place]).to_numpy(zero_copy_only=False) for place in kept])
     for pattern in np.unique(missing, axis=1).T:
@@ -107,10 +124,10 @@ def _parts(
         part = [array.filter(mask(chosen)) for array in arrays]
         types, marks = list(wanted.types), list(wanted.marks)
         for place in lacking:
-            faults.nulls[wanted.shown, wanted.names[place], Nulls.VALUE.value] += int(chosen.sum())
             part[place] = pa.array([terms.exact(NULL)] * int(chosen.sum()), pa.string())
             types[place], marks[place] = ColumnType.TERM, ColumnType.TERM
-        yield part, rows[chosen], replace(wanted, types=tuple(types), marks=tuple(marks))
+        changed = replace(wanted, types=tuple(types), marks=tuple(marks))
+        yield _Part(part, rows[chosen], changed, lacking)
 
 
 def validated(values: Array, name: str, shown: str) -> Array:
@@ -130,9 +147,13 @@ def _read_rows(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Fault
     """The batch of the rows that can be read; `rows` are their numbers in the data."""
     bad: dict[int, tuple[int, str]] = {}
     # A row that is to be left out for one column, and rejected for another, is rejected.
-    for place in sorted(range(len(arrays)), key=lambda place: policy(wanted.nulls, place) is Nulls.DROP_ROW):
-        for index in _missing(arrays[place]):
-            bad.setdefault(index, (place, "the value is missing"))
+    lacking = [
+        (_is_left_out(array, index, wanted, place), place, index)
+        for place, array in enumerate(arrays)
+        for index in _missing(array)
+    ]
+    for _, place, index in sorted(lacking):
+        bad.setdefault(index, (place, "the value is missing"))
     if bad:
         return _without(bad, arrays, rows, wanted, faults)
     columns: list[Column] = []
@@ -151,12 +172,19 @@ def _without(
     for index, (place, reason) in sorted(bad.items()):
         where = f"{wanted.shown}:{rows[index]}:{wanted.places[place] + 1}"
         fault = Diagnostic(codes.NOT_OF_TYPE, f"{reason} (column `{wanted.names[place]}`)", place=where)
-        is_left_out = policy(wanted.nulls, place) is Nulls.DROP_ROW and not arrays[place][index].is_valid
+        is_left_out = _is_left_out(arrays[place], index, wanted, place)
+        if not is_left_out and not arrays[place][index].is_valid:
+            faults.nulls[wanted.shown, wanted.names[place], Nulls.REJECT.value] += 1
         text = "" if is_left_out else json.dumps([_object(array[index]) for array in arrays], default=str)
         faults.add(BadRow(fault, text, wanted.names[place] if is_left_out else None))
     keep = np.ones(len(rows), bool)
     keep[list(bad)] = False
     return _read_rows([array.filter(mask(keep)) for array in arrays], rows[keep], wanted, faults)
+
+
+def _is_left_out(array: Array, index: int, wanted: Wanted, place: int) -> bool:
+    """Whether a row is left out for a value that its column lacks; NaN is rejected all the same."""
+    return policy(wanted.nulls, place) is Nulls.DROP_ROW and not array[index].is_valid
 
 
 def _object(scalar: Any) -> object:

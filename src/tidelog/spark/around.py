@@ -13,6 +13,7 @@ from pyspark.sql import types as spark_types
 
 from tidelog.io.codes import NOT_OF_TYPE
 from tidelog.io.faults import OnError
+from tidelog.io.nulls import Nulls, policy
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.logic.types import column_of
@@ -29,6 +30,7 @@ class Around:
     output: Output
     frame: DataFrame
     rejects: DataFrame
+    nulls: DataFrame  # as `Derived.nulls` has them
 
 
 def goes_around(program: Program, each: Input, output: Output) -> bool:
@@ -38,6 +40,8 @@ def goes_around(program: Program, each: Input, output: Output) -> bool:
     stated = {fact.predicate for fact in program.facts}
     if name in program.derived | read | stated | program.timed or has_equality(program.predicates):
         return False
+    if Nulls.VALUE in each.nulls:
+        return False  # Spark has no such value
     types = zip(each.spark, each.types, each.read_as, output.fields, strict=True)
     return (
         bool(each.columns)
@@ -62,7 +66,12 @@ def around(frame: DataFrame, each: Input, output: Output, on_error: OnError) -> 
     missing = {
         name: _is_missing(column, of) for (name, column), of in zip(columns.items(), each.spark, strict=True)
     }
+    done = {name: policy(each.nulls, place) for place, name in enumerate(columns)}
+    dropping = {name: columns[name].isNull() for name, what in done.items() if what is Nulls.DROP_ROW}
+    # NaN is rejected, whatever is done about missing values.
+    missing = {name: bad & ~dropping[name] if name in dropping else bad for name, bad in missing.items()}
     is_bad = reduce(lambda one, other: one | other, missing.values())
+    is_dropped = reduce(lambda one, other: one | other, dropping.values(), F.lit(False))
     row = F.to_json(
         F.array(*(column.cast(STRING) for column in columns.values())), {"ignoreNullFields": "false"}
     )
@@ -76,6 +85,7 @@ def around(frame: DataFrame, each: Input, output: Output, on_error: OnError) -> 
         good = frame.where(F.when(is_bad, F.raise_error(text).cast("boolean")).otherwise(F.lit(True)))
     else:
         good = frame.where(~is_bad)
+    good = good.where(~is_dropped)
     kept = is_bad if on_error is OnError.COLLECT else F.lit(False)
     rejects = frame.where(kept).select(
         F.lit(shown).alias("place"),
@@ -83,7 +93,25 @@ def around(frame: DataFrame, each: Input, output: Output, on_error: OnError) -> 
         reason.alias("reason"),
         row.alias("row"),
     )
-    return Around(output, good.select(*_cast(columns, output)).distinct(), rejects)
+    rejected, left_out = (
+        frame.where(chosen)
+        .select(F.lit(shown).alias("predicate"), column.alias("column"), F.lit(what.value).alias("nulls"))
+        .groupBy("predicate", "column", "nulls")
+        .agg(F.count("*").alias("rows"))
+        .where(F.col("column").isNotNull())
+        for chosen, column, what in (
+            (is_bad, _first(columns, missing), Nulls.REJECT),
+            (is_dropped & ~is_bad, _first(columns, dropping), Nulls.DROP_ROW),
+        )
+    )
+    counts = rejected.unionAll(left_out)
+    return Around(output, good.select(*_cast(columns, output)).distinct(), rejects, counts)
+
+
+def _first(columns: Mapping[str, Any], chosen: Mapping[str, Any]) -> Any:
+    """Return the name of the first column that lacks its value, for one of the reasons that are chosen."""
+    names = [F.when(bad & columns[name].isNull(), F.lit(name)) for name, bad in chosen.items()]
+    return F.coalesce(*names, F.lit(None).cast(STRING))
 
 
 def _is_missing(column: Any, of: spark_types.DataType) -> Any:

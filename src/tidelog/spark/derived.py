@@ -14,12 +14,14 @@ from pyspark.storagelevel import StorageLevel
 
 from tidelog.logic.program import free_name
 from tidelog.spark.around import Around
+from tidelog.spark.nulls import Counted
 from tidelog.spark.schemas import Output, Slots, slots
-from tidelog.spark.task import ERRORS, REJECTS, TAG, VIOLATIONS
+from tidelog.spark.task import ERRORS, NULLS, REJECTS, TAG, VIOLATIONS
 
 STRING = spark_types.StringType()
 SPECIAL = {
     REJECTS: ("place", "code", "reason", "row"),
+    NULLS: ("predicate", "column", "nulls", "rows"),
     VIOLATIONS: ("code", "message"),
     ERRORS: ("message",),
 }
@@ -52,11 +54,17 @@ class Derived(Mapping[str, DataFrame]):
         around: Mapping[str, Around] | None = None,
         *,
         is_divided: bool = False,
+        nulls: Sequence[Counted] = (),
     ) -> None:
         self.outputs = {**outputs, **{name: each.output for name, each in (around or {}).items()}}
         self.observation = Observation()
-        counts = [F.count_if(F.col(TAG) == name).alias(name) for name in (*outputs, REJECTS, VIOLATIONS)]
         self._slots = given
+        counts = [F.count_if(F.col(TAG) == name).alias(name) for name in outputs]
+        for name in (REJECTS, VIOLATIONS):
+            shown = free_name(name.strip(), list(outputs))
+            counts.append(F.count_if(F.col(TAG) == name).alias(shown))
+        counts += [self._missing(*what) for what in nulls]
+        self.counts_nulls = bool(nulls)
         self._derived = outputs
         self._around = dict(around or {})
         observed = rows.observe(self.observation, *counts)
@@ -70,6 +78,7 @@ class Derived(Mapping[str, DataFrame]):
         }
         self._frames |= {name: each.frame for name, each in self._around.items()}
         self._rejects = self.only(REJECTS, SPECIAL[REJECTS])
+        self._nulls = self.only(NULLS, SPECIAL[NULLS])
         self.violations = self.only(VIOLATIONS, SPECIAL[VIOLATIONS])
 
     def with_frames(self, more: Mapping[str, DataFrame]) -> Derived:
@@ -96,6 +105,20 @@ class Derived(Mapping[str, DataFrame]):
     def rejects(self) -> DataFrame:
         """The rows of inputs that could not be read, if they are collected."""
         return reduce(DataFrame.unionAll, (each.rejects for each in self._around.values()), self._rejects)
+
+    @property
+    def nulls(self) -> DataFrame:
+        """How many rows lack a value of which column, and what became of them, where there are some."""
+        rows = self._nulls.select("predicate", "column", "nulls", F.col("rows").cast("bigint"))
+        every = reduce(DataFrame.unionAll, (each.nulls for each in self._around.values()), rows)
+        return every.groupBy("predicate", "column", "nulls").agg(F.sum("rows").alias("rows"))
+
+    def _missing(self, predicate: str, column: str, done: str) -> Any:
+        """Return how many rows lack the value of a column, for the observation."""
+        places = [F.col(quoted(slot)) for slot in self._slots.of[NULLS]]
+        is_meant = (F.col(TAG) == NULLS) & (places[0] == predicate) & (places[1] == column)
+        rows = F.when(is_meant & (places[2] == done), places[3].cast("bigint")).otherwise(F.lit(0))
+        return F.sum(rows).alias(f"{predicate}.{column} {done}")
 
     @property
     def facts(self) -> DataFrame:

@@ -26,6 +26,7 @@ from tidelog.proof.tree import MOST_ROWS
 from tidelog.spark.derived import SPECIAL, Derived
 from tidelog.spark.failures import telling
 from tidelog.spark.given import ANSWERS, STRING, Given, needed_for, only_input, resolved, wanted_predicates
+from tidelog.spark.nulls import Said
 from tidelog.spark.rederiving import Change
 from tidelog.spark.schemas import slots
 from tidelog.spark.strategies import Choice
@@ -43,6 +44,7 @@ def derive(
     apply: bool | None = None,
     partitions: int | None = None,
     sizes: Mapping[str, int] | None = None,
+    nulls: Said | None = None,
     on_error: str = "fail",
     on_violation: str = "fail",
     **settings: Any,
@@ -53,7 +55,11 @@ def derive(
     columns `start` and `end`, or `interval`, beside them say when a fact holds.
     `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. So many
     `partitions` of the facts lie with as many tasks, which exchange what they derive; without it there is one
-    task, unless the inputs are large by Spark's estimate, or by `sizes`, the rows of each. `on_error` is
+    task, unless the inputs are large by Spark's estimate, or by `sizes`, the rows of each.
+
+    `nulls` says what becomes of a row that lacks a value: `reject`, as a row that cannot be read; `drop-row`;
+    or `value`, by which a missing value is one that is equal to itself alone. It is one word for all inputs,
+    or by predicate one word, or one for each column: `{"flight": {"dst": "value"}}`. `on_error` is
     `fail`, `skip` to leave out rows that cannot be read, or `collect` to have them in `rejects`;
     `on_violation` is `fail`, or `keep` to have them in `violations`. All other settings are those of
     `Reasoner`.
@@ -66,16 +72,16 @@ def derive(
     frames = dict(inputs or {})
     if previous is not None:
         change = Change.of(
-            program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply
+            program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
         frames = change.frames()
-        given = Given.of(change.made.program, frames, settings, tells=False)
+        given = Given.of(change.made.program, frames, settings, nulls=change.nulls(), tells=False)
         choice = given.choose(frames, partitions, change.sizes_of())
         found = given.derive(frames, change.names(), on_error, on_violation, choice)
         return found.with_frames(change.changed(found))
     if inserted or deleted:
         raise ValueError("`inserted` and `deleted` go with `previous`, the frames of what was derived before")
-    given = Given.of(program, frames, settings)
+    given = Given.of(program, frames, settings, nulls=nulls)
     choice = given.choose(frames, partitions, sizes)
     return given.derive(frames, outputs, on_error, on_violation, choice)
 
@@ -85,6 +91,7 @@ def query(
     text: str,
     inputs: Mapping[str, DataFrame] | None = None,
     *,
+    nulls: Said | None = None,
     on_error: str = "fail",
     **settings: Any,
 ) -> DataFrame:
@@ -94,7 +101,7 @@ def query(
     read. A query without variables has one row, `holds`, if it holds.
     """
     frames = dict(inputs or {})
-    return Given.of(program, frames, settings).query(frames, text, on_error)[ANSWERS]
+    return Given.of(program, frames, settings, nulls=nulls).query(frames, text, on_error)[ANSWERS]
 
 
 def explain(
@@ -105,6 +112,7 @@ def explain(
     proofs: int = 1,
     limit: int = MOST_ANSWERS,
     rows: int | None = MOST_ROWS,
+    nulls: Said | None = None,
     **settings: Any,
 ) -> Explanation:
     """Return why a fact such as `reach(a, c)` holds, as `Reasoner.explain` does. This runs a job.
@@ -112,7 +120,7 @@ def explain(
     Only the frames that the fact depends on are read.
     """
     frames = dict(inputs or {})
-    given = Given.of(program, frames, settings)
+    given = Given.of(program, frames, settings, nulls=nulls)
     asked = resolved(fact, given.program)
     special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
     places = slots({"explanation": [spark_types.BinaryType()], **special})
@@ -172,13 +180,14 @@ def check(
     apply: bool | None = None,
     partitions: int | None = None,
     sizes: Mapping[str, int] | None = None,
+    nulls: Said | None = None,
     **settings: Any,
 ) -> Checked:
     """Return the schemas of the outputs, or raise all that is wrong with the program and the inputs.
 
     With `previous` its `reason` says whether a change would be applied, or everything derived again, and why.
     """
-    given = Given.of(program, dict(inputs or {}), settings)
+    given = Given.of(program, dict(inputs or {}), settings, nulls=nulls)
     wanted = given.outputs(wanted_predicates(given.program, outputs))
     found = strata(given.program.rules, given.program.predicates)
     schemas = {name: output.schema for name, output in wanted.items()}
@@ -187,9 +196,9 @@ def check(
         choice = given.choose(frames, partitions, sizes)
     else:
         change = Change.of(
-            given.program, frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply
+            given.program, frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
-        changing = Given.of(change.made.program, change.frames(), settings, tells=False)
+        changing = Given.of(change.made.program, change.frames(), settings, nulls=change.nulls(), tells=False)
         choice = changing.choose(change.frames(), partitions, change.sizes_of())
         choice = replace(choice, reason=f"{change.told}; {choice.reason}")
     empty = tuple(f"`{name}`" for name in given.inputs)  # as the program alone would have them

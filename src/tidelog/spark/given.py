@@ -24,7 +24,7 @@ from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, ProgramError, Source, suggest
 from tidelog.io.faults import OnError
 from tidelog.logic.equality import has_equality
-from tidelog.logic.inference import Inferred, infer, infer_answers
+from tidelog.logic.inference import Columns, Inferred, infer, infer_answers, united
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
 from tidelog.logic.resolve import giving_times, program_of, resolve_query, warn
 from tidelog.logic.types import Contents
@@ -35,11 +35,12 @@ from tidelog.spark.around import around, goes_around
 from tidelog.spark.barrier import Exchange
 from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of
 from tidelog.spark.joins import Joins
+from tidelog.spark.nulls import Said, counted, with_nulls
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, task_memory
-from tidelog.spark.task import TAG, Answers, Everything, Reading, Task, Writing
+from tidelog.spark.task import TAG, Answers, Everything, Task, Writing
 from tidelog.spark.times import time_fields
 from tidelog.syntax.parser import parse_literals
 from tidelog.temporal.reasoning import asks_when
@@ -65,6 +66,7 @@ class Given:
         inputs: Mapping[str, DataFrame | spark_types.StructType],
         settings: Mapping[str, Any],
         *,
+        nulls: Said | None = None,
         tells: bool = True,
     ) -> Given:
         """Return a program with its inputs; raise all that is wrong with them.
@@ -78,9 +80,9 @@ class Given:
         schemas = {
             name: each.schema if isinstance(each, DataFrame) else each for name, each in inputs.items()
         }
-        read = read_schemas(known, schemas)
+        read = with_nulls(read_schemas(known, schemas), nulls)
         known = giving_times(known, [each.predicate.name for each in read.values() if each.times])
-        inferred = infer(known, {each.predicate.name: each.types for each in read.values()})
+        inferred = infer(known, *held_by(read.values()))
         if tells:
             warn(item for item in inferred.warnings if item not in known.warnings)
         return cls(known, read, inferred, settings)
@@ -111,7 +113,8 @@ class Given:
             rows = self._joined(frames, wanted, places, faults, ask.keeps_violations, needed)
         else:
             rows = self.rows(ask, frames, places, faults, needed, choice)
-        return Derived(rows, wanted, places, passing, is_divided=choice.strategy == EXCHANGE)
+        said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
+        return Derived(rows, wanted, places, passing, is_divided=choice.strategy == EXCHANGE, nulls=said)
 
     def _joined(
         self,
@@ -148,7 +151,8 @@ class Given:
         (writing,) = _writings({ANSWERS: output}, places)
         needed = needed_for(asked, self.program)
         rows = self.rows(Answers(text, writing), frames, places, OnError(on_error), needed)
-        return Derived(rows, {ANSWERS: output}, places)
+        said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
+        return Derived(rows, {ANSWERS: output}, places, nulls=said)
 
     def choose(
         self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
@@ -196,17 +200,7 @@ class Given:
         """Return the rows of all outputs, as tasks return them that read the inputs that are needed."""
         inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
         taken = slots({name: each.spark for name, each in inputs.items()})
-        readings = tuple(
-            Reading(
-                each.predicate.name,
-                taken.of[name],
-                each.read_as,
-                each.columns,
-                each.times,
-                each.fields is not None,
-            )
-            for name, each in inputs.items()
-        )
+        readings = tuple(each.reading(taken.of[name]) for name, each in inputs.items())
         program = replace(self.program, queries=(), outputs=())
         schema = {slot: _arrow_of(of) for slot, of in places.types.items()}
         special = {name: places.of[name] for name in SPECIAL}
@@ -245,6 +239,17 @@ def _check_streaming(frames: Mapping[str, DataFrame]) -> None:
         message = f"{', '.join(f'`{name}`' for name in streaming)}: a streaming frame"
         help = "each micro-batch would be evaluated alone; use `foreachBatch`"
         raise ProgramError(Diagnostic(codes.STREAMING, message, help=help))
+
+
+def held_by(inputs: Iterable[Input]) -> tuple[dict[str, Columns], dict[str, Columns]]:
+    """Return the types of what inputs hold, by predicate, and those of missing values that are values."""
+    types: dict[str, Columns] = {}
+    missing: dict[str, Columns] = {}
+    for each in inputs:
+        name = each.predicate.name
+        types[name] = united(types.get(name, each.held), each.held)
+        missing[name] = united(missing.get(name, each.missing), each.missing)
+    return types, missing
 
 
 def read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]) -> dict[str, Input]:

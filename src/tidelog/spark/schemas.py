@@ -23,11 +23,13 @@ from pyspark.sql import types as spark_types
 
 from tidelog.engine.columnar.typed import arrow_type
 from tidelog.errors import Diagnostic
-from tidelog.logic.inference import Columns, Inferred, Schema
+from tidelog.io.nulls import Nulls, policy
+from tidelog.logic.inference import Columns, Inferred, Schema, united
 from tidelog.logic.program import Predicate
-from tidelog.logic.types import Contents, Type, column_of
+from tidelog.logic.types import NEVER, Contents, Type, column_of
 from tidelog.logic.values import ColumnType
 from tidelog.spark import codes
+from tidelog.spark.task import Reading
 from tidelog.temporal.intake import time_columns
 
 _READ: Mapping[type[spark_types.DataType], Type] = {
@@ -93,6 +95,30 @@ class Input:
     types: Columns  # of the arguments
     times: tuple[str, ...] = ()  # the last of the columns
     fields: tuple[ColumnType, ...] | None = None  # how texts are read that are fields of a file
+    nulls: tuple[Nulls, ...] = ()  # what is done about missing values, by argument
+
+    @property
+    def missing(self) -> Columns:
+        """The type of missing values, for each argument in which they are values."""
+        values = [policy(self.nulls, place) is Nulls.VALUE for place in range(len(self.types))]
+        return tuple(frozenset({Type.LITERAL}) if is_value else NEVER for is_value in values)
+
+    @property
+    def held(self) -> Columns:
+        """The types of the arguments, missing values included where these are values."""
+        return united(self.types, self.missing)
+
+    def reading(self, slots: tuple[str, ...] = ()) -> Reading:
+        """Return how tasks read the input, whose columns lie in these slots."""
+        return Reading(
+            self.predicate.name,
+            slots,
+            self.read_as,
+            self.columns,
+            self.times,
+            self.fields is not None,
+            self.nulls,
+        )
 
     @property
     def read_as(self) -> tuple[ColumnType, ...]:
