@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +59,7 @@ def run(options: Namespace) -> int:
     if not options.output:
         check_printable(len(shown) + len(program.queries), form)
     given, frames = _given(options, program)
+    given = replace(given, mixed=form.mixed)
     _warn(given, options, messages)
     choice = given.choose(frames, None, None)
     messages.say(str(choice))

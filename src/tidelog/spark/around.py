@@ -17,7 +17,7 @@ from tidelog.io.nulls import Nulls, policy
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.logic.types import column_of
-from tidelog.spark.schemas import Input, Output
+from tidelog.spark.schemas import Input, Output, never_null
 
 STRING = spark_types.StringType()
 FLOATING = (spark_types.FloatType, spark_types.DoubleType)
@@ -56,7 +56,7 @@ def _is_exact(of: spark_types.DataType, wanted: spark_types.DataType) -> bool:
     """Whether each value of a type has one of the other."""
     if isinstance(of, spark_types.DecimalType) and isinstance(wanted, spark_types.DecimalType):
         return of.scale <= wanted.scale and of.precision - of.scale <= wanted.precision - wanted.scale
-    return not isinstance(of, spark_types.DecimalType)
+    return not isinstance(of, spark_types.DecimalType | spark_types.StructType)
 
 
 def around(frame: DataFrame, each: Input, output: Output, on_error: OnError) -> Around:
@@ -123,5 +123,6 @@ def _cast(columns: Mapping[str, Any], output: Output) -> list[Any]:
     found = []
     for column, (name, wanted) in zip(columns.values(), output.fields, strict=True):
         value = column.cast(wanted)
-        found.append((value + F.lit(0.0) if isinstance(wanted, FLOATING) else value).alias(name))
+        value = value + F.lit(0.0) if isinstance(wanted, FLOATING) else value
+        found.append(never_null(value, wanted).alias(name))
     return found

@@ -15,7 +15,7 @@ from pyspark.storagelevel import StorageLevel
 from tidelog.logic.program import free_name
 from tidelog.spark.around import Around
 from tidelog.spark.nulls import Counted
-from tidelog.spark.schemas import Output, Slots, slots
+from tidelog.spark.schemas import Output, Slots, never_null, slots
 from tidelog.spark.task import ERRORS, NULLS, REJECTS, TAG, VIOLATIONS
 
 STRING = spark_types.StringType()
@@ -74,7 +74,8 @@ class Derived(Mapping[str, DataFrame]):
         self._rows = exchanged.withColumn(SHARED, F.rand(0))
         self._written = exchanged if is_divided else observed
         self._frames = {
-            name: self.only(name, [column for column, _ in output.fields]) for name, output in outputs.items()
+            name: self.only(name, [column for column, _ in output.fields], output.schema)
+            for name, output in outputs.items()
         }
         self._frames |= {name: each.frame for name, each in self._around.items()}
         self._rejects = self.only(REJECTS, SPECIAL[REJECTS])
@@ -154,10 +155,16 @@ class Derived(Mapping[str, DataFrame]):
         every = [F.col(quoted(name)).isNull() for name in (TAG, *self._slots.types)]
         return self._rows.where((F.col(SHARED) >= 0) & ~reduce(lambda one, other: one & other, every))
 
-    def only(self, name: str, columns: Sequence[str]) -> DataFrame:
-        """Return the rows of one output, with these columns."""
-        places = zip(self._slots.of[name], columns, strict=True)
-        chosen = [F.col(quoted(slot)).alias(column) for slot, column in places]
+    def only(
+        self, name: str, columns: Sequence[str], schema: spark_types.StructType | None = None
+    ) -> DataFrame:
+        """Return the rows of one output, with these columns, which may be null where the schema says so."""
+        chosen = []
+        for place, (slot, column) in enumerate(zip(self._slots.of[name], columns, strict=True)):
+            value = F.col(quoted(slot))
+            if schema is not None and not schema.fields[place].nullable:
+                value = never_null(value, schema.fields[place].dataType)
+            chosen.append(value.alias(column))
         return self._shared.where(self._is_one_of([name])).select(*chosen)
 
     # ---- kept

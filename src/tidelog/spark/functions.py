@@ -45,6 +45,7 @@ def derive(
     partitions: int | None = None,
     sizes: Mapping[str, int] | None = None,
     nulls: Said | None = None,
+    mixed: str = "text",
     on_error: str = "fail",
     on_violation: str = "fail",
     **settings: Any,
@@ -59,7 +60,8 @@ def derive(
 
     `nulls` says what becomes of a row that lacks a value: `reject`, as a row that cannot be read; `drop-row`;
     or `value`, by which a missing value is one that is equal to itself alone. It is one word for all inputs,
-    or by predicate one word, or one for each column: `{"flight": {"dst": "value"}}`. `on_error` is
+    or by predicate one word, or one for each column: `{"flight": {"dst": "value"}}`. A column of values of
+    several types is text, or with `mixed="struct"` a struct with a field for each type. `on_error` is
     `fail`, `skip` to leave out rows that cannot be read, or `collect` to have them in `rejects`;
     `on_violation` is `fail`, or `keep` to have them in `violations`. All other settings are those of
     `Reasoner`.
@@ -75,13 +77,15 @@ def derive(
             program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
         frames = change.frames()
-        given = Given.of(change.made.program, frames, settings, nulls=change.nulls(), tells=False)
+        given = Given.of(
+            change.made.program, frames, settings, nulls=change.nulls(), mixed=mixed, tells=False
+        )
         choice = given.choose(frames, partitions, change.sizes_of())
         found = given.derive(frames, change.names(), on_error, on_violation, choice)
         return found.with_frames(change.changed(found))
     if inserted or deleted:
         raise ValueError("`inserted` and `deleted` go with `previous`, the frames of what was derived before")
-    given = Given.of(program, frames, settings, nulls=nulls)
+    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
     choice = given.choose(frames, partitions, sizes)
     return given.derive(frames, outputs, on_error, on_violation, choice)
 
@@ -92,6 +96,7 @@ def query(
     inputs: Mapping[str, DataFrame] | None = None,
     *,
     nulls: Said | None = None,
+    mixed: str = "text",
     on_error: str = "fail",
     **settings: Any,
 ) -> DataFrame:
@@ -101,7 +106,9 @@ def query(
     read. A query without variables has one row, `holds`, if it holds.
     """
     frames = dict(inputs or {})
-    return Given.of(program, frames, settings, nulls=nulls).query(frames, text, on_error)[ANSWERS]
+    return Given.of(program, frames, settings, nulls=nulls, mixed=mixed).query(frames, text, on_error)[
+        ANSWERS
+    ]
 
 
 def explain(
@@ -181,13 +188,14 @@ def check(
     partitions: int | None = None,
     sizes: Mapping[str, int] | None = None,
     nulls: Said | None = None,
+    mixed: str = "text",
     **settings: Any,
 ) -> Checked:
     """Return the schemas of the outputs, or raise all that is wrong with the program and the inputs.
 
     With `previous` its `reason` says whether a change would be applied, or everything derived again, and why.
     """
-    given = Given.of(program, dict(inputs or {}), settings, nulls=nulls)
+    given = Given.of(program, dict(inputs or {}), settings, nulls=nulls, mixed=mixed)
     wanted = given.outputs(wanted_predicates(given.program, outputs))
     found = strata(given.program.rules, given.program.predicates)
     schemas = {name: output.schema for name, output in wanted.items()}
@@ -198,13 +206,15 @@ def check(
         change = Change.of(
             given.program, frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
-        changing = Given.of(change.made.program, change.frames(), settings, nulls=change.nulls(), tells=False)
+        changing = Given.of(
+            change.made.program, change.frames(), settings, nulls=change.nulls(), mixed=mixed, tells=False
+        )
         choice = changing.choose(change.frames(), partitions, change.sizes_of())
         choice = replace(choice, reason=f"{change.told}; {choice.reason}")
     empty = tuple(f"`{name}`" for name in given.inputs)  # as the program alone would have them
     doubts = [
         item
-        for item in (*given.program.warnings, *given.inferred.warnings)
+        for item in dict.fromkeys((*given.program.warnings, *given.inferred.warnings))
         if item.code != EMPTY_PREDICATE or not item.message.startswith(empty)
     ]
     return Checked(schemas, doubts, found, choice)

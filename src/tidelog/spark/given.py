@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
+from tidelog.engine.columnar.typed import check_mixed, with_structs
 from tidelog.engine.events import Tally
 from tidelog.engine.exchange import make_certificate
 from tidelog.engine.limits import Limits
@@ -58,6 +59,7 @@ class Given:
     inputs: Mapping[str, Input]
     inferred: Inferred
     settings: Mapping[str, Any]
+    mixed: str = "text"
 
     @classmethod
     def of(
@@ -67,6 +69,7 @@ class Given:
         settings: Mapping[str, Any],
         *,
         nulls: Said | None = None,
+        mixed: str = "text",
         tells: bool = True,
     ) -> Given:
         """Return a program with its inputs; raise all that is wrong with them.
@@ -85,7 +88,7 @@ class Given:
         inferred = infer(known, *held_by(read.values()))
         if tells:
             warn(item for item in inferred.warnings if item not in known.warnings)
-        return cls(known, read, inferred, settings)
+        return cls(known, read, inferred, settings, mixed)
 
     def derive(
         self,
@@ -169,7 +172,7 @@ class Given:
 
     def outputs(self, predicates: Sequence[Predicate]) -> dict[str, Output]:
         """Return what the frames of predicates hold."""
-        found = outputs_of(predicates, self.inferred)
+        found = outputs_of(predicates, self.inferred, self.mixed)
         timed = self.program.timed
         return {
             name: self._timed(each, column_names(each.predicate)) if each.predicate.name in timed else each
@@ -181,7 +184,8 @@ class Given:
         types, _ = infer_answers(query.rule, self.inferred, self.program)
         names = query.variables
         asked = Predicate(ANSWERS, len(names), names, (ColumnType.ANY,) * len(names), ANSWERS)
-        output = Output(asked, tuple(map(Contents, types)))
+        schema = tuple(map(Contents, types))
+        output = Output(asked, with_structs(schema) if check_mixed(self.mixed) else schema)
         return self._timed(output, names) if asks_when(query, self.program) else output
 
     def _timed(self, output: Output, names: Sequence[str]) -> Output:

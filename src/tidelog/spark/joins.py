@@ -51,7 +51,7 @@ from tidelog.logic.types import ANY, NEVER, Contents, Type, Types, column_of, ty
 from tidelog.logic.values import ColumnType, Value, boolean
 from tidelog.reasoner import Reasoner
 from tidelog.spark.derived import quoted
-from tidelog.spark.schemas import Input, Output, Slots
+from tidelog.spark.schemas import Input, Output, Slots, arrow_of, spark_type
 from tidelog.spark.task import NULLS, REJECTS, TAG, VIOLATIONS, Collected, Reading
 from tidelog.violations import told_apart, violated
 
@@ -230,8 +230,8 @@ def written(dictionary: Any, ids: Any, held: Held | Contents) -> Any:
     """Return values as a column holds them, or as an output of these types has them."""
     if held == TEXT:
         return decode.to_texts(dictionary, ids, "exact").cast(pa.string())
-    column = to_typed(dictionary, ids, Contents(held.types) if isinstance(held, Held) else held)
-    return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
+    contents = Contents(held.types) if isinstance(held, Held) else held
+    return to_typed(dictionary, ids, contents).cast(arrow_of(spark_type(contents)))
 
 
 def _columns_of(frame: DataFrame, given: Input) -> DataFrame:

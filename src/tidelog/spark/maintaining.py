@@ -79,6 +79,7 @@ def maintain(
     app_id: str = APP_ID,
     on_change: Callable[[Changes, int | None], object] | None = None,
     nulls: Said | None = None,
+    mixed: str = "text",
     on_error: str = "fail",
     missing: str = "ignore",
     rows_at_once: int = MOST_ROWS,
@@ -91,7 +92,8 @@ def maintain(
     column `op` says of a row that it comes (`+`, `insert`, `update_postimage`) or goes (`-`, `delete`,
     `update_preimage`); by default it is `_change_type`, or else `op`, and without either all rows come. Of
     several rows of one fact in a batch the one of the highest `order` counts. `nulls` says what becomes of
-    rows that lack a value, as in `derive`; columns have the names of the program, or of `inputs`.
+    rows that lack a value, as in `derive`; columns have the names of the program, or of `inputs`. `mixed` is
+    that of `derive`, too.
 
     Each batch is one transaction, applied exactly once: its number is kept in the store, for each `app_id`.
     `on_change(changes, batch_id)` is called before it is committed. Further settings are those of `Reasoner`.
@@ -123,6 +125,7 @@ def maintain(
         rows_at_once,
         settings,
         nulls,
+        mixed,
     )
     made.inferred  # noqa: B018 - raises what is wrong with the inputs
     return made
@@ -200,6 +203,7 @@ class Maintained:
     rows_at_once: int
     settings: Mapping[str, Any]
     nulls: Said | None = None
+    mixed: str = "text"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how it goes to the process of a server of Connect: with the package, if need be."""
@@ -429,7 +433,7 @@ class Maintained:
     def output(self, name: str) -> Output:
         """Return the columns of a predicate's frames."""
         predicate = find_predicate(name, self.program.predicates)
-        return outputs_of([predicate], self.inferred)[predicate.written]
+        return outputs_of([predicate], self.inferred, self.mixed)[predicate.written]
 
     # ---- comparing with the store
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql.types import StructType
 
 from tidelog.changes import find_predicate
 from tidelog.errors import Diagnostic, ProgramError
@@ -146,7 +147,8 @@ class Change:
             before = self.previous.get(name) if name in self.program.derived else self.inputs.get(name)
             if before is None:
                 continue
-            places = zip(before.columns, now.schema.fields, strict=True)
+            places = list(zip(before.columns, now.schema.fields, strict=True))
+            _check_structs(before, now)
             same = before.select(
                 *(F.col(quoted(old)).cast(new.dataType).alias(new.name) for old, new in places)
             ).dropna()  # rows of inputs that lack a value are no facts
@@ -260,6 +262,15 @@ def _by_predicate(said: Said | None, program: Program) -> Said | None:
     if said is None or isinstance(said, str):
         return said
     return {find_predicate(name, program.predicates).name: each for name, each in said.items()}
+
+
+def _check_structs(before: DataFrame, now: DataFrame) -> None:
+    """Raise if a column was a struct and is text now, or was text and is a struct."""
+    for old, new in zip(before.schema.fields, now.schema.fields, strict=True):
+        if isinstance(old.dataType, StructType) != isinstance(new.dataType, StructType):
+            message = f"column `{new.name}` was {old.dataType.simpleString()} in `previous`"
+            help = "derive with the same `mixed` as before"
+            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
 
 
 def _place(name: str, made: Maintenance) -> str:
