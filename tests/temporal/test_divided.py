@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidelog as tl
 from tests.engine.meshes import at_once, meshes
 from tests.temporal.test_procedures import programs, windows
-from tidelog.errors import EvaluationError, ProgramError
+from tidelog.errors import EvaluationError, ProgramError, Stopped
+from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.program import Program
-from tidelog.rewrite.localise import NotLocalisable
+from tidelog.rewrite.localise import EVERYWHERE, NotLocalisable
+from tidelog.temporal.changing import times_of
 from tidelog.temporal.divided import Divided
-from tidelog.temporal.division import check_divisible
+from tidelog.temporal.division import check_divisible, divide
 from tidelog.temporal.reasoning import USUAL, TimeSettings
 
 Held = dict[str, list[str]]
@@ -184,3 +187,191 @@ def test_most_programs_that_share_a_key_are_divided() -> None:
 
     draw()
     assert divided > 0.6 * drawn, (divided, drawn)
+
+
+# ---- how programs are divided
+
+SENSORS = """
+@declare reading(sensor: string, level: int) .
+hot(?s) :- boxminus[0, 2] reading(?s, ?l), ?l > 50 .
+alarm(?s, ?k) :- hot(?s), kind(?s, ?k), ~diamondminus[0, 1] muted(?s), diamondminus[0, 9] power() .
+long(?s) :- alarm(?s, ?k) . long(?s) :- long(?s), boxminus[0, 1] hot(?s) .
+reading("a", 60)@[0, 9] . reading("b", 70)@[2, 9) . reading("c", 10)@[0, 9] . reading("d", 51)@[1/3, 8] .
+kind("a", 1) . kind("b", 2) . kind("d", 2) . muted("a")@[3, 4] . power()@[0, 5] .
+"""
+
+
+def test_where_all_rules_share_a_key_nothing_is_sent_once_facts_are_dealt() -> None:
+    program = tl.parse(SENSORS)
+    division = divide(program, USUAL, {}, 3)
+    assert not division.copied
+    assert not any(phase.sent or phase.kept for phase in division.phases)
+    assert {name for name, place in division.homes.items() if place is EVERYWHERE} == {"power"}
+    assert "hot: at the owner of the first argument." in division.describe()
+    tasks = check(program, 3)
+    assert sum(bool(task.columns("alarm")[1]) for task in tasks) > 1, "it is not divided"
+
+
+def test_heads_with_another_key_are_sent_and_other_atoms_are_copied() -> None:
+    text = (
+        SENSORS
+        + """
+        kinds(?k) :- alarm(?s, ?k) .
+        both(?k, ?j) :- kinds(?k), diamondminus[0, 1] kinds(?j), ?k != ?j .
+        few(?k) :- kinds(?k), ~both(?k, ?k), ~boxminus[0, 1] both(?j, ?k) .
+    """
+    )
+    program = tl.parse(text)
+    division = divide(program, USUAL, {"reading": 1000, "kind": 1000}, 2)
+    assert next(phase.sent for phase in division.phases if phase.sent) == ("kinds",)
+    for count in (1, 2, 3):
+        check(program, count)
+
+
+def test_larger_relations_are_divided_and_smaller_ones_copied() -> None:
+    program = tl.parse("p(1)@1 . q(1)@1 . r(?x, ?y) :- diamondminus[0, 1] p(?x), q(?y) .")
+    for large, small in (("p", "q"), ("q", "p")):
+        homes = divide(program, USUAL, {large: 1000, small: 10}, 4).homes
+        assert (homes[large], homes[small]) == (0, EVERYWHERE)
+
+
+LEVEL = "p(a, b)@1 . q(?x, ?y) :- p(?x, ?y) . r(?x) :- q(?x, ?y), boxminus[0, 1] q(?y, ?x) ."
+NO_KEY = "p(?x, ?z) :- p(?x, ?y), boxminus[0, 1] p(?y, ?z) ."
+
+
+@pytest.mark.parametrize(
+    ("text", "time", "rule", "message"),
+    [
+        (f"p(a, b)@1 . q(?x) :- p(?x, ?y) . {NO_KEY}", HORIZON, NO_KEY, "no argument is shared by all atoms"),
+        (
+            "p(a)@1 . p(?x) :- diamondminus[1, 1] p(?x) .",
+            USUAL,
+            "p(?x) :- diamondminus[1, 1] p(?x) .",
+            "without end",
+        ),
+        (
+            LEVEL,
+            TimeSettings(rounds=5),
+            "r(?x) :- q(?x, ?y), boxminus[0, 1] q(?y, ?x) .",
+            "no argument is shared",
+        ),
+        ("p(a)@1 . a = b .", USUAL, None, "both equality and facts that hold at times"),
+    ],
+)
+def test_what_cannot_be_divided_is_an_error_with_the_rule(
+    text: str, time: TimeSettings, rule: str | None, message: str
+) -> None:
+    program = tl.parse(text)
+    with pytest.raises(NotLocalisable, match=message) as raised:
+        check_divisible(program, time)
+    assert rule is None if raised.value.rule is None else str(raised.value.rule.span.text) == rule  # type: ignore[union-attr]
+    for task in run(program, 2, time=time):
+        assert isinstance(task, ProgramError) and "E693" in str(task) and message in str(task)
+
+
+def test_where_rounds_are_counted_a_level_needs_one_key() -> None:
+    program = tl.parse(LEVEL)
+    assert is_divisible(program, USUAL) and not is_divisible(program, TimeSettings(rounds=5))
+
+
+# ---- what tasks have to agree on
+
+
+def test_tasks_that_are_given_other_units_have_one_timeline() -> None:
+    program = tl.parse("@declare p(_: any) . p(z)@0 . q(?x) :- diamondminus[0, 1/5] p(?x) .")
+    said = [("a", "[1/3, 1/2)"), ("b", "[0, 1/7]"), ("a", "[0.5, 2]"), ("c", "(1, inf)")]
+    made = meshes(3)
+
+    def act(number: int) -> Divided:
+        task = Divided(program, made[number])
+        mine = said[number::3]
+        column = column_of_values([tl.parse(f"p({name}) .").facts[0].values[0] for name, _ in mine])
+        times = times_of([tl.read_interval(when) for _, when in mine], False)
+        task.load_timed("p", [(Batch((column,), len(mine)), times)])
+        task.run()
+        return task
+
+    tasks = at_once([lambda number=number: act(number) for number in range(3)])  # type: ignore[misc]
+    alone = tl.Reasoner(program)
+    alone.insert("p", [(name, tl.read_interval(when)) for name, when in said])
+    assert found(tasks, program) == held(alone)
+    assert {task.timeline.scale for task in tasks} == {210}
+
+
+def test_computed_values_are_told_to_others() -> None:
+    text = """
+        @declare p(_: any, _: int) .
+        name(?n) :- p(?x, ?l), ?n = CONCAT(?x, STR(?l)) .
+        next(?n, ?m) :- name(?n), ?m = STRLEN(?n) + 1, diamondminus[0, 1] name(?n) .
+        size(?m) :- next(?n, ?m) .
+    """ + " ".join(f'p("{"x" * n}", {n})@[{n}, {n + 2}] .' for n in range(12))
+    for count in (2, 3):
+        check(tl.parse(text), count)
+
+
+def test_constraints_name_the_rule_and_the_first_instance() -> None:
+    text = (
+        SENSORS
+        + """
+        bottom() :- alarm(?s, ?k), ?k > 1 .
+        bottom() :- boxminus[0, 1] power(), hot("a") .
+        bottom() :- hot(?s), kind(?s, ?k), ~muted(?s) .
+    """
+    )
+    program = tl.parse(text)
+    with pytest.raises(tl.Inconsistent) as raised:
+        tl.Reasoner(program).materialise()
+    for count in (1, 2, 3):
+        tasks = run(program, count)
+        faults = [fault for task in tasks for fault in task.violations()]
+        # Of instances that begin at the same time, any may be the one that is shown.
+        assert [(item.message, item.span) for item in faults] == [
+            (item.message, item.span) for item in raised.value.diagnostics
+        ]
+    (fault,) = [fault for task in run(tl.parse("p(a)@1 . bottom()@2 ."), 2) for fault in task.violations()]
+    assert fault.message == "inconsistent: bottom() is stated"
+
+
+def test_limits_and_errors_of_one_task_are_those_of_all() -> None:
+    text = " ".join(f"p({n})@{n} ." for n in range(40)) + "q(?x) :- diamondminus[0, 1] p(?x) ."
+    for task in run(tl.parse(text), 3, max_facts=50):
+        assert isinstance(task, Stopped) and "more than 50 facts" in str(task)
+    assert all(isinstance(task, Divided) for task in run(tl.parse(text), 3, max_facts=80))
+    overflow = tl.parse(f"p({2**62})@1 . p(1)@1 . q(?y) :- diamondminus[0, 1] p(?x), ?y = ?x * ?x .")
+    assert {type(task) for task in run(overflow, 3)} == {EvaluationError}
+
+
+# ---- processes
+
+
+def test_processes_hold_what_one_does_and_follow_changes() -> None:
+    text = (
+        SENSORS
+        + """
+        kinds(?k) :- alarm(?s, ?k) .
+        wide(?k, ?j) :- kinds(?k), kinds(?j) .
+        old(?s) :- kind(?s, ?k), ~muted(?s) .
+    """
+    )
+    alone, divided = tl.Reasoner(text), tl.Reasoner(text, processes=2)
+    assert held(divided) == held(alone)
+    assert divided.statistics.derived == alone.statistics.derived
+    query = "diamondminus[0, 1] alarm(?s, ?k)"
+    assert divided.query(query) == alone.query(query)
+    for change in (
+        '+ reading("c", 99)@[20, 30] .\n+ kind("c", 7) .',
+        '- kind("b", 2) .',
+        "- power()@[1/2, 2] .",
+    ):
+        assert str(divided.apply(change)) == str(alone.apply(change))
+        assert held(divided) == held(alone)
+    assert str(divided.explain("kinds(2)")) == str(alone.explain("kinds(2)"))
+
+
+@pytest.mark.parametrize("time", [TimeSettings(rounds=3), HORIZON])
+def test_processes_say_how_far_they_have_derived(time: TimeSettings) -> None:
+    text = SENSORS + "hot(?s) :- diamondminus[1, 1] hot(?s), kind(?s, ?k) ."
+    alone, divided = tl.Reasoner(text, time=time), tl.Reasoner(text, processes=2, time=time)
+    assert held(divided) == held(alone)
+    assert divided.time.outcome is not None and alone.time.outcome is not None
+    assert divided.time.outcome.kind == alone.time.outcome.kind
