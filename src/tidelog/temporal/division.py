@@ -11,7 +11,7 @@ phases; before each, the copies are made that its rules read beside homes.
 
 Predicates that depend on each other are derived in one phase, in which nothing is sent. They are read and
 derived at their homes only, so that the rules of a recursion need keys that agree. Where rounds are counted,
-that holds for each level of negation as a whole.
+that holds for all that a level of negation derives.
 
 Invariant: between phases, each fact of a home divided by an argument lies at the owner of that argument, and
 nowhere else; those of other homes lie at all tasks.
@@ -143,16 +143,21 @@ class _Timed:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """Rules that run together, and the predicates that they both derive and read."""
+    """Rules that run together, and the predicates that are read and derived at home only.
+
+    These are the predicates that the rules both derive and read. Where rounds are counted, they are all that
+    the rules derive: what a rule derives for another task may be known there, so that no task could say
+    whether a round has found something new.
+    """
 
     rules: tuple[_Timed, ...]
     inner: frozenset[str]
 
     @staticmethod
-    def of(rules: Iterable[_Timed]) -> _Group:
+    def of(rules: Iterable[_Timed], *, is_counted: bool = False) -> _Group:
         rules = tuple(rules)
         read = {atom.predicate for rule in rules for atom in rule.atoms}
-        return _Group(rules, frozenset(rule.head for rule in rules) & read)
+        return _Group(rules, frozenset(rule.head for rule in rules if is_counted or rule.head in read))
 
 
 def _groups(program: Program, settings: TimeSettings) -> list[_Group]:
@@ -164,7 +169,10 @@ def _groups(program: Program, settings: TimeSettings) -> list[_Group]:
     ]
     if settings.rounds is not None:
         by_rule = {id(each.rule): each for each in timed}
-        return [_Group.of(by_rule[id(rule)] for rule in level) for level in levels(program.timed_rules)]
+        return [
+            _Group.of((by_rule[id(rule)] for rule in level), is_counted=True)
+            for level in levels(program.timed_rules)
+        ]
     found: list[_Group] = []
     for names in components(dependency_graph(program.timed_rules)):
         rules = [each for each in timed if each.head in names]
@@ -360,7 +368,8 @@ def _solutions(rules: Sequence[_Timed], inner: frozenset[str], arities: Mapping[
     if not found:
         rule = rules[reached].rule
         raise NotLocalisable(
-            f"{named(rule)} takes part in a recursion over time in which no argument is shared by all atoms",
+            f"{named(rule)} is run over time with rules that depend on each other, or whose rounds are "
+            "counted together, and no argument is shared by their heads and atoms",
             rule,
         )
     return list({tuple(sorted(each.items())): each for each in found}.values())
