@@ -45,7 +45,7 @@ from tidelog.spark.task import TAG, Answers, Everything, Task, Writing
 from tidelog.spark.times import time_fields
 from tidelog.spark.writer import FILES_TYPES
 from tidelog.syntax.parser import parse_literals
-from tidelog.temporal.reasoning import asks_when
+from tidelog.temporal.reasoning import USUAL, asks_when
 
 STRING = spark_types.StringType()
 NONE = -1  # the tag of a row that is there so that the task runs even where no input has rows
@@ -179,7 +179,8 @@ class Given:
         """Choose where the program runs."""
         session = next((frame.sparkSession for frame in frames.values()), None) or _active()
         columns = {name: len(each.columns) for name, each in self.inputs.items()}
-        return choose(self.program, session, frames.values(), partitions, sizes, columns)
+        time = self.settings.get("time", USUAL)
+        return choose(self.program, session, frames.values(), partitions, sizes, columns, time)
 
     def input_of(self, predicate: Predicate) -> str | None:
         """Return the name under which the one frame of a predicate is given, if there is one."""
