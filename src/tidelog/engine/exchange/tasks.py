@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -182,7 +183,9 @@ class Task:
 
     def _make_plan(self) -> dict[Column, Ids]:
         """Plan as all others do; returns the frequent values of columns."""
-        self._read.know()
+        # What a task keeps in its dictionary of the values that others send: it owns one in so many.
+        shares = self._read is self._values and self.owners > 1
+        self._read.know(len(self._read.dictionary) // self.owners if shares else 0)
         counting = Counting(self.program)
         mine = counting.count(self._given, self._read, self.owners)
         parts = mine.rows, mine.sketches, mine.matching, mine.weights, *mine.frequent
@@ -262,14 +265,24 @@ class Task:
         """Send given facts in one pass, and add those that arrive."""
         me = self.mesh.number
         frames = {task: Frame(0, self._read.pack(rows, task)) for task, rows in parcels.items() if task != me}
-        mine = parcels.get(me, ())
+        arrived = list(parcels.get(me, ()))
         if self._read is not self._values:
-            mine = list(self._values.unpack(self._read.pack(mine, me), None))
-        self._add(mine)
+            arrived = list(self._values.unpack(self._read.pack(arrived, me), None))
         for task, frame in sorted(self._swap(GIVEN, frames).items()):
             if frame.parts:
                 # A task that drops its dictionary does not know later what it tells now.
-                self._add(self._values.unpack(frame.parts, task if self._read is self._values else None))
+                arrived += self._values.unpack(frame.parts, task if self._read is self._values else None)
+        self._reserve(arrived)
+        self._add(arrived)
+
+    def _reserve(self, several: Iterable[Rows]) -> None:
+        """Let relations have room for given rows of several tasks, so that they grow once for all of them."""
+        counts: Counter[int] = Counter()
+        for rows in several:
+            counts[rows.relation] += rows.count
+        for relation, count in counts.items():
+            table = self._engine.table(self._names[relation])
+            table.reserve(count, len(self._engine.dictionary), given=True)
 
     def _add_heavy(self, heavy: Mapping[Column, Ids]) -> None:
         """Add the frequent values of columns, which all tasks know, where they belong."""
