@@ -39,7 +39,9 @@ from tidelog.rewrite.localise import EVERYWHERE, Localised, NotLocalisable, Plac
 Ids = npt.NDArray[np.int32]
 
 LARGE: Final = 1 << 14  # rows of an outbox whose memory is given back
-PASS: Final = 1 << 22  # values of given facts that a task sends at once, about
+PASS: Final = 1 << 18  # values of given facts that a task sends at once, about …
+MOST_PASSES: Final = 64  # … unless these passes do not suffice: then it sends more at once …
+LARGEST_PASS: Final = 1 << 22  # … but no more than this
 COUNTED, PLACED, GIVEN, DERIVED, COLLECTED, SPREAD, TOLD = range(7)  # stages of a run
 ERRORS: Final = {
     each.__name__: each
@@ -240,19 +242,16 @@ class Task:
         told = [
             int(np.frombuffer(frame.parts[0], np.int64)[0]) for frame in self._swap(GIVEN, every).values()
         ]
-        passes = -(-max(values, 1, *told) // PASS)
-        for number in range(passes):
+        passes = _passes(max(values, *told) if told else values)
+        waiting = _in_passes(self._given, values, passes)
+        self._given = {}  # each part is dropped when it has been sent
+        for parts in waiting:
             parcels: dict[int, list[Rows]] = {}
-            for name, parts in self._given.items():
-                for columns, count in parts:
-                    first, end = number * count // passes, (number + 1) * count // passes
-                    if first < end:
-                        part = [column[first:end] for column in columns]
-                        for copy in self.plan.copies[name]:
-                            target = self._numbers[copy.relation]
-                            self._divide(part, end - first, target, copy.place, self._read, parcels)
+            for name, columns, count in parts:
+                for copy in self.plan.copies[name]:
+                    target = self._numbers[copy.relation]
+                    self._divide(columns, count, target, copy.place, self._read, parcels)
             self._deliver(parcels)
-        self._given = {}
         if self._read is not self._values:
             self._told = self._read.told
             self._read, self._reader = self._values, self._engine
@@ -546,6 +545,44 @@ class Task:
             for item in record["diagnostics"]
         ]
         return ERRORS.get(record["error"], TidelogError)(diagnostics)
+
+
+def _passes(values: int) -> int:
+    """Return in how many passes tasks send given facts, of which none has more than so many values.
+
+    Small passes take little memory beside the facts; each costs a round.
+    """
+    return max(1, min(MOST_PASSES, -(-values // PASS)), -(-values // LARGEST_PASS))
+
+
+def _in_passes(
+    given: dict[str, list[Part]], values: int, passes: int
+) -> Iterator[list[tuple[str, Sequence[Ids], int]]]:
+    """Yield the rows of each pass, about as many values in each; empties what is given as it goes.
+
+    A predicate's rows go together, so that tables grow seldom.
+    """
+    most = max(1, -(-values // passes))
+    found: list[tuple[str, Sequence[Ids], int]] = []
+    room, left = most, passes
+    while given:
+        name, parts = next(iter(given.items()))
+        columns, count = parts.pop()
+        if not parts:
+            del given[name]
+        width = max(1, len(columns))
+        first = 0
+        while first < count:
+            end = count if left == 1 else min(count, first + max(1, room // width))
+            found.append((name, [column[first:end] for column in columns], end - first))
+            room -= (end - first) * width
+            first = end
+            if room <= 0 and left > 1:
+                yield found
+                found, room, left = [], most, left - 1
+    yield found
+    for _ in range(left - 1):
+        yield []
 
 
 def _counts_of(frame: Frame, like: Counts) -> Counts:
