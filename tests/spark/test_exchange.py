@@ -176,9 +176,9 @@ def ending_in(folder: Path, exchange: int) -> type[Exchange]:
     return Ending
 
 
-# Counts, plans, how many facts are given, these facts, and the first and the last round.
+# The counts that tasks begin with, the hand-out of given facts, and the round after it, which is the last.
 @pytest.mark.slow
-@pytest.mark.parametrize("exchange", [1, 2, 3, 4, 5, 6])
+@pytest.mark.parametrize("exchange", [1, 4, 5])
 def test_a_task_that_is_killed_in_any_round_is_tried_again(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exchange: int
 ) -> None:

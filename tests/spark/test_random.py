@@ -1,4 +1,4 @@
-"""Random programs by each strategy, on classic sessions and on Connect: the facts of the reference.
+"""Random programs by one task, on classic sessions and on Connect: the facts of the reference.
 
 Several programs run as one, with predicates of their own, so that a session runs few jobs.
 """
@@ -46,7 +46,7 @@ def together(several: list[Case]) -> str:
     )
 
 
-@pytest.mark.parametrize("strategy", ["task", "exchange", "joins"])
+@pytest.mark.parametrize("strategy", ["task"])
 @settings(max_examples=TIMES, deadline=None, phases=[Phase.generate], suppress_health_check=NOT_HERE)
 @given(st.lists(cases(EVERYTHING).filter(ends), min_size=PROGRAMS, max_size=PROGRAMS))
 def test_random_programs(session: SparkSession, strategy: str, several: list[Case]) -> None:
