@@ -1,9 +1,13 @@
 """Cost and memory of several tasks that derive together: `python -m benchmarks.exchange W5 1000000 1,2,4 3`.
 
 CPU seconds of all tasks, from Arrow files (mapped) to everything derived, in processes that have run once
-before with few facts; the most anonymous memory that a task has added. One process derives the same by a
-`Reasoner`. Each task is given a block of each table, or with `rows` at the end every P-th row of it: a part
-without order, as Spark deals rows out.
+before with few facts; the anonymous memory that the largest task has added when all is derived, and the most
+that a task had added at any time (looked at every few milliseconds, so a short peak may be missed). One
+process derives the same by a `Reasoner`. Medians, and the smallest and largest of all repetitions.
+
+How rows are dealt to tasks is the last argument: `blocks` of each table (the default); `rows`, every P-th
+row, as Spark's `repartition(P)` deals them; or `hashed`, by a hash of the first column, as Spark's
+`repartition(P, column)` does.
 """
 
 from __future__ import annotations
@@ -16,12 +20,16 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from secrets import token_bytes
 from statistics import median
+from threading import Event, Thread
 from typing import Any, Final
+from zlib import crc32
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from benchmarks.facts import FACTS, Tables
 from benchmarks.generators import chain_edges, tree_edges
@@ -33,7 +41,9 @@ from tidelog.logic.values import ColumnType
 from tidelog.reasoner import Reasoner
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
-SHOWN: Final = {"cpu": ".3f", "memory": ".0f", "wall": ".3f"}
+SHOWN: Final = {"cpu": ".3f", "memory": ".0f", "peak": ".0f", "wall": ".3f"}
+DEALT: Final = ("blocks", "rows", "hashed")
+LOOK: Final = 0.002  # seconds between two looks at the memory of tasks
 FEW: Final = 200  # a part of the facts for the first run
 CLOSURE: Final = """
     @declare edge(x: int, y: int) .
@@ -59,7 +69,7 @@ def workload(name: str, size: int) -> tuple[str, Tables]:
 # ---- one process
 
 
-def work(folder: Path, number: int, count: int) -> None:
+def work(folder: Path, number: int, count: int, dealt: str) -> None:
     """Derive everything, alone if there are no tasks, and say what it took. Runs in its own process."""
     pa.set_cpu_count(1)
     program = program_of((folder / "program.rls").read_text())
@@ -69,15 +79,15 @@ def work(folder: Path, number: int, count: int) -> None:
     result: dict[str, Any] = {}
     for part in (FEW, 1):
         given = {
-            name: batch(table.slice(0, -(-table.num_rows // part)), number, count)
+            name: batch(table.slice(0, -(-table.num_rows // part)), number, count, dealt)
             for name, table in tables.items()
         }
         gc.collect()
-        before = memory()
+        before = memory(os.getpid())
         result = alone(program, given) if not count else together(program, given, number, count)
         gc.collect()
         pa.default_memory_pool().release_unused()
-        result["memory"] = memory() - before
+        result |= {"memory": memory(os.getpid()) - before, "before": before}
         del result["kept"]
     say(result)
 
@@ -108,10 +118,14 @@ def together(program: Program, given: Mapping[str, Batch], number: int, count: i
         return {**taken, **counts, "kept": task}
 
 
-def batch(table: pa.Table, number: int, count: int) -> Batch:
+def batch(table: pa.Table, number: int, count: int, dealt: str) -> Batch:
     """A task's part of a table, as the engine takes it: texts are strings, numbers integers."""
-    if count > 1 and "rows" in sys.argv:
+    if count > 1 and dealt == "rows":
         table = table.take(pa.array(range(number, table.num_rows, count), pa.int64()))
+    elif count > 1 and dealt == "hashed":
+        values = table.column(0).unique().to_pylist()
+        owned = pa.array([each for each in values if crc32(str(each).encode()) % count == number])
+        table = table.filter(pc.is_in(table.column(0), owned.cast(table.schema.field(0).type)))
     elif count > 1:
         first, end = (each * table.num_rows // count for each in (number, number + 1))
         table = table.slice(first, end - first)
@@ -127,10 +141,27 @@ def spent(cpu: float, wall: float) -> dict[str, float]:
     return {"cpu": time.process_time() - cpu, "wall": time.perf_counter() - wall}
 
 
-def memory() -> float:
-    """Anonymous memory of this process, in megabytes: files that are mapped do not count."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / 1024
+def memory(process: int) -> float:
+    """Anonymous memory of a process, in megabytes: files that are mapped do not count."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("RssAnon")), 0) / 1024
+
+
+class Watch(Thread):
+    """Looks at the memory of processes from outside until they have ended. Mutable."""
+
+    def __init__(self, processes: Sequence[int]) -> None:
+        super().__init__(daemon=True)
+        self.most = dict.fromkeys(processes, 0.0)
+        self.is_over = Event()
+
+    def run(self) -> None:
+        """Look again and again."""
+        while not self.is_over.wait(LOOK):
+            for process in tuple(self.most):
+                with suppress(OSError):  # it has ended
+                    found = memory(process)
+                    self.most[process] = max(self.most[process], found)
 
 
 def say(record: Mapping[str, Any], answered: bool = False) -> Any:
@@ -141,37 +172,45 @@ def say(record: Mapping[str, Any], answered: bool = False) -> Any:
 # ---- all of them
 
 
-def measured(folder: Path, count: int) -> dict[str, Any]:
+def measured(folder: Path, count: int, dealt: str) -> dict[str, Any]:
     """What it took all tasks to derive everything; 0 of them means one process without tasks."""
     command = [sys.executable, "-m", "benchmarks.exchange", "--work", str(folder), str(count)]
-    dealt = ["rows"] if "rows" in sys.argv else []
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     processes = [
-        subprocess.Popen([*command, str(number), *dealt], env=environment, **pipes)
+        subprocess.Popen([*command, str(number), dealt], env=environment, **pipes)
         for number in range(max(1, count))
     ]
+    watch = Watch([process.pid for process in processes])
+    watch.start()
     talks: list[tuple[Any, Any]] = [(process.stdin, process.stdout) for process in processes]
     for _ in range(2 if count else 0):
+        # A task says where it is when it has its part: what it took to make that does not count.
         addresses = [json.loads(answers.readline())["address"] for _, answers in talks]
+        watch.most = dict.fromkeys(watch.most, 0.0)
         secret = token_bytes(32).hex()
         for to, _ in talks:
             to.write(json.dumps({"addresses": addresses, "secret": secret}) + "\n")
             to.flush()
     results = [json.loads(process.communicate()[0].splitlines()[-1]) for process in processes]
-    summed = {
-        name: sum(each[name] for each in results) for name in results[0] if name not in ("wall", "rounds")
-    }
+    watch.is_over.set()
+    watch.join()
+    peaks = [
+        watch.most[process.pid] - each["before"] for process, each in zip(processes, results, strict=True)
+    ]
+    apart = ("wall", "rounds", "before")
+    summed = {name: sum(each[name] for each in results) for name in results[0] if name not in apart}
     rounds = results[0].get("rounds", 0)
     return {
         **summed,
         "wall": max(each["wall"] for each in results),
         "rounds": rounds,
         "memory": max(each["memory"] for each in results),
+        "peak": max(peaks),
     }
 
 
-def main(name: str, size: int, counts: Sequence[int], repetitions: int) -> None:
+def main(name: str, size: int, counts: Sequence[int], repetitions: int, dealt: str) -> None:
     text, tables = workload(name, size)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
@@ -182,9 +221,13 @@ def main(name: str, size: int, counts: Sequence[int], repetitions: int) -> None:
         found: dict[int, list[dict[str, Any]]] = {count: [] for count in (0, *counts)}
         for turn in range(repetitions):
             for count in found if turn % 2 == 0 else reversed(found):
-                found[count].append(measured(folder, count))
+                found[count].append(measured(folder, count, dealt))
     given = sum(table.num_rows for table in tables.values())
-    print(f"{name}, {given:,} facts given, {found[0][0]['facts']:,} in all")
+    load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
+    print(
+        f"{name}, {given:,} facts given, {found[0][0]['facts']:,} in all; {dealt}; load average {load}",
+        flush=True,
+    )
     base = {what: median(one[what] for one in found[0]) for what in SHOWN}
     for count, each in found.items():
         assert each[0]["facts"] == found[0][0]["facts"], "tasks disagree with one process"
@@ -201,11 +244,13 @@ def main(name: str, size: int, counts: Sequence[int], repetitions: int) -> None:
 
 if __name__ == "__main__":
     if sys.argv[1] == "--work":
-        work(Path(sys.argv[2]), int(sys.argv[4]), int(sys.argv[3]))
+        work(Path(sys.argv[2]), int(sys.argv[4]), int(sys.argv[3]), sys.argv[5])
     else:
+        dealt = sys.argv.pop() if sys.argv[-1] in DEALT else DEALT[0]
         main(
             sys.argv[1],
             int(sys.argv[2]),
             [int(each) for each in sys.argv[3].split(",")],
             int(sys.argv[4]) if len(sys.argv) > 4 else 3,
+            dealt,
         )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,9 @@ from tests.strategies import EVERYTHING, Case, cases
 import tidelog as tl
 from tidelog.engine import reference
 from tidelog.engine.exchange import Collision, Lost, Mesh, Task
+from tidelog.engine.exchange.sockets import Frame
+from tidelog.engine.exchange.tasks import DERIVED
+from tidelog.engine.exchange.values import HEAD
 from tidelog.errors import EvaluationError, ProgramError, Stopped, TidelogError
 from tidelog.logic.program import Fact, Program
 from tidelog.logic.values import (
@@ -252,3 +256,91 @@ def test_frequent_values_are_found_and_their_rows_are_divided() -> None:
     assert tasks[0].plan.heavy  # the plan knows of them
     held = [task.counts()["rows"] for task in tasks]
     assert max(held) < 2 * min(held)  # else one task would hold nearly all rows
+
+
+def test_heavy_values_leave_rows_and_work_balanced() -> None:
+    """Nine rows of ten have one value. A frequent group of an aggregate would lie at one task: not here."""
+    rows = 12_000
+    program = tl.parse(
+        "@declare likes(x: int, y: iri) . @declare made(x: iri, y: int) . made(star, 1) . made(star, 2) . "
+        "liked(?x, ?z) :- likes(?x, ?y), made(?y, ?z) . count(?x, #count(?z)) :- liked(?x, ?z) ."
+    )
+    likes = [(integer(number), iri("star" if number % 10 else f"s{number}")) for number in range(rows)]
+    made = [(iri(f"s{number}"), integer(number)) for number in range(3, 2 * rows)]
+    stated = [Fact("likes", row) for row in likes] + [Fact("made", row) for row in made]
+    program = replace(program, facts=(*program.facts, *stated))
+    alone, *others = run(program, 1), *(run(program, count) for count in (2, 4))
+    for tasks in others:
+        for name in ("liked", "count"):
+            assert sorted(map(repr, facts(tasks, name))) == sorted(map(repr, facts(alone, name)))
+        held = [task.counts()["rows"] for task in tasks]
+        derived = [len(task.relation("liked")) for task in tasks]
+        assert max(held) < 1.6 * sum(held) / len(held)
+        assert max(derived) < 1.6 * sum(derived) / len(derived)
+
+
+# ---- what is sent
+
+
+def sent_rows(
+    monkeypatch: pytest.MonkeyPatch, program: Program, count: int, **settings: Any
+) -> tuple[list[Task], int]:
+    """The tasks that have run, and the rows that they have sent one another once given facts were placed."""
+    swap, sent = Task._swap, []
+
+    def counted(task: Task, stage: int, frames: Mapping[int, Frame]) -> dict[int, Frame]:
+        for frame in frames.values() if stage == DERIVED else ():
+            if len(frame.parts) > 1:
+                sent.append(int(np.asarray(frame.parts[1]).reshape(-1, HEAD)[:, 2].sum()))
+        return swap(task, stage, frames)
+
+    monkeypatch.setattr(Task, "_swap", counted)
+    tasks = run(program, count, **settings)
+    return tasks, sum(sent)
+
+
+KEPT = {
+    "left-linear": "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .",
+    "right-linear": "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- edge(?x, ?y), reach(?y, ?z) .",
+    "mutual": "even(?x, ?x) :- edge(?x, _) . even(?x, ?z) :- odd(?z, ?y, ?x), edge(?y, ?z) . "
+    "odd(?z, ?y, ?x) :- even(?x, ?y), edge(?y, ?z) .",
+}
+
+
+@pytest.mark.parametrize("count", [2, 3, 4])
+@pytest.mark.parametrize("name", KEPT)
+def test_nothing_is_sent_where_recursion_keeps_an_argument(
+    monkeypatch: pytest.MonkeyPatch, name: str, count: int
+) -> None:
+    edges = [Fact("edge", (integer(number), integer(number + 1))) for number in range(16)]
+    program = replace(tl.parse(f"@declare edge(x: int, y: int) . {KEPT[name]}"), facts=tuple(edges))
+    tasks, sent = sent_rows(monkeypatch, program, count)
+    expected = reference.evaluate(program)
+    for predicate in program.predicates:
+        assert set(facts(tasks, predicate)) == set(expected[predicate])
+    assert sent == 0
+    assert sum(len(task.relation("edge")) > 0 for task in tasks) > 0
+
+
+def test_rows_are_sent_where_recursion_keeps_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    edges = [Fact("edge", (integer(number), integer(number + 1))) for number in range(16)]
+    program = replace(tl.parse(f"@declare edge(x: int, y: int) . {PROGRAMS['closure']}"), facts=tuple(edges))
+    _, sent = sent_rows(monkeypatch, program, 2, sizes=MANY)
+    assert sent > 0
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_joins_for_triangles_are_no_larger_than_copies(count: int) -> None:
+    """A star has as many paths of two edges as the square of its rays, and few triangles."""
+    rays = 400
+    pairs = [(0, ray) for ray in range(1, rays)] + [(ray, 0) for ray in range(1, rays)]
+    pairs += [(ray, ray + 1) for ray in range(1, rays - 1, 3)]
+    text = "triangle(?x, ?y, ?z) :- edge(?x, ?y), edge(?y, ?z), edge(?z, ?x) ."
+    edges = tuple(Fact("edge", (integer(one), integer(other))) for one, other in pairs)
+    program = replace(tl.parse(f"@declare edge(x: int, y: int) . {text}"), facts=edges)
+    tasks = run(program, count)
+    lookup = set(pairs)
+    found = {(x, y, z) for x, y in pairs for z in (0, y + 1, x - 1, x, y) if {(y, z), (z, x)} <= lookup}
+    assert {tuple(value.content for value in row) for row in facts(tasks, "triangle")} == found
+    held = sum(task.counts()["rows"] for task in tasks) - len(found)
+    assert held <= (count + 1) * len(pairs)

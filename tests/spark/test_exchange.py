@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,6 +203,45 @@ def test_a_task_that_fails_is_tried_again(
     edges = spark.createDataFrame([(number, number + 1) for number in range(12)], "x int, y int")
     expected = rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=1)["reach"])
     monkeypatch.setattr("tidelog.spark.given.Exchange", ending(tmp_path, is_killed))
+    assert rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"]) == expected
+    assert Path(tmp_path, "died").exists()
+
+
+def ending_in(folder: Path, exchange: int) -> type[Exchange]:
+    """Tasks of which one is killed, once, before one of its exchanges with the other."""
+    died = folder / "died"
+
+    class Ending(Exchange):
+        def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
+            from tidelog.engine.exchange.tasks import Task
+
+            swap, done = Task._swap, []
+
+            def ended(task: Any, stage: int, frames: Any) -> Any:
+                done.append(stage)
+                if task.mesh.number == 1 and len(done) == exchange and not died.exists():
+                    died.touch()
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return swap(task, stage, frames)
+
+            Task._swap = ended  # type: ignore[method-assign,assignment]
+            try:
+                yield from super()._parts(batches)
+            finally:
+                Task._swap = swap  # type: ignore[method-assign]
+
+    return Ending
+
+
+# The counts that tasks begin with, the hand-out of given facts, and the round after it, which is the last.
+@pytest.mark.slow
+@pytest.mark.parametrize("exchange", [1, 4, 5])
+def test_a_task_that_is_killed_in_any_round_is_tried_again(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, exchange: int
+) -> None:
+    edges = spark.createDataFrame([(number, number + 1) for number in range(12)], "x int, y int")
+    expected = rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=1)["reach"])
+    monkeypatch.setattr("tidelog.spark.given.Exchange", ending_in(tmp_path, exchange))
     assert rows_of(ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"]) == expected
     assert Path(tmp_path, "died").exists()
 

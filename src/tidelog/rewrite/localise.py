@@ -29,7 +29,7 @@ has the facts of the original program, and each copy has exactly those of them t
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -47,7 +47,7 @@ from tidelog.logic.program import (
     Term,
     Variable,
 )
-from tidelog.logic.strata import strata
+from tidelog.logic.strata import Stratum, strata
 from tidelog.logic.values import ColumnType
 from tidelog.rewrite.heavy_keys import Column, split_heavy
 from tidelog.rewrite.localise_homes import (
@@ -171,6 +171,7 @@ class _Candidate:
     """A way to run the program, perhaps with more predicates, and the best arrangement found for it."""
 
     program: Program
+    parts: tuple[Stratum, ...]
     added: frozenset[str]
     heavy: Mapping[str, Column]
     estimates: Estimates
@@ -185,8 +186,10 @@ class _Candidate:
         heavy: Mapping[str, Column] | None = None,
     ) -> _Candidate:
         added = frozenset(program.predicates.keys() - original.predicates.keys())
-        estimates = estimate(program, sizes)
-        return _Candidate(program, added, heavy or {}, estimates, arrange(program, estimates, tasks, added))
+        parts = strata(program.rules, program.predicates)
+        estimates = estimate(program, parts, sizes)
+        arrangement = arrange(program, parts, estimates, tasks, added)
+        return _Candidate(program, parts, added, heavy or {}, estimates, arrangement)
 
     def divided_selections(self) -> frozenset[str]:
         """Return the selections that lie at no place where the whole relation could not."""
@@ -220,10 +223,10 @@ def check_localisable(program: Program) -> None:
 # ---- gates
 
 
-def levels(rules: Sequence[Rule]) -> dict[str, int]:
+def levels(parts: Iterable[Stratum]) -> dict[str, int]:
     """Return for each derived predicate how many gates must be open before it is complete."""
     found: dict[str, int] = {}
-    for stratum in strata(rules):
+    for stratum in parts:
         read = (found.get(atom.predicate, 0) for rule in stratum.rules for atom in rule.positive)
         gates = (gate_of(rule, found) for rule in stratum.rules)
         found.update(dict.fromkeys(stratum.predicates, max((*read, *gates))))
@@ -268,7 +271,7 @@ class _Emission:
 
     def localised(self) -> Localised:
         """Return all that was gathered."""
-        self.levels = levels(self.candidate.program.rules)
+        self.levels = levels(self.candidate.parts)
         for name in self.candidate.program.predicates:
             self.copies[name] = self._copies(name)
         reasons = tuple(map(self._reason, self.candidate.program.rules, self.candidate.arrangement.chosen))

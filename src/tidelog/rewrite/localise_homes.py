@@ -20,7 +20,7 @@ from math import inf
 from typing import Final
 
 from tidelog.logic.program import Atom, Program, Rule, Term, Variable
-from tidelog.logic.strata import Stratum, strata
+from tidelog.logic.strata import Stratum
 from tidelog.rewrite.localise_plans import COPYING, Plan, Read, Step, plans_of
 from tidelog.rewrite.localise_sizes import SMALL, Estimates, spread
 
@@ -60,18 +60,47 @@ class Arrangement:
     cost: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """A plan, and what is known of it wherever relations lie."""
+
+    plan: Plan
+    reads: tuple[Read, ...]  # of all steps
+    whole: frozenset[str]  # predicates of which a step reads all facts
+    anchors: tuple[Read | None, ...]  # of each step, the read that stays at the key's owner
+
+    @staticmethod
+    def of(plan: Plan, estimates: Estimates) -> _Shape:
+        reads = tuple(read for step in plan.steps for read in step.reads)
+        whole = frozenset(
+            read.atom.predicate for read in reads if read.atom is not None and not read.arguments
+        )
+        anchors: list[Read | None] = []
+        carried: tuple[Variable, ...] = ()
+        for step in plan.steps:
+            anchors.append(None if step.key in carried else _anchor(step, estimates))
+            carried = step.kept
+        return _Shape(plan, reads, whole, tuple(anchors))
+
+
 def arrange(
-    program: Program, estimates: Estimates, tasks: int, auxiliary: frozenset[str] = frozenset()
+    program: Program,
+    parts: Sequence[Stratum],
+    estimates: Estimates,
+    tasks: int,
+    auxiliary: frozenset[str] = frozenset(),
 ) -> Arrangement:
-    """Return the cheapest arrangement that hill climbing finds.
+    """Return the cheapest arrangement that hill climbing finds; `parts` are the strata of the program.
 
     Homes cost nothing, for each fact must lie somewhere, except for those of auxiliary predicates.
     """
-    plans = tuple(plans_of(rule, estimates, tasks) for rule in program.rules)
+    plans = tuple(
+        tuple(_Shape.of(plan, estimates) for plan in plans_of(rule, estimates, tasks))
+        for rule in program.rules
+    )
     first: dict[str, Place] = {
         name: 0 if program.predicates[name].arity else EVERYWHERE for name in sorted(program.derived)
     }
-    parts = strata(program.rules)
     recursive = _recursive_rules(program.rules, parts)
     starts = [first, {**first, **kept_arguments(parts)}]
     found = []
@@ -132,7 +161,7 @@ class _Arranging:
     def __init__(
         self,
         program: Program,
-        plans: Sequence[Sequence[Plan]],
+        plans: Sequence[Sequence[_Shape]],
         estimates: Estimates,
         tasks: int,
         homes: dict[str, Place],
@@ -150,6 +179,7 @@ class _Arranging:
         self.chosen: dict[int, Chosen] = {}
         self.touching = _rules_by_predicate(program.rules)
         self.recursive = recursive
+        self._known: dict[tuple[int, Place, tuple[tuple[Place | None, ...], ...]], Chosen] = {}  # by shape
         for _ in range(2):  # the second time each rule knows the copies that all others read
             self._choose_all(range(len(self.rules)))
 
@@ -214,9 +244,9 @@ class _Arranging:
         for number in rules:
             self._replace(number, None)
             best, cost = None, inf
-            for plan in self.plans[number]:
-                if plan.moved < cost:  # else it is no cheaper, whatever it reads
-                    chosen = self._placed(number, plan)
+            for shape in self.plans[number]:
+                if shape.plan.moved < cost:  # else it is no cheaper, whatever it reads
+                    chosen = self._placed(number, shape)
                     added = self._added_cost(chosen)
                     best, cost = (chosen, added) if added < cost or best is None else (best, cost)
             self._replace(number, best)
@@ -249,48 +279,45 @@ class _Arranging:
             return COPYING * held
         return held if name in self.auxiliary else held - rows
 
-    def _placed(self, number: int, plan: Plan) -> Chosen:
+    def _placed(self, number: int, shape: _Shape) -> Chosen:
         """Return the plan with the cheapest places for what it reads."""
-        places = []
-        carried: tuple[Variable, ...] = ()
-        reads = [read for step in plan.steps for read in step.reads]
-        whole = {read.atom.predicate for read in reads if read.atom is not None and not read.arguments}
-        for step in plan.steps:
-            places.append(self._places(step, whole, is_anchored=step.key in carried))
-            carried = step.kept
+        plan = shape.plan
+        places = tuple(
+            self._places(step, shape.whole, anchor)
+            for step, anchor in zip(plan.steps, shape.anchors, strict=True)
+        )
+        home = self.homes[self.rules[number].head.predicate]
+        known = self._known.get((id(shape), home, places))
+        if known is not None:
+            return known
         gathered, sent = self._sending(self.rules[number], plan.last)
         copies = frozenset(
             (read.atom.predicate, place)
-            for read, place in zip(reads, chain(*places), strict=True)
+            for read, place in zip(shape.reads, chain(*places), strict=True)
             if read.atom is not None and place is not None
         )
         weight = RECURSIVE if number in self.recursive else 1
-        return Chosen(plan, tuple(places), gathered, weight * (plan.moved + sent), copies)
+        chosen = Chosen(plan, places, gathered, weight * (plan.moved + sent), copies)
+        self._known[id(shape), home, places] = chosen
+        return chosen
 
-    def _places(self, step: Step, whole: set[str], is_anchored: bool) -> tuple[Place | None, ...]:
+    def _places(self, step: Step, whole: frozenset[str], anchor: Read | None) -> tuple[Place | None, ...]:
         """Return the places of a step's reads: copies that exist, if one read is at the key's owner."""
-        anchor = None if is_anchored else self._anchor(step)
-        return tuple(self._place(read, whole, is_free=read is not anchor) for read in step.reads)
+        return tuple([self._place(read, whole, is_free=read is not anchor) for read in step.reads])
 
-    def _anchor(self, step: Step) -> Read | None:
-        """Return the read that stays at the key's owner whatever copies there are: the largest."""
-        divided = [
-            (self.estimates.rows(read.literal.predicate), read)
-            for read in step.reads
-            if isinstance(read.literal, Atom) and read.arguments
-        ]
-        return max(divided, key=lambda pair: pair[0], default=(0.0, None))[1]
-
-    def _place(self, read: Read, whole: set[str], is_free: bool) -> Place | None:
+    def _place(self, read: Read, whole: frozenset[str], is_free: bool) -> Place | None:
         if read.atom is None:
             return None
         name = read.atom.predicate
         if not read.arguments:
             return EVERYWHERE
-        existing = [argument for argument in read.arguments if self._exists(name, argument)]
-        if not existing and is_free and (name in whole or self._exists(name, EVERYWHERE)):
+        home, uses = self.homes.get(name), self.uses[name]
+        for argument in read.arguments:
+            if argument == home or argument in uses:
+                return argument
+        if is_free and (name in whole or home is EVERYWHERE or EVERYWHERE in uses):
             return EVERYWHERE
-        return existing[0] if existing else read.arguments[0]
+        return read.arguments[0]
 
     # ---- what a rule sends
 
@@ -314,6 +341,16 @@ class _Arranging:
 
     def _sent(self, rows: float, place: Place) -> float:
         return spread(rows, self.tasks) if place is EVERYWHERE else rows
+
+
+def _anchor(step: Step, estimates: Estimates) -> Read | None:
+    """Return the read that stays at the key's owner whatever copies there are: the largest."""
+    divided = [
+        (estimates.rows(read.literal.predicate), read)
+        for read in step.reads
+        if isinstance(read.literal, Atom) and read.arguments
+    ]
+    return max(divided, key=lambda pair: pair[0], default=(0.0, None))[1]
 
 
 def _rules_by_predicate(rules: Sequence[Rule]) -> dict[str, tuple[int, ...]]:

@@ -121,6 +121,7 @@ class _Search:
         self.variables = [frozenset(literal_variables(literal)) for literal in rule.body]
         self.wanted = frozenset(term for term in target(rule) if isinstance(term, Variable))
         self.positive = [place for place, each in enumerate(rule.body) if isinstance(each, Atom)]
+        self.is_negating = any(isinstance(each, Negation) for each in rule.body)
         self.sizes = [self._size(literal) for literal in rule.body]
         self.local = [self._local(place) for place in range(len(rule.body))]
         self._known: dict[frozenset[int], Matches] = {}
@@ -140,7 +141,8 @@ class _Search:
             made = [
                 self._step(partial, key, group) for group in dict.fromkeys(map(tuple, map(sorted, groups)))
             ]
-            made.append(self._step(partial, key, self._left(partial), is_last=True))
+            if self.is_negating:  # else all that is left is among the groups, with the same step
+                made.append(self._step(partial, key, self._left(partial), is_last=True))
             yield from {each.done: each for each in made if each.done != partial.done}.values()
         if not partial.steps and self._is_repeatable():
             yield self._step(partial, None, self.positive, is_last=True)

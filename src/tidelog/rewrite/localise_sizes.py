@@ -25,7 +25,7 @@ from tidelog.logic.program import (
     Rule,
     Variable,
 )
-from tidelog.logic.strata import strata
+from tidelog.logic.strata import Stratum
 from tidelog.logic.values import Value
 
 REPEATED: Final = 10  # facts for each value of a column whose distinct values were not counted
@@ -163,8 +163,8 @@ def spread(rows: float, tasks: int) -> float:
     return rows * tasks if rows > SMALL else rows
 
 
-def estimate(program: Program, sizes: Sizes) -> Estimates:
-    """Estimate all relations of a program, stratum by stratum."""
+def estimate(program: Program, parts: Iterable[Stratum], sizes: Sizes) -> Estimates:
+    """Estimate all relations of a program, stratum by stratum; `parts` are its strata."""
     stated = Counter(fact.predicate for fact in program.facts)
     given: dict[str, Relation] = {}
     for name, predicate in program.predicates.items():
@@ -175,14 +175,17 @@ def estimate(program: Program, sizes: Sizes) -> Estimates:
         given[name] = Relation(rows, tuple(min(rows, max(1.0, float(column))) for column in columns))
     known = dict(given)
     estimates = Estimates(known, sizes, given)
-    for stratum in strata(program.rules, program.predicates):
+    for stratum in parts:
         early = {name: given[name] for name in stratum.predicates if given[name].rows}
         for _ in range(ROUNDS if stratum.recursive else 1):
             made = {name: _Derived(given[name]) for name in stratum.predicates}
             for rule in stratum.rules:
                 recursive = [atom for atom in rule.positive if atom.predicate in made]
                 made[rule.head.predicate].add(rule, _matches(rule, recursive, estimates, early), recursive)
-            known.update({name: derived.relation(known[name]) for name, derived in made.items()})
+            found = {name: derived.relation(known[name]) for name, derived in made.items()}
+            if all(known[name] == relation for name, relation in found.items()):
+                break  # further rounds would find the same
+            known.update(found)
             early = {name: known[name] for name in made if known[name].rows} | early
     return estimates
 

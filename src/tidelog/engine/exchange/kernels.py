@@ -125,18 +125,25 @@ def hash_entries(D: Any, first: Any, last: Any, seed: Any, mask: Any, hashes: An
 # ---- from hashes to ids
 
 
-@kernel("const i64[:], i32[:], i64, i64, i64 -> i64")
-def enter(hashes: Any, slots: Any, shift: Any, first: Any, last: Any) -> Any:
-    """Enter ids into the slots; returns the first whose hash another id has, or -1."""
-    mask = len(slots) - 1
-    for entry in range(first, last):
-        hashed = hashes[entry]
-        position = slot_of(hashed, shift)
-        while slots[position] != 0:
-            if hashes[slots[position] - 1] == hashed:
-                return entry
-            position = (position + 1) & mask
-        slots[position] = entry + 1
+@kernel("const i64[:], i64, i64, i64, i64, i64 -> i64")
+def enter(hashes: Any, address: Any, count: Any, shift: Any, first: Any, last: Any) -> Any:
+    """Enter ids into so many slots at the address; returns the first whose hash another id has, or -1."""
+    slots = int32_at(address, count)
+    mask = count - 1
+    begin = first
+    while begin < last:
+        end = min(begin + BLOCK, last)
+        for entry in range(begin, end):
+            prefetch(address + 4 * slot_of(hashes[entry], shift))
+        for entry in range(begin, end):
+            hashed = hashes[entry]
+            position = slot_of(hashed, shift)
+            while slots[position] != 0:
+                if hashes[slots[position] - 1] == hashed:
+                    return entry
+                position = (position + 1) & mask
+            slots[position] = entry + 1
+        begin = end
     return np.int64(-1)
 
 

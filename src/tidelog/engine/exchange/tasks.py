@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -39,7 +40,9 @@ Ids = npt.NDArray[np.int32]
 Integers = npt.NDArray[np.int64]
 
 LARGE: Final = 1 << 14  # rows of an outbox whose memory is given back
-PASS: Final = 1 << 22  # values of given facts that a task sends at once, about
+PASS: Final = 1 << 18  # values of given facts that a task sends at once, about …
+MOST_PASSES: Final = 64  # … unless these passes do not suffice: then it sends more at once …
+LARGEST_PASS: Final = 1 << 22  # … but no more than this
 COUNTED, PLACED, GIVEN, DERIVED, COLLECTED, SPREAD, TOLD, SAID = range(8)  # stages of a run
 TO_LAST: Final = -1  # the place behind the owners
 Extended = tuple[Sequence[Ids], Sequence[Integers], int]  # columns of ids, integers beside them, and rows
@@ -189,7 +192,9 @@ class Task:
 
     def _make_plan(self) -> dict[Column, Ids]:
         """Plan as all others do; returns the frequent values of columns."""
-        self._read.know()
+        # What a task keeps in its dictionary of the values that others send: it owns one in so many.
+        shares = self._read is self._values and self.owners > 1
+        self._read.know(len(self._read.dictionary) // self.owners if shares else 0)
         counting = Counting(self.program)
         mine = counting.count(self._given, self._read, self.owners)
         parts = mine.rows, mine.sketches, mine.matching, mine.weights, *mine.frequent
@@ -245,19 +250,16 @@ class Task:
         told = [
             int(np.frombuffer(frame.parts[0], np.int64)[0]) for frame in self._swap(GIVEN, every).values()
         ]
-        passes = -(-max(values, 1, *told) // PASS)
-        for number in range(passes):
+        passes = _passes(max(values, *told) if told else values)
+        waiting = _in_passes(self._given, values, passes)
+        self._given = {}  # each part is dropped when it has been sent
+        for parts in waiting:
             parcels: dict[int, list[Rows]] = {}
-            for name, parts in self._given.items():
-                for columns, count in parts:
-                    first, end = number * count // passes, (number + 1) * count // passes
-                    if first < end:
-                        part = [column[first:end] for column in columns]
-                        for copy in self.plan.copies[name]:
-                            target = self._numbers[copy.relation]
-                            self._divide(part, end - first, target, copy.place, self._read, parcels)
+            for name, columns, count in parts:
+                for copy in self.plan.copies[name]:
+                    target = self._numbers[copy.relation]
+                    self._divide(columns, count, target, copy.place, self._read, parcels)
             self._deliver(parcels)
-        self._given = {}
         if self._read is not self._values:
             self._told = self._read.told
             self._read, self._reader = self._values, self._engine
@@ -270,14 +272,24 @@ class Task:
         """Send given facts in one pass, and add those that arrive."""
         me = self.mesh.number
         frames = {task: Frame(0, self._read.pack(rows, task)) for task, rows in parcels.items() if task != me}
-        mine = parcels.get(me, ())
+        arrived = list(parcels.get(me, ()))
         if self._read is not self._values:
-            mine = list(self._values.unpack(self._read.pack(mine, me), None))
-        self._add(mine)
+            arrived = list(self._values.unpack(self._read.pack(arrived, me), None))
         for task, frame in sorted(self._swap(GIVEN, frames).items()):
             if frame.parts:
                 # A task that drops its dictionary does not know later what it tells now.
-                self._add(self._values.unpack(frame.parts, task if self._read is self._values else None))
+                arrived += self._values.unpack(frame.parts, task if self._read is self._values else None)
+        self._reserve(arrived)
+        self._add(arrived)
+
+    def _reserve(self, several: Iterable[Rows]) -> None:
+        """Let relations have room for given rows of several tasks, so that they grow once for all of them."""
+        counts: Counter[int] = Counter()
+        for rows in several:
+            counts[rows.relation] += rows.count
+        for relation, count in counts.items():
+            table = self._engine.table(self._names[relation])
+            table.reserve(count, len(self._engine.dictionary), given=True)
 
     def _add_heavy(self, heavy: Mapping[Column, Ids]) -> None:
         """Add the frequent values of columns, which all tasks know, where they belong."""
@@ -619,6 +631,44 @@ def refused(reason: NotLocalisable) -> ProgramError:
 def _taken(column: Any, chosen: Ids | None) -> Any:
     """Return the chosen rows of a column, None for all."""
     return column if chosen is None else column[chosen]
+
+
+def _passes(values: int) -> int:
+    """Return in how many passes tasks send given facts, of which none has more than so many values.
+
+    Small passes take little memory beside the facts; each costs a round.
+    """
+    return max(1, min(MOST_PASSES, -(-values // PASS)), -(-values // LARGEST_PASS))
+
+
+def _in_passes(
+    given: dict[str, list[Part]], values: int, passes: int
+) -> Iterator[list[tuple[str, Sequence[Ids], int]]]:
+    """Yield the rows of each pass, about as many values in each; empties what is given as it goes.
+
+    A predicate's rows go together, so that tables grow seldom.
+    """
+    most = max(1, -(-values // passes))
+    found: list[tuple[str, Sequence[Ids], int]] = []
+    room, left = most, passes
+    while given:
+        name, parts = next(iter(given.items()))
+        columns, count = parts.pop()
+        if not parts:
+            del given[name]
+        width = max(1, len(columns))
+        first = 0
+        while first < count:
+            end = count if left == 1 else min(count, first + max(1, room // width))
+            found.append((name, [column[first:end] for column in columns], end - first))
+            room -= (end - first) * width
+            first = end
+            if room <= 0 and left > 1:
+                yield found
+                found, room, left = [], most, left - 1
+    yield found
+    for _ in range(left - 1):
+        yield []
 
 
 def _counts_of(frame: Frame, like: Counts) -> Counts:

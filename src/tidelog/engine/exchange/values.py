@@ -70,14 +70,14 @@ class Values:
 
     # ---- hashes
 
-    def know(self) -> None:
-        """Hash what has come to the dictionary; raises Collision."""
+    def know(self, more: int = 0) -> None:
+        """Hash what has come to the dictionary, with room for about so many values more; raises Collision."""
         count = len(self.dictionary)
         if count > self._known:
             self._grow(count)
             words = self.dictionary.words
             kernels.hash_entries(words, self._known, count, self.seed, self._mask, self.hashes)
-            self._enter(count)
+            self._enter(count, more)
 
     def _grow(self, count: int) -> None:
         """Make room for so many values."""
@@ -88,13 +88,14 @@ class Values:
             self.hashes, self._is_told = memory.grown(self.hashes, self._known, size), told
             self._numbers = memory.zeros(size, np.int32)  # no parcel is in the making
 
-    def _enter(self, count: int) -> None:
-        """Let values be found by their hashes."""
+    def _enter(self, count: int, more: int = 0) -> None:
+        """Let values be found by their hashes; about so many more will come."""
         first = self._known
         if count > LOAD * len(self._slots):
-            self._slots = memory.zeros(1 << (2 * count).bit_length(), np.int32)
+            self._slots = memory.zeros(1 << (2 * (count + more)).bit_length(), np.int32)
             first = 0
-        twice = int(kernels.enter(self.hashes, self._slots, self._shift, first, count))
+        slots = self._slots
+        twice = int(kernels.enter(self.hashes, slots.ctypes.data, len(slots), self._shift, first, count))
         if twice >= 0:
             raise self._collision(twice)
         self._known = count

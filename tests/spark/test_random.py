@@ -1,0 +1,68 @@
+"""Random programs by one task, on classic sessions and on Connect: the facts of the reference.
+
+Several programs run as one, with predicates of their own, so that a session runs few jobs.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import tidelog as tl
+from tests.spark.test_cases import text
+from tests.strategies import EVERYTHING, Case, cases
+from tidelog import spark as ts
+from tidelog.engine import reference
+from tidelog.errors import EvaluationError
+from tidelog.logic.terms import plain
+from tidelog.spark.strategies import STRATEGY
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+MOST = 500  # facts of a program
+PROGRAMS, TIMES = 10, 10  # programs that run as one, and how often
+NOT_HERE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow, HealthCheck.data_too_large]
+
+
+def ends(case: Case) -> bool:
+    try:
+        reference.evaluate(tl.parse(case.text), max_facts=MOST)
+    except EvaluationError:
+        return False
+    return True
+
+
+def together(several: list[Case]) -> str:
+    """One program of several, none of which reads a predicate of another."""
+    return "\n".join(
+        re.sub(r"\b([ep]\d+)\(", rf"c{number}_\1(", case.text) for number, case in enumerate(several)
+    )
+
+
+@pytest.mark.parametrize("strategy", ["task"])
+@settings(max_examples=TIMES, deadline=None, phases=[Phase.generate], suppress_health_check=NOT_HERE)
+@given(st.lists(cases(EVERYTHING).filter(ends), min_size=PROGRAMS, max_size=PROGRAMS))
+def test_random_programs(session: SparkSession, strategy: str, several: list[Case]) -> None:
+    program = tl.parse(together(several))
+    expected = reference.evaluate(program)
+    session.conf.set(STRATEGY, strategy)
+    try:
+        derived = ts.derive(program, {}, outputs=[*program.derived])
+        with derived.persist():
+            found = {
+                name: {tuple(map(text, row)) for row in frame.collect()} for name, frame in derived.items()
+            }
+    finally:
+        session.conf.unset(STRATEGY)
+    for name, rows in found.items():
+        assert rows == {tuple(map(plain, row)) or ("true",) for row in expected[name]}, (
+            name,
+            together(several),
+        )
