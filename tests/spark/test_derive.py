@@ -19,7 +19,6 @@ from tidelog import spark as ts
 from tidelog.logic.time import read_interval
 from tidelog.spark.failures import error_of
 from tidelog.spark.shipping import Shipped
-from tidelog.spark.task import packed, unpacked
 from tidelog.temporal.reasoning import TimeSettings
 
 if TYPE_CHECKING:
@@ -243,10 +242,12 @@ def test_an_explanation_is_that_of_a_reasoner(session: SparkSession, flights: Da
         ts.explain(program, 'reach("d", "a")', {"flight": flights})
 
 
-def test_explanations_of_any_height_are_packed() -> None:
-    program = "n(0) . n(?x + 1) :- n(?x), ?x < 3000 . twice(?x) :- n(?x), n(?x) ."
-    explained = tl.Reasoner(program).explain("twice(3000)")
-    assert str(unpacked(packed(explained))) == str(explained)
+def test_an_explanation_derives_what_the_fact_asks_for(session: SparkSession) -> None:
+    edges = session.range(3000).where("id % 10 != 9").selectExpr("id as x", "id + 1 as y")
+    rules = "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), reach(?y, ?z) ."
+    assert ts.explain(rules, "reach(10, 19)", {"edge": edges}, max_facts=4000).heights == (5,)
+    with pytest.raises(Exception, match="Stopped: error"):  # all that can be reached is more
+        ts.query(rules, "reach(?x, ?y)", {"edge": edges}, max_facts=4000).collect()
 
 
 HOT = """

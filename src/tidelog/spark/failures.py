@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidelog import errors
@@ -20,6 +21,7 @@ _CLASSES: Final = {
 # The code is part of it: before the message, a way through Python code may show the line that raises it.
 _TOLD: Final = re.compile(rf"({'|'.join(_CLASSES)}): (?=error\[[A-Z]\d+\])(.*)", re.DOTALL)
 _END: Final = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_CAUSE: Final = re.compile(r"Caused by: [\w.$]+: (.*?)(?=\n\s+at |\n\s*\.\.\. |\Z)", re.DOTALL)
 _ONE: Final = re.compile(
     r"error\[(?P<code>\w+)\]: (?P<message>.*?)"
     r"(?:\n +--> (?P<place>[^\n]*))?(?P<excerpt>(?:\n[ \d]*\|[^\n]*)*)(?:\n  help: (?P<help>.*))?",
@@ -32,7 +34,7 @@ def telling() -> Iterator[None]:
     """In the block, raise what a task says, or what else Spark failed with, as an error of tidelog."""
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise error_of(error) from error
 
 
@@ -46,10 +48,20 @@ def error_of(error: Exception) -> TidelogError:
     """
     found = _TOLD.search(str(error))
     if found is None:
-        first = str(error).strip().splitlines()[0]
-        return DataError(Diagnostic(codes.FAILED, f"Spark failed: {_END.sub('', first)}"))
+        return DataError(Diagnostic(codes.FAILED, f"Spark failed: {_reason(str(error))}"))
     kind: type[TidelogError] = _CLASSES[found[1]]
     return kind(_diagnostic(text) for text in _END.sub("", found[2]).split("\n\n") if text.strip())
+
+
+def _reason(text: str) -> str:
+    """Return why Java failed: the last cause if some are told, else the first line.
+
+    >>> _reason("x failed\\n\\tat A.b(C)\\nCaused by: java.io.IOException: no file\\nf.csv\\n\\tat D.e(F)\\n")
+    'no file f.csv'
+    """
+    causes = _CAUSE.findall(text)
+    told = " ".join(causes[-1].split()) if causes else text.strip().splitlines()[0]
+    return _END.sub("", told)
 
 
 def _diagnostic(text: str) -> Diagnostic:

@@ -13,7 +13,6 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
@@ -155,6 +154,10 @@ class Given:
             for name, each in found.items()
         }
 
+    def doubts(self, text: str) -> Sequence[Diagnostic]:
+        """Return what can never match in a query."""
+        return infer_answers(resolved(text, self.program).rule, self.inferred, self.program)[1]
+
     def answers(self, query: Query) -> Output:
         """Return what the frame of a query's answers holds."""
         types, _ = infer_answers(query.rule, self.inferred, self.program)
@@ -191,7 +194,7 @@ class Given:
             for name, each in inputs.items()
         )
         program = replace(self.program, queries=(), outputs=())
-        schema = {slot: _arrow_of(of) for slot, of in places.types.items()}
+        schema = {slot: arrow_of(of) for slot, of in places.types.items()}
         special = {name: places.of[name] for name in SPECIAL}
         session = session_of(frames)
         task = Task(program, readings, ask, schema, special, on_error, self.settings, task_memory(session))
@@ -204,10 +207,6 @@ class Given:
         certificate = make_certificate() if is_encrypted(session) else None
         together = Exchange(task, ask, choice.tasks, token_bytes(32), certificate)
         return tagged.mapInArrow(Shipped(together), out, barrier=True)
-
-
-def _arrow_of(of: spark_types.DataType) -> pa.DataType:
-    return pa.binary() if isinstance(of, spark_types.BinaryType) else arrow_of(of)
 
 
 def check_program(program: Program) -> None:
