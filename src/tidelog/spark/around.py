@@ -57,8 +57,16 @@ def _is_exact(of: spark_types.DataType, wanted: spark_types.DataType) -> bool:
 
 def around(frame: DataFrame, each: Input, output: Output, on_error: OnError) -> Around:
     """Return the rows of an input as facts, each once; a row with a missing value, or NaN, is none."""
-    shown = output.predicate.written
-    columns = {name: frame[f"`{name.replace('`', '``')}`"] for name in each.columns}
+    good, rejects = readable(frame, each, output.predicate.written, on_error)
+    return Around(output, good.select(*_cast(_columns(good, each), output)).distinct(), rejects)
+
+
+def readable(frame: DataFrame, each: Input, shown: str, on_error: OnError) -> tuple[DataFrame, DataFrame]:
+    """Return the rows of a frame without a missing value or NaN, and the others as they are rejected.
+
+    If these are an error, it is raised where the rows are used; they are rejected if they are collected.
+    """
+    columns = _columns(frame, each)
     missing = {
         name: _is_missing(column, of) for (name, column), of in zip(columns.items(), each.spark, strict=True)
     }
@@ -83,7 +91,11 @@ def around(frame: DataFrame, each: Input, output: Output, on_error: OnError) -> 
         reason.alias("reason"),
         row.alias("row"),
     )
-    return Around(output, good.select(*_cast(columns, output)).distinct(), rejects)
+    return good, rejects
+
+
+def _columns(frame: DataFrame, each: Input) -> dict[str, Any]:
+    return {name: frame[f"`{name.replace('`', '``')}`"] for name in each.columns}
 
 
 def _is_missing(column: Any, of: spark_types.DataType) -> Any:

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidelog import errors
-from tidelog.errors import DataError, Diagnostic, TidelogError
+from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError
 from tidelog.spark import codes
 
 _CLASSES: Final = {
@@ -21,6 +21,9 @@ _CLASSES: Final = {
 # The code is part of it: before the message, a way through Python code may show the line that raises it.
 _TOLD: Final = re.compile(rf"({'|'.join(_CLASSES)}): (?=error\[[A-Z]\d+\])(.*)", re.DOTALL)
 _END: Final = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_PYTHON: Final = re.compile(
+    r"Python in worker has different version: ([\d.]+) than that in driver: (\d+\.\d+)"
+)
 _CAUSE: Final = re.compile(r"Caused by: [\w.$]+: (.*?)(?=\n\s+at |\n\s*\.\.\. |\Z)", re.DOTALL)
 _ONE: Final = re.compile(
     r"error\[(?P<code>\w+)\]: (?P<message>.*?)"
@@ -46,6 +49,11 @@ def error_of(error: Exception) -> TidelogError:
     >>> type(told).__name__, told.diagnostics[0].place, told.diagnostics[0].help
     ('DataError', 'p', 'mend it')
     """
+    other = _PYTHON.search(str(error))
+    if other is not None:
+        message = f"a worker of Spark has Python {other[1]}, the driver {other[2]}"
+        help = f"let PYSPARK_PYTHON, or spark.pyspark.python, name a Python {other[2]} on all machines"
+        return ProgramError(Diagnostic(codes.NOT_SHIPPED, message, help=help))
     found = _TOLD.search(str(error))
     if found is None:
         return DataError(Diagnostic(codes.FAILED, f"Spark failed: {_reason(str(error))}"))

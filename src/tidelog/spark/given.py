@@ -36,6 +36,7 @@ from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of
 from tidelog.spark.joins import Joins
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
 from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.settings import check_settings, on_error_of
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, task_memory
 from tidelog.spark.task import TAG, Answers, Everything, Reading, Task, Writing
@@ -65,8 +66,12 @@ class Given:
         settings: Mapping[str, Any],
     ) -> Given:
         """Return a program with its inputs; raise all that is wrong with them."""
+        check_settings(settings)
         known = program_of(program)
         check_program(known)
+        for name, each in inputs.items():
+            if not isinstance(each, DataFrame | spark_types.StructType):
+                raise TypeError(f"`{name}` is no DataFrame, but {type(each).__name__}")
         frames = {name: each for name, each in inputs.items() if isinstance(each, DataFrame)}
         _check_streaming(frames)
         schemas = {
@@ -88,7 +93,7 @@ class Given:
         """Return the frames of predicates."""
         if on_violation not in ("fail", "keep"):
             raise ValueError(f"on_violation is `fail` or `keep`, not {on_violation!r}")
-        program, faults = self.program, OnError(on_error)
+        program, faults = self.program, on_error_of(on_error)
         wanted = self.outputs(wanted_predicates(program, outputs))
         passing = {
             name: around(frames[each], self.inputs[each], output, faults)
@@ -129,14 +134,14 @@ class Given:
         places = slots_of({ANSWERS: output})
         (writing,) = _writings({ANSWERS: output}, places)
         needed = needed_for(asked, self.program)
-        rows = self.rows(Answers(text, writing), frames, places, OnError(on_error), needed)
+        rows = self.rows(Answers(text, writing), frames, places, on_error_of(on_error), needed)
         return Derived(rows, {ANSWERS: output}, places)
 
     def choose(
         self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
     ) -> Choice:
         """Choose where the program runs."""
-        session = next((frame.sparkSession for frame in frames.values()), None) or _active()
+        session = _known_session(frames)
         columns = {name: len(each.columns) for name, each in self.inputs.items()}
         return choose(self.program, session, frames.values(), partitions, sizes, columns)
 
@@ -210,12 +215,18 @@ class Given:
 
 
 def check_program(program: Program) -> None:
-    """Raise what a program says that frames do not have."""
+    """Raise what a program says that frames do not have: all of it, with the list of predicates to pass."""
+    imported = dict.fromkeys(program.predicates[each.predicate].written for each in program.imports)
+    passed = "pass their frames: {" + ", ".join(f'"{name}": …' for name in imported) + "}"
     found = []
-    for transfer in (*program.imports, *program.exports):
+    for transfer in program.imports:
         written = program.predicates[transfer.predicate].written
-        message = f"`{written}` is imported or exported, but here frames go in and out"
-        help = f'pass the frame of each import, such as {{"{written}": …}}, and write what is derived'
+        message = f"`{written}` is imported, but here frames go in"
+        found.append(Diagnostic(codes.TRANSFER, message, transfer.span, passed))
+    for transfer in program.exports:
+        written = program.predicates[transfer.predicate].written
+        message = f"`{written}` is exported, but here frames go out"
+        help = f'write the frame: `derived["{written}"].write…`'
         found.append(Diagnostic(codes.TRANSFER, message, transfer.span, help))
     if found:
         raise ProgramError(found)
@@ -318,12 +329,16 @@ def _writings(outputs: Mapping[str, Output], places: Slots) -> tuple[Writing, ..
     )
 
 
-def _active() -> SparkSession | None:
-    return SparkSession.getActiveSession()
+def _known_session(frames: Mapping[str, DataFrame]) -> SparkSession | None:
+    """Return the session of the frames, else the one that runs, if there is one."""
+    for name, frame in frames.items():
+        if not isinstance(frame, DataFrame):  # `check` takes schemas instead of frames
+            raise TypeError(f"`{name}` is a schema, and here a DataFrame is needed")
+    return next((frame.sparkSession for frame in frames.values()), None) or SparkSession.getActiveSession()
 
 
 def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
-    session = next((frame.sparkSession for frame in frames.values()), None) or _active()
+    session = _known_session(frames)
     if session is None:
         help = "start one: `SparkSession.builder.getOrCreate()`"
         raise ProgramError(Diagnostic(codes.NO_SESSION, "there is no Spark session", help=help))

@@ -38,6 +38,7 @@ from tidelog.spark.derived import quoted as _quoted
 from tidelog.spark.given import check_program, only_input
 from tidelog.spark.schemas import Input, Output, arrow_of, outputs_of, read_input, spark_type
 from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.settings import MAINTAINING, check_settings, on_error_of
 from tidelog.spark.shipping import carried
 from tidelog.spark.task import REJECTS
 from tidelog.store.folder import Folder
@@ -94,6 +95,7 @@ def maintain(
     `on_change(changes, batch_id)` is called before it is committed. Further settings are those of `Reasoner`.
     """
     path = tables.local_path(store)
+    check_settings(settings, MAINTAINING)
     if program is None:
         with open_store(path, read_only=True) as stored:
             known = stored.program  # its imports were read when the store was made
@@ -120,7 +122,7 @@ def maintain(
         order,
         app_id,
         on_change,
-        OnError(on_error),
+        on_error_of(on_error),
         missing,
         rows_at_once,
         settings,
