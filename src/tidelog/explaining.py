@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import nullcontext
 
 from tidelog.asking import Asking
 from tidelog.changes import Delta
@@ -14,6 +15,7 @@ from tidelog.logic.program import Atom, Constant, Fact, Program, Query, Rule, Ti
 from tidelog.origins import Origins, Place
 from tidelog.plan.rule_text import Writing
 from tidelog.program_facts import ProgramFacts
+from tidelog.proof.demanded import demanded
 from tidelog.proof.equal_why import EqualProver
 from tidelog.proof.explanation import Explanation
 from tidelog.proof.failure import WhyNot
@@ -27,9 +29,11 @@ from tidelog.proof.why_not import Doubter
 from tidelog.proof.words import place_of
 from tidelog.query.keeping import Keeping
 from tidelog.query.looking_up import LookingUp
+from tidelog.query.registry import UNKNOWN_STRATEGY
 from tidelog.temporal.reasoning import Temporal, is_timed
 from tidelog.transaction import Change
 
+FULL, MAGIC = "full", "magic"  # strategies of explanations
 MOST_ANSWERS = 10  # to a query that are explained, unless more are asked for
 MOST_REPAIRS = 5  # by each rule and literal
 
@@ -52,16 +56,30 @@ class Explaining(Asking):
 
     @locked
     def explain(
-        self, text: str, *, proofs: int = 1, limit: int = MOST_ANSWERS, rows: int | None = MOST_ROWS
+        self,
+        text: str,
+        *,
+        proofs: int = 1,
+        limit: int = MOST_ANSWERS,
+        rows: int | None = MOST_ROWS,
+        strategy: str = FULL,
     ) -> Explanation:
         """Why a fact such as `ancestor(alice, carol)` holds: a proof of the smallest height there is.
 
         Of a query with variables, why each of the first `limit` answers is one. More `proofs` of each have
         other last steps, lowest first. Of a group that is aggregated, so many `rows` are explained, all of
-        them if that is None. Everything is derived first, unless it is already.
+        them if that is None. Everything is derived first, unless it is already. With the strategy `magic`
+        only what the query asks for is derived, and deleted again; but everything where there is equality, or
+        the query is about times.
         Raises `ProgramError` if there is nothing to explain.
         """
         query = self._resolved(text)
+        if strategy not in (FULL, MAGIC):
+            message, help = f"explanations have no strategy `{strategy}`", f"use `{FULL}` or `{MAGIC}`"
+            raise ProgramError(Diagnostic(UNKNOWN_STRATEGY, message, help=help))
+        is_whole = is_timed(query, self._program) or has_equality(self._program.predicates)
+        if strategy == MAGIC and not is_whole:
+            return self._explain_demanded(query, proofs, limit, rows)
         self._complete()
         with self.runtime.limits().guarding():
             check = self.runtime.check
@@ -71,6 +89,14 @@ class Explaining(Asking):
             if has_equality(self._program.predicates):
                 return self._explain_equal(query, proofs, limit, rows)
             return self._prover.explain(query, self._program, proofs, limit, rows, check)
+
+    def _explain_demanded(self, query: Query, proofs: int, limit: int, rows: int | None) -> Explanation:
+        """Return why a fact holds, by what has to be derived for it."""
+        place = self._place()
+        with self.runtime.limits().guarding():
+            facts = nullcontext() if place.is_materialised else demanded(query, place)
+            with facts:
+                return self._prover.explain(query, self._program, proofs, limit, rows, self.runtime.check)
 
     def _proof_of(self, fact: Fact) -> Node:
         """The proof of a fact that holds always."""

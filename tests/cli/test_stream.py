@@ -301,7 +301,20 @@ def test_a_pipe_is_read_as_it_is_filled(folder: Path) -> None:
     writer.join()
 
 
-def test_changes_are_not_maintained_on_spark(tidelog: Tidelog, write: Write) -> None:
-    write("more.rls", "+ parent(carol, dora) .")
-    refused = tidelog("stream", "family.rls", "more.rls", "--engine", "spark")
-    assert refused.code == 2 and "tidelog.spark.maintain" in refused.error
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("family.rls", "more.rls"), "--engine spark needs --store DIR"),
+        (
+            ("--store", "family", "more", "--data", "x.csv"),
+            "--data makes no sense with stream",
+        ),
+        (("--store", "family", "more", "--output", "x"), "`tidelog run --store family --output DIR`"),
+        (("--store", "family", "more", "--marking", "linked"), "--marking makes no sense"),
+        (("--store", "family"), "Spark does not read changes from standard input"),
+        (("--store", "family", "more", "--follow"), "--follow needs a folder"),
+    ],
+)
+def test_what_streams_on_spark_do_not_take(tidelog: Tidelog, arguments: tuple[str, ...], told: str) -> None:
+    refused = tidelog("stream", *arguments, "--engine", "spark")
+    assert refused.code == 2 and told in refused.error

@@ -10,6 +10,7 @@ import tidelog as tl
 from tests.proof.checker import check
 from tests.proof.test_proofs import prove_all
 from tidelog.engine import reference
+from tidelog.proof.explanation_form import explanation_of, explanation_to_json
 from tidelog.proof.node import walk
 
 CHAIN = """
@@ -130,3 +131,35 @@ def test_a_wrong_proof_is_noticed() -> None:
     other = tl.parse(CHAIN.replace("path(?x, ?y), edge(?y, ?z)", "edge(?x, ?y), path(?y, ?z)"))
     with pytest.raises(AssertionError):
         check(proof, other, explicit, model)
+
+
+WRITTEN = {
+    "total(a, 5)": """
+        total(?x, #sum(?n)) :- item(?x, ?n), ~ignored(?n), ?n > 0, ?m = ?n * 2, CONTAINS("abc", "b") .
+        item(a, 2) . item(a, 3) . item(a, 9) . ignored(9) . other(?x) :- item(?x, _) .
+    """,
+    "knows(ann, carol)": """
+        ?x = ?y :- same(?x, ?y) . same(ann, bob) . knows(?x, ?y) :- met(?x, ?y) . met(bob, carol) .
+    """,
+    "alarm(x)": """
+        alarm(?s) :- boxminus[0, 5] hot(?s), ~diamondminus[0, 1] off(?s) . hot(x)@[0, 10) . off(y)@1 .
+    """,
+    "item(?x, ?y), ?y > 1": 'item("a b"@en, 2) . item(<http://x/é>, 2.5) . item(b, 1) . item(a, 1e300) .',
+}
+
+
+@pytest.mark.parametrize("query", WRITTEN)
+def test_explanations_are_read_back_from_json(query: str) -> None:
+    program = tl.parse(WRITTEN[query])
+    found = tl.Reasoner(program).explain(query, proofs=2)
+    form = json.loads(json.dumps(explanation_to_json(found, program)))
+    read = explanation_of(form, program)
+    assert str(read) == str(found) and read.to_json() == found.to_json()
+    assert [repr(node) for node in walk(read.proofs)] == [repr(node) for node in walk(found.proofs)]
+
+
+def test_a_high_explanation_is_read_back_from_json() -> None:
+    program = "n(0) . n(?x + 1) :- n(?x), ?x < 3000 . twice(?x) :- n(?x), n(?x) ."
+    known = tl.parse(program)
+    found = tl.Reasoner(known).explain("twice(3000)")
+    assert str(explanation_of(explanation_to_json(found, known), known)) == str(found)

@@ -139,6 +139,34 @@ def test_joins_derive_what_a_task_derives(joined: SparkSession) -> None:
     assert rows_of(found) == rows_of(whole)
 
 
+@pytest.mark.parametrize(
+    ("of", "rows", "good", "bad"),
+    [
+        ("bigint", [("a", 1), ("b", None), (None, 3)], {("a", 1)}, ['["b",null]', '[null,"3"]']),
+        pytest.param(
+            "double",
+            [("a", 1.5), ("b", None), ("c", float("nan"))],
+            {("a", 1.5)},
+            ['["b",null]', '["c",NaN]'],
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_missing_value_is_an_error_of_data_or_a_rejected_row(
+    joined: SparkSession, of: str, rows: list[Any], good: set[Any], bad: list[str]
+) -> None:
+    """Columns that Spark holds as they are never pass through Python; doubles do."""
+    frame = joined.createDataFrame(rows, f"x string, y {of}")
+    program = "q(?x, ?y) :- p(?x, ?y) ."
+    with pytest.raises(tl.DataError, match=r"E504\]: .* \(column `[xy]`\)") as told, telling():
+        ts.derive(program, {"p": frame})["q"].collect()
+    assert {item.place for item in told.value.diagnostics} == {"p"}
+    derived = ts.derive(program, {"p": frame}, on_error="collect")
+    assert {tuple(row) for row in derived["q"].collect()} == good
+    found = {(row.place, row.code, row.row.replace(" ", "")) for row in derived.rejects.collect()}
+    assert found == {("p", "E504", text) for text in bad}
+
+
 @pytest.mark.slow
 def test_bad_rows_and_violations(few: SparkSession) -> None:
     frames = frames_of(few)

@@ -12,6 +12,7 @@ from tidelog import __version__
 from tidelog.cli.explain_arguments import add_explain, add_profile
 from tidelog.cli.ontology_arguments import add_ontology, add_ontology_commands, add_triples, settle
 from tidelog.cli.options import (
+    ENGINES,
     ROWS_HELP,
     add_data,
     add_data_files,
@@ -21,6 +22,7 @@ from tidelog.cli.options import (
     add_maintainer,
     add_parameters,
     add_sandbox,
+    add_session,
     add_statistics,
     add_tables,
 )
@@ -192,6 +194,14 @@ def _add_check(commands: Commands) -> None:
     )
     add_parameters(check)
     add_sandbox(check)
+    running = check.add_argument_group("running")
+    running.add_argument(
+        "--engine",
+        choices=ENGINES,
+        default=ENGINES[0],
+        help="the engine (default columnar); spark: say where the programs would run, and why",
+    )
+    add_session(running)
     check.add_argument("-q", "--quiet", action="store_true", help="report errors only")
 
 

@@ -6,11 +6,14 @@ import json
 import sys
 from argparse import Namespace
 
+from tidelog.cli import on_spark
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, program_files, sandbox_of, warnings
+from tidelog.cli.usage import UsageError
 from tidelog.errors import Diagnostic, Severity, TidelogError
 from tidelog.logic.inference import described, infer
 from tidelog.logic.program import BUILT_IN, PRIVATE, Program
+from tidelog.spark.strategies import Choice
 
 
 def check(options: Namespace) -> int:
@@ -19,23 +22,38 @@ def check(options: Namespace) -> int:
     programs = program_files(options.programs)
     found: list[Diagnostic] = []
     types: dict[str, list[str]] = {}
+    choices: dict[str, Choice] = {}
+    if options.engine != "spark" and (options.master is not None or options.conf):
+        raise UsageError("--master and --conf make no sense without --engine spark")
     for name in programs:
         try:
             program = load_beside(name, dict(options.param), files, sandbox_of(options))
             found += warnings(program, files)
             if options.types:
                 types[str(name)] = list(described(program, infer(program), _shown(program)))
+            if options.engine == "spark":
+                choices[str(name)] = on_spark.choice_of(options, program)
         except TidelogError as error:
             found += error.diagnostics
     errors = [item for item in found if item.severity is Severity.ERROR]
     shown = errors if options.quiet else found
     if options.format == "json":
         diagnostics = [item.to_json() for item in shown]
-        answer = {"diagnostics": diagnostics, "types": types} if options.types else diagnostics
+        answer: object = diagnostics
+        if options.types or choices:
+            spark = {name: on_spark.choice_to_json(choice) for name, choice in choices.items()}
+            answer = {
+                "diagnostics": diagnostics,
+                **({"types": types} if options.types else {}),
+                **({"spark": spark} if spark else {}),
+            }
         json.dump(answer, sys.stdout, indent=2, ensure_ascii=False)
         sys.stdout.write("\n")
     else:
-        for name, lines in types.items():
+        for name in dict.fromkeys((*types, *choices)):
+            lines = types.get(name, [])
+            if name in choices:
+                lines = [*lines, on_spark.described(choices[name])]
             heading = [f"# {name}"] if len(programs) > 1 else []
             sys.stdout.write("".join(f"{line}\n" for line in (*heading, *lines)))
         sys.stdout.flush()

@@ -46,14 +46,17 @@ def by_predicate(delta: Delta) -> str:
     )
 
 
-def print_lines(delta: Delta, form: Form, names: tuple[str, ...] | None = None) -> None:
+def print_lines(
+    delta: Delta, form: Form, names: tuple[str, ...] | None = None, batch: int | None = None
+) -> None:
     """The changes, by default of all predicates, are on standard output, a JSON object a line."""
+    label = {"commit": delta.number} if batch is None else {"batch": batch}
     sys.stdout.flush()
     output = data_output()
     for name, sign, relation in _parts(delta):
         if names is not None and name not in names:
             continue
-        table = _labelled(data(relation, form), commit=delta.number, change=sign, predicate=name)
+        table = _labelled(data(relation, form), **label, change=sign, predicate=name)
         write(output, "jsonl", table.column_names, [table], WriteOptions())
     output.flush()
 
@@ -111,21 +114,24 @@ def _labelled(table: Any, **labels: object) -> Any:
 
 
 class DeltaFolder:
-    """A folder with a folder for each commit; each of these appears when it is complete."""
+    """A folder with a folder for each commit; each of these appears when it is complete.
 
-    def __init__(self, path: Path, form: Form) -> None:
+    One that is `continued` may hold commits already, and those that come again replace them.
+    """
+
+    def __init__(self, path: Path, form: Form, *, continued: bool = False) -> None:
         if path.exists() and not path.is_dir():
             raise UsageError(f"--deltas {path} is not a folder")
-        if path.is_dir() and any(child.name.isdecimal() for child in path.iterdir()):
+        if not continued and path.is_dir() and any(child.name.isdecimal() for child in path.iterdir()):
             raise UsageError(f"--deltas {path} holds deltas already", "remove them, or choose another folder")
         if canonical_format(form.format) in RDF:
             raise UsageError(f"deltas cannot be written as {form.format}", "choose csv, jsonl or parquet")
         self._path = path
         self._form = form
 
-    def write(self, delta: Delta, program: Program) -> None:
+    def write(self, delta: Delta, program: Program, number: int | None = None) -> None:
         """Write the changes of a commit to files; columns have the types that the program declares."""
-        with _whole(self._path / str(delta.number)) as folder:
+        with _whole(self._path / str(delta.number if number is None else number)) as folder:
             for name, sign, relation in _parts(delta):
                 plain = Path(file_name(name, self._form.format, len(relation.columns)))
                 kind = "added" if sign == ADDED else "removed"
@@ -143,6 +149,8 @@ def _whole(path: Path) -> Iterator[Path]:
     try:
         staged.mkdir(parents=True)
         yield staged
+        if path.exists():  # written before, by a process that ended before its commit
+            shutil.rmtree(path)
         staged.rename(path)
     except OSError as error:
         message = f"`{path}` cannot be written: {error.strerror or error}"

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from argparse import Namespace
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tidelog.cli.messages import Messages
-from tidelog.cli.programs import existing_data, load_beside, sandbox_of, warnings
+from tidelog.cli.options import ON_SCREEN
+from tidelog.cli.programs import existing_data, load_beside, sandbox_of, unused, warnings
 from tidelog.cli.reasoning import HEADERS, faults_of, parameters, told_of_nulls
 from tidelog.cli.results import Form, Result, check_printable, print_result, print_results, query_name
 from tidelog.cli.time_options import time_settings
 from tidelog.cli.usage import UsageError
 from tidelog.errors import Diagnostic, counted
+from tidelog.io.atomic import replacing
 from tidelog.io.export import Export, export_file
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import canonical_format
@@ -25,9 +30,10 @@ from tidelog.logic.program import BOTTOM, Program
 from tidelog.logic.values import ColumnType
 from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation
+from tidelog.spark.strategies import SETTINGS, Choice
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from tidelog.spark.given import Given
 
@@ -36,10 +42,12 @@ REFUSED = {
     "watch": "--watch",
     "store": "--store",
     "ontology": "--ontology",
-    "stats": "--stats",
     "explain_strategy": "--explain-strategy",
     "terms": "--terms",
 }
+
+
+ONE_QUERY = Choice(reason="a query derives only what it asks for, which has to fit the memory of a worker")
 
 
 def run(options: Namespace) -> int:
@@ -48,6 +56,7 @@ def run(options: Namespace) -> int:
     from tidelog.spark.files import write_frame
     from tidelog.spark.given import ANSWERS
 
+    start = perf_counter()
     form = Form.of(options, "csv" if options.output else "table")
     program, messages = _program(options), Messages(options.quiet)
     exports = [
@@ -62,13 +71,14 @@ def run(options: Namespace) -> int:
     given = replace(given, mixed=form.mixed)
     _warn(given, options, messages)
     choice = given.choose(frames, None, None)
-    messages.say(str(choice))
+    messages.say(described(choice))
     derived = given.derive(frames, names, _on_error(options), "fail", choice)
     with telling(), derived.persist():
         for transfer, export in exports:
             write_frame(derived[program.predicates[transfer.predicate].written], export, transfer.span)
             messages.say(f"wrote {export.path}")
-        results = []
+        results: list[Result] = []
+        facts: dict[str, int] = {}
         for name in shown:
             predicate = program.predicates[name]
             frame = derived[predicate.written]
@@ -78,7 +88,9 @@ def run(options: Namespace) -> int:
                 messages.say(f"wrote {path}")
             else:
                 results.append(_result(predicate.written, frame))
-        _report_rejects(derived, options, messages)
+        if options.stats is not None:
+            facts = {name: derived[name].count() for name in derived}
+        skipped = _report_rejects(derived, options, messages)
     with telling():
         for query in program.queries:
             results.append(
@@ -90,6 +102,7 @@ def run(options: Namespace) -> int:
             )
     if results:
         print_results(results, Form("table", rows=form.rows) if options.output else form)
+    report_statistics(options, choice, perf_counter() - start, facts, skipped)
     return 0
 
 
@@ -98,6 +111,7 @@ def query(options: Namespace) -> int:
     from tidelog.spark.failures import telling
     from tidelog.spark.given import ANSWERS
 
+    start = perf_counter()
     form = Form.of(options, "table")
     check_printable(1, form)
     program, messages = _program(options), Messages(options.quiet)
@@ -109,9 +123,62 @@ def query(options: Namespace) -> int:
         answers = answers.limit(options.limit)
     with telling(), derived.persist():
         found = _result(" ".join(options.query.split()), answers, "query")
-        _report_rejects(derived, options, messages)
+        rows = answers.count() if options.stats is not None else 0
+        skipped = _report_rejects(derived, options, messages)
     print_result(found, form)
+    report_statistics(options, ONE_QUERY, perf_counter() - start, {"answers": rows}, skipped)
     return 0
+
+
+def choice_of(options: Namespace, program: Program) -> Choice:
+    """Where a program would run, over its imports and the data files of the options; no job runs."""
+    from tidelog.spark.files import read_program
+
+    session, files = start_session(options), existing_data(options.data)
+    header = HEADERS[getattr(options, "input_header", "auto")]
+    given, frames = read_program(program, session, files, header, {})
+    return given.choose(frames, None, None)
+
+
+def report_statistics(
+    options: Namespace, choice: Choice, seconds: float, facts: Mapping[str, int], skipped: int = 0
+) -> None:
+    """Report where a program ran and why, and what it derived, if that was asked for."""
+    if options.stats is None:
+        return
+    if options.stats == ON_SCREEN:
+        counts = ", ".join(f"{name} {rows:,}" for name, rows in facts.items())
+        said = Messages()
+        said.say(described(choice))
+        said.say(
+            f"{counted(sum(facts.values()), 'row')}{f': {counts}' if counts else ''}; {seconds:.3f} s in all"
+        )
+        return
+    found = {
+        "program": str(options.program),
+        "engine": "spark",
+        **choice_to_json(choice),
+        "seconds": {"total": round(seconds, 6)},
+        "rows": dict(facts),
+        "rows_left_out": skipped,
+    }
+    with replacing(Path(options.stats)) as stream:
+        stream.write(json.dumps(found, indent=2, ensure_ascii=False).encode() + b"\n")
+
+
+def described(choice: Choice) -> str:
+    """Where a program runs, in a line.
+
+    >>> described(Choice())
+    'on Spark by task, 1 task: one task derives everything: its facts have to fit the memory of a worker'
+    """
+    tasks = f", {counted(choice.tasks, 'task')}" if choice.tasks else ""
+    return f"on Spark by {choice.strategy}{tasks}: {choice.reason}"
+
+
+def choice_to_json(choice: Choice) -> dict[str, object]:
+    """The same as plain JSON values; joins have no number of tasks of their own."""
+    return {"strategy": choice.strategy, "tasks": choice.tasks or None, "reason": choice.reason}
 
 
 def _program(options: Namespace) -> Program:
@@ -122,19 +189,27 @@ def _program(options: Namespace) -> Program:
     return load_beside(options.program, parameters(options), existing_data(options.data), sandbox_of(options))
 
 
-def _given(options: Namespace, program: Program) -> tuple[Given, dict[str, DataFrame]]:
-    """The program with the frames of its imports and data files, in the session that the options ask for."""
-    from tidelog.spark.files import read_program
+def start_session(options: Namespace) -> SparkSession:
+    """The session that the options ask for."""
     from tidelog.spark.session import SessionSettings, load_pyspark
-    from tidelog.spark.strategies import BYTES, STRATEGY
 
-    load_pyspark()
     for key, _ in options.conf:
-        if key.startswith("tidelog.") and key not in (STRATEGY, BYTES):
-            raise UsageError(f"there is no setting `{key}` of a program on Spark")
+        if key.startswith("tidelog.") and key not in SETTINGS:
+            raise UsageError(
+                f"there is no setting `{key}` of a program on Spark", f"there are {', '.join(SETTINGS)}"
+            )
+    load_pyspark()
     session = SessionSettings(master=options.master, conf=dict(options.conf)).start()
     if session.sparkContext.uiWebUrl:
         Messages(options.quiet).say(f"the Spark UI is at {session.sparkContext.uiWebUrl}")
+    return session
+
+
+def _given(options: Namespace, program: Program) -> tuple[Given, dict[str, DataFrame]]:
+    """The program with the frames of its imports and data files, in the session that the options ask for."""
+    from tidelog.spark.files import read_program
+
+    session = start_session(options)
     settings: dict[str, Any] = {
         "modules": options.modules,
         "equality": options.equality,
@@ -150,7 +225,8 @@ def _given(options: Namespace, program: Program) -> tuple[Given, dict[str, DataF
 
 def _warn(given: Given, options: Namespace, messages: Messages) -> None:
     """Say what is doubtful about the program and its inputs."""
-    said = warnings(given.program, existing_data(options.data))
+    files = existing_data(options.data)
+    said = (*warnings(given.program, files), *unused(given.program, files).values())
     messages.diagnose((*said, *(item for item in given.inferred.warnings if item not in said)))
 
 
@@ -195,14 +271,14 @@ def _on_error(options: Namespace) -> str:
     return "fail" if faults_of(options)[0] is OnError.FAIL else "collect"
 
 
-def _report_rejects(derived: Any, options: Namespace, messages: Messages) -> None:
-    """Say how many rows were left out, and write them to a file if that is asked for."""
+def _report_rejects(derived: Any, options: Namespace, messages: Messages) -> int:
+    """Say how many rows were left out, write them to a file if that is asked for, and return their number."""
     for row in derived.nulls.sort("predicate", "column").toLocalIterator() if derived.counts_nulls else ():
         if is_counted_apart(row["nulls"]):
             messages.say(told_of_nulls(*row))
     on_error, path = faults_of(options)
     if on_error is OnError.FAIL:
-        return
+        return 0
     faults = Faults(on_error, path)
     for row in derived.rejects.toLocalIterator():
         faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), row.row))
@@ -210,3 +286,4 @@ def _report_rejects(derived: Any, options: Namespace, messages: Messages) -> Non
     if faults.skipped:
         kept = f"; see {path}" if on_error is OnError.COLLECT else ""
         messages.say(f"left out {counted(faults.skipped, 'row')} that could not be read{kept}")
+    return faults.skipped

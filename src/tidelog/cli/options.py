@@ -193,7 +193,7 @@ def add_session(group: argparse._ArgumentGroup) -> None:
         type=setting,
         action="append",
         default=[],
-        help="a setting of Spark, or of ours: tidelog.strategy, tidelog.driverFacts, tidelog.salt",
+        help="a setting of Spark, or of ours, such as tidelog.strategy",
     )
 
 

@@ -29,9 +29,14 @@ from tidelog.syntax.parser import parse, parse_literals
 def plan(options: Namespace) -> int:
     """The exit code of `tidelog plan`."""
     messages = Messages(options.quiet)
-    stage = _stage(options, messages)
-    if options.engine == "spark" and options.stage == "plan" and not (options.run or options.data):
-        stage = _on_spark(stage)
+    is_on_spark = options.engine == "spark" and options.stage == "plan"
+    if is_on_spark and (options.run or options.store):
+        what = "--run" if options.run else "--store"
+        raise UsageError(f"{what} makes no sense with --engine spark")
+    source = read_source(options.program) if options.program is not None else None
+    stage = _stage(options, source, messages)
+    if is_on_spark and source is not None:
+        stage = _on_spark(stage, options, source)
     write_text(_text(stage, format_of(options)), options.output, messages)
     return 0
 
@@ -48,15 +53,15 @@ def _text(stage: Stage, format: str) -> str:
             return "".join(f"{line}\n" for line in stage.lines)
 
 
-def _stage(options: Namespace, messages: Messages) -> Stage:
+def _stage(options: Namespace, source: Source | None, messages: Messages) -> Stage:
     """The stage that the options ask for."""
     name = shown_name(options.program) if options.store is None else str(options.store)
-    if options.stage == "plan" and (options.run or options.data or options.store):
+    has_sizes = options.run or options.data or options.store
+    if options.stage == "plan" and has_sizes and options.engine != "spark":
         return _planned_with_sizes(options, name)
-    if options.store is not None:
+    if source is None:
         program = _stored(options)
     else:
-        source = read_source(options.program)
         if options.stage == "parsed":
             return parsed(parse(source), name)
         parameters = dict(options.param)
@@ -128,11 +133,14 @@ def _planned_with_sizes(options: Namespace, name: str) -> Stage:
     return planned(work.program, name, work.reasoner.sizes, query, note, options.modules)
 
 
-def _on_spark(stage: Stage) -> Stage:
-    """The stage with a line that says where it would run on Spark."""
-    from tidelog.spark.strategies import Choice
+def _on_spark(stage: Stage, options: Namespace, source: Source) -> Stage:
+    """The stage with a line that says where the program would run on Spark, and why."""
+    from tidelog.cli.on_spark import choice_of, described
 
-    return replace(stage, lines=(*stage.lines, "", f"on Spark: {Choice()}"))
+    program = resolve_source(source, options.program, dict(options.param), sandbox=sandbox_of(options))
+    line = described(choice_of(options, program))
+    picture = replace(stage.picture, summary=(*stage.picture.summary, line))
+    return replace(stage, lines=(*stage.lines, "", line), picture=picture)
 
 
 def _with_equality(program: Program, options: Namespace) -> Program:

@@ -38,6 +38,10 @@ def stream(options: Namespace) -> int:
     names = options.updates or [STANDARD_INPUT]
     form = Form.of(options, "csv")
     _check(options, names, form)
+    if options.engine == "spark":
+        from tidelog.cli import spark_stream
+
+        return spark_stream.stream(options, names, form)
     updates = Updates(names, options.follow)
     commits = Commits(options, form)
     with Work(options, commits.listeners) as work:
@@ -65,12 +69,6 @@ def _stream(work: Work, updates: Updates, commits: Commits, form: Form) -> int:
 def _check(options: Namespace, names: list[str], form: Form) -> None:
     """Nothing, if the options go together; else a usage error."""
     check_options(options, form)
-    if options.engine == "spark":
-        raise UsageError(
-            "changes are maintained in one process, not on Spark",
-            "leave --engine spark out; streams of DataFrames go to tidelog.spark.maintain and foreachBatch, "
-            "files that come to a folder also to `tidelog pipeline --stream`",
-        )
     if options.program == STANDARD_INPUT and STANDARD_INPUT in names:
         raise UsageError(
             "program and changes cannot both come from standard input", "name a file for one of them"

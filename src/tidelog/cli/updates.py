@@ -41,7 +41,7 @@ class Updates(Iterator[Source]):
     """The scripts of all sources, one source after the other."""
 
     def __init__(self, names: Sequence[str], follow: bool = False) -> None:
-        _check(names, follow)
+        check_sources(names, follow)
         self._parts: deque[Part] = deque(_part(name, follow) for name in names)
 
     def __next__(self) -> Source:
@@ -66,7 +66,7 @@ class Updates(Iterator[Source]):
         return False
 
 
-def _check(names: Sequence[str], follow: bool) -> None:
+def check_sources(names: Sequence[str], follow: bool) -> None:
     """Nothing, if the sources exist and go together; else an error."""
     if names.count(STANDARD_INPUT) > 1:
         raise UsageError("standard input can be read only once", "name `-` once")

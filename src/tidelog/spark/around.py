@@ -24,16 +24,19 @@ FLOATING = (spark_types.FloatType, spark_types.DoubleType)
 
 
 @dataclass(frozen=True)
-class Around:
-    """An input whose rows are the facts of a predicate. Its frames are made when they are used."""
+class Readable:
+    """Which rows of a frame can be read, by Spark alone. Its frames are made when they are used."""
 
-    output: Output
     source: DataFrame
     input: Input
     on_error: OnError
 
+    @property
+    def _shown(self) -> str:
+        return self.input.predicate.written
+
     @cached_property
-    def _columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, Any]:
         return {name: self.source[f"`{name.replace('`', '``')}`"] for name in self.input.columns}
 
     @cached_property
@@ -41,7 +44,7 @@ class Around:
         """Whether a column lacks its value, where such rows are left out."""
         return {
             name: column.isNull()
-            for place, (name, column) in enumerate(self._columns.items())
+            for place, (name, column) in enumerate(self.columns.items())
             if policy(self.input.nulls, place) is Nulls.DROP_ROW
         }
 
@@ -49,7 +52,7 @@ class Around:
     def _missing(self) -> dict[str, Any]:
         """Whether a column has no value that can be read; NaN is none, whatever is said of missing values."""
         found = {}
-        for (name, column), of in zip(self._columns.items(), self.input.spark, strict=True):
+        for (name, column), of in zip(self.columns.items(), self.input.spark, strict=True):
             bad = _is_missing(column, of)
             found[name] = bad & ~self._dropping[name] if name in self._dropping else bad
         return found
@@ -64,7 +67,7 @@ class Around:
 
     @property
     def _row(self) -> Any:
-        texts = (column.cast(STRING) for column in self._columns.values())
+        texts = (column.cast(STRING) for column in self.columns.values())
         return F.to_json(F.array(*texts), {"ignoreNullFields": "false"})
 
     @property
@@ -76,30 +79,23 @@ class Around:
         return F.coalesce(*reasons)
 
     @property
-    def rows(self) -> DataFrame:
-        """The rows that are facts, perhaps several times; a row with a missing value, or NaN, is none."""
+    def good(self) -> DataFrame:
+        """The rows in which no value is missing, or NaN."""
         good = ~self._is_bad
         if self.on_error is OnError.FAIL:
             start = F.lit(f"DataError: error[{NOT_OF_TYPE}]: ")
-            place = F.lit(f"\n  --> {self.output.predicate.written}")
+            place = F.lit(f"\n  --> {self._shown}")
             error = F.raise_error(F.concat(start, self._reason, F.lit(": "), self._row, place))
             good = F.when(self._is_bad, error.cast("boolean")).otherwise(F.lit(True))
         kept = self.source.where(good)
-        if self._dropping:
-            kept = kept.where(~self._is_dropped)
-        return kept.select(*_cast(self._columns, self.output))
-
-    @property
-    def frame(self) -> DataFrame:
-        """The facts, each once."""
-        return self.rows.distinct()
+        return kept.where(~self._is_dropped) if self._dropping else kept
 
     @property
     def rejects(self) -> DataFrame:
         """The rows that are no facts, if they are collected."""
         kept = self._is_bad if self.on_error is OnError.COLLECT else F.lit(False)
         return self.source.where(kept).select(
-            F.lit(self.output.predicate.written).alias("place"),
+            F.lit(self._shown).alias("place"),
             F.lit(NOT_OF_TYPE).alias("code"),
             self._reason.alias("reason"),
             self._row.alias("row"),
@@ -108,7 +104,7 @@ class Around:
     @property
     def nulls(self) -> DataFrame:
         """How many rows lack a value, as `Derived.nulls` has them."""
-        shown = F.lit(self.output.predicate.written).alias("predicate")
+        shown = F.lit(self._shown).alias("predicate")
         rejected, left_out = (
             self.source.where(chosen)
             .select(shown, column.alias("column"), F.lit(what.value).alias("nulls"))
@@ -116,11 +112,29 @@ class Around:
             .agg(F.count("*").alias("rows"))
             .where(F.col("column").isNotNull())
             for chosen, column, what in (
-                (self._is_bad, _first(self._columns, self._missing), Nulls.REJECT),
-                (self._is_dropped & ~self._is_bad, _first(self._columns, self._dropping), Nulls.DROP_ROW),
+                (self._is_bad, _first(self.columns, self._missing), Nulls.REJECT),
+                (self._is_dropped & ~self._is_bad, _first(self.columns, self._dropping), Nulls.DROP_ROW),
             )
         )
         return rejected.unionAll(left_out)
+
+
+@dataclass(frozen=True)
+class Around:
+    """An input whose rows are the facts of a predicate."""
+
+    output: Output
+    read: Readable
+
+    @property
+    def rows(self) -> DataFrame:
+        """The facts, perhaps several times."""
+        return self.read.good.select(*_cast(self.read.columns, self.output))
+
+    @property
+    def frame(self) -> DataFrame:
+        """The facts, each once."""
+        return self.rows.distinct()
 
 
 def goes_around(program: Program, each: Input, output: Output) -> bool:

@@ -183,7 +183,7 @@ class Derived(Mapping[str, DataFrame]):
     def rejects(self) -> DataFrame:
         """The rows of inputs that could not be read, if they are collected."""
         own = self.only(REJECTS, SPECIAL[REJECTS])
-        return reduce(DataFrame.unionAll, (each.rejects for each in self._around.values()), own)
+        return reduce(DataFrame.unionAll, (each.read.rejects for each in self._around.values()), own)
 
     @property
     def violations(self) -> DataFrame:
@@ -195,7 +195,7 @@ class Derived(Mapping[str, DataFrame]):
         """How many rows lack a value of which column, and what became of them, where there are some."""
         own = self.only(NULLS, SPECIAL[NULLS])
         own = own.select("predicate", "column", "nulls", F.col("rows").cast("bigint"))
-        every = reduce(DataFrame.unionAll, (each.nulls for each in self._around.values()), own)
+        every = reduce(DataFrame.unionAll, (each.read.nulls for each in self._around.values()), own)
         return every.groupBy("predicate", "column", "nulls").agg(F.sum("rows").alias("rows"))
 
     # ---- all outputs in one pass

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidelog import errors
-from tidelog.errors import DataError, Diagnostic, TidelogError
+from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError
 from tidelog.spark import codes
 
 _CLASSES: Final = {
@@ -20,6 +21,10 @@ _CLASSES: Final = {
 # The code is part of it: before the message, a way through Python code may show the line that raises it.
 _TOLD: Final = re.compile(rf"({'|'.join(_CLASSES)}): (?=error\[[A-Z]\d+\])(.*)", re.DOTALL)
 _END: Final = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_PYTHON: Final = re.compile(
+    r"Python in worker has different version: ([\d.]+) than that in driver: (\d+\.\d+)"
+)
+_CAUSE: Final = re.compile(r"Caused by: [\w.$]+: (.*?)(?=\n\s+at |\n\s*\.\.\. |\Z)", re.DOTALL)
 _ONE: Final = re.compile(
     r"error\[(?P<code>\w+)\]: (?P<message>.*?)"
     r"(?:\n +--> (?P<place>[^\n]*))?(?P<excerpt>(?:\n[ \d]*\|[^\n]*)*)(?:\n  help: (?P<help>.*))?",
@@ -32,7 +37,7 @@ def telling() -> Iterator[None]:
     """In the block, raise what a task says, or what else Spark failed with, as an error of tidelog."""
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JError) as error:
         raise error_of(error) from error
 
 
@@ -44,12 +49,27 @@ def error_of(error: Exception) -> TidelogError:
     >>> type(told).__name__, told.diagnostics[0].place, told.diagnostics[0].help
     ('DataError', 'p', 'mend it')
     """
+    other = _PYTHON.search(str(error))
+    if other is not None:
+        message = f"a worker of Spark has Python {other[1]}, the driver {other[2]}"
+        help = f"let PYSPARK_PYTHON, or spark.pyspark.python, name a Python {other[2]} on all machines"
+        return ProgramError(Diagnostic(codes.NOT_SHIPPED, message, help=help))
     found = _TOLD.search(str(error))
     if found is None:
-        first = str(error).strip().splitlines()[0]
-        return DataError(Diagnostic(codes.FAILED, f"Spark failed: {_END.sub('', first)}"))
+        return DataError(Diagnostic(codes.FAILED, f"Spark failed: {_reason(str(error))}"))
     kind: type[TidelogError] = _CLASSES[found[1]]
     return kind(_diagnostic(text) for text in _END.sub("", found[2]).split("\n\n") if text.strip())
+
+
+def _reason(text: str) -> str:
+    """Return why Java failed: the last cause if some are told, else the first line.
+
+    >>> _reason("x failed\\n\\tat A.b(C)\\nCaused by: java.io.IOException: no file\\nf.csv\\n\\tat D.e(F)\\n")
+    'no file f.csv'
+    """
+    causes = _CAUSE.findall(text)
+    told = " ".join(causes[-1].split()) if causes else text.strip().splitlines()[0]
+    return _END.sub("", told)
 
 
 def _diagnostic(text: str) -> Diagnostic:

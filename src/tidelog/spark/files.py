@@ -28,7 +28,7 @@ from tidelog.spark.schemas import Input, read_input
 DELIMITED: Final = ("csv", "tsv", "dsv")
 FORMATS: Final = (*DELIMITED, "parquet", "json", "jsonl")
 _STRING: Final = spark_types.StringType()
-_NO_NULL: Final = "\x01"  # no field is this text, so that none is read as missing
+_NO_NULL: Final = "\x01"  # what Spark takes an empty field without quotes for, and makes NULL: an empty text
 
 
 def read_program(
@@ -101,7 +101,7 @@ def _delimited(session: SparkSession, file: DataFile, predicate: Predicate) -> t
         nullValue=_NO_NULL,
         emptyValue="",
         mode="FAILFAST",
-    )
+    ).fillna("")
     types = file.types or (ColumnType.ANY,) * len(names)
     wanted = [place for place, of in enumerate(types) if of is not ColumnType.SKIP]
     may_be_named = file.header in (Header.NAMES, Header.DETECTED) and has_header

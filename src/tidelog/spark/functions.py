@@ -6,6 +6,7 @@ filter over what comes out. Spark runs the task when an output is used: once for
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from tidelog.logic.program import Program
 from tidelog.logic.resolve import program_of
 from tidelog.logic.strata import Stratum, strata
 from tidelog.proof.explanation import Explanation
+from tidelog.proof.explanation_form import explanation_of
 from tidelog.proof.tree import MOST_ROWS
 from tidelog.spark.derived import SPECIAL, Derived
 from tidelog.spark.failures import telling
@@ -30,7 +32,7 @@ from tidelog.spark.nulls import Said
 from tidelog.spark.rederiving import Change
 from tidelog.spark.schemas import slots
 from tidelog.spark.strategies import Choice
-from tidelog.spark.task import Proofs, unpacked
+from tidelog.spark.task import Proofs
 
 
 def derive(
@@ -106,9 +108,8 @@ def query(
     read. A query without variables has one row, `holds`, if it holds.
     """
     frames = dict(inputs or {})
-    return Given.of(program, frames, settings, nulls=nulls, mixed=mixed).query(frames, text, on_error)[
-        ANSWERS
-    ]
+    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    return given.query(frames, text, on_error)[ANSWERS]
 
 
 def explain(
@@ -124,19 +125,20 @@ def explain(
 ) -> Explanation:
     """Return why a fact such as `reach(a, c)` holds, as `Reasoner.explain` does. This runs a job.
 
-    Only the frames that the fact depends on are read.
+    Only the frames that the fact depends on are read, and only what it asks for is derived, by magic sets;
+    everything is where there is equality, or the fact holds at times.
     """
     frames = dict(inputs or {})
     given = Given.of(program, frames, settings, nulls=nulls)
     asked = resolved(fact, given.program)
     special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
-    places = slots({"explanation": [spark_types.BinaryType()], **special})
+    places = slots({"explanation": [STRING], **special})
     options = {"proofs": proofs, "limit": limit, "rows": rows}
     ask = Proofs(fact, options, places.of["explanation"][0])
     found = given.rows(ask, frames, places, OnError.FAIL, needed_for(asked, given.program))
     with telling():
-        (row,) = Derived(lambda: found, {}, places).only("explanation", ["packed"]).collect()
-    return unpacked(bytes(row.packed))
+        (row,) = Derived(lambda: found, {}, places).only("explanation", ["form"]).collect()
+    return explanation_of(json.loads(row.form), given.program)
 
 
 def rules(

@@ -12,7 +12,6 @@ from pathlib import Path
 from secrets import token_bytes
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
@@ -31,7 +30,7 @@ from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
 from tidelog.relation import column_names
 from tidelog.spark import codes
-from tidelog.spark.around import Around, goes_around
+from tidelog.spark.around import Around, Readable, goes_around
 from tidelog.spark.barrier import Exchange
 from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of, slots_with, union
 from tidelog.spark.joins import Joins
@@ -39,6 +38,7 @@ from tidelog.spark.nulls import Said, counted, with_nulls
 from tidelog.spark.parquet import COLUMNS, FILES, Target
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
 from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.settings import check_settings, on_error_of
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, task_memory
 from tidelog.spark.task import TAG, Answers, Everything, Task, Writing
@@ -77,8 +77,12 @@ class Given:
 
         `tells` is whether a caller in Python is told of what never matches, given these inputs.
         """
+        check_settings(settings)
         known = program_of(program)
         check_program(known)
+        for name, each in inputs.items():
+            if not isinstance(each, DataFrame | spark_types.StructType):
+                raise TypeError(f"`{name}` is no DataFrame, but {type(each).__name__}")
         frames = {name: each for name, each in inputs.items() if isinstance(each, DataFrame)}
         _check_streaming(frames)
         schemas = {
@@ -102,10 +106,10 @@ class Given:
         """Return the frames of predicates."""
         if on_violation not in ("fail", "keep"):
             raise ValueError(f"on_violation is `fail` or `keep`, not {on_violation!r}")
-        program, faults = self.program, OnError(on_error)
+        program, faults = self.program, on_error_of(on_error)
         wanted = self.outputs(wanted_predicates(program, outputs))
         passing = {
-            name: Around(output, frames[each], self.inputs[each], faults)
+            name: Around(output, Readable(frames[each], self.inputs[each], faults))
             for name, output in wanted.items()
             if (each := self.input_of(output.predicate)) and goes_around(program, self.inputs[each], output)
         }
@@ -167,7 +171,7 @@ class Given:
         places = slots_of({ANSWERS: output})
         (writing,) = _writings({ANSWERS: output}, places)
         needed = needed_for(asked, self.program)
-        ask, faults = Answers(text, writing), OnError(on_error)
+        ask, faults = Answers(text, writing), on_error_of(on_error)
         said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
         return Derived(
             lambda: self.rows(ask, frames, places, faults, needed), {ANSWERS: output}, places, nulls=said
@@ -177,7 +181,7 @@ class Given:
         self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
     ) -> Choice:
         """Choose where the program runs."""
-        session = next((frame.sparkSession for frame in frames.values()), None) or _active()
+        session = _known_session(frames)
         columns = {name: len(each.columns) for name, each in self.inputs.items()}
         time = self.settings.get("time", USUAL)
         return choose(self.program, session, frames.values(), partitions, sizes, columns, time)
@@ -227,7 +231,7 @@ class Given:
         taken = slots({name: each.spark for name, each in inputs.items()})
         readings = tuple(each.reading(taken.of[name]) for name, each in inputs.items())
         program = replace(self.program, queries=(), outputs=())
-        schema = {slot: _arrow_of(of) for slot, of in places.types.items()}
+        schema = {slot: arrow_of(of) for slot, of in places.types.items()}
         special = {name: places.of[name] for name in (*SPECIAL, FILES) if name in places.of}
         session = session_of(frames)
         memory = task_memory(session)
@@ -243,17 +247,19 @@ class Given:
         return tagged.mapInArrow(Shipped(together), out, barrier=True)
 
 
-def _arrow_of(of: spark_types.DataType) -> pa.DataType:
-    return pa.binary() if isinstance(of, spark_types.BinaryType) else arrow_of(of)
-
-
 def check_program(program: Program) -> None:
-    """Raise what a program says that frames do not have."""
+    """Raise what a program says that frames do not have: all of it, with the list of predicates to pass."""
+    imported = dict.fromkeys(program.predicates[each.predicate].written for each in program.imports)
+    passed = "pass their frames: {" + ", ".join(f'"{name}": …' for name in imported) + "}"
     found = []
-    for transfer in (*program.imports, *program.exports):
+    for transfer in program.imports:
         written = program.predicates[transfer.predicate].written
-        message = f"`{written}` is imported or exported, but here frames go in and out"
-        help = f'pass the frame of each import, such as {{"{written}": …}}, and write what is derived'
+        message = f"`{written}` is imported, but here frames go in"
+        found.append(Diagnostic(codes.TRANSFER, message, transfer.span, passed))
+    for transfer in program.exports:
+        written = program.predicates[transfer.predicate].written
+        message = f"`{written}` is exported, but here frames go out"
+        help = f'write the frame: `derived["{written}"].write…`'
         found.append(Diagnostic(codes.TRANSFER, message, transfer.span, help))
     if found:
         raise ProgramError(found)
@@ -367,12 +373,16 @@ def _writings(outputs: Mapping[str, Output], places: Slots) -> tuple[Writing, ..
     )
 
 
-def _active() -> SparkSession | None:
-    return SparkSession.getActiveSession()
+def _known_session(frames: Mapping[str, DataFrame]) -> SparkSession | None:
+    """Return the session of the frames, else the one that runs, if there is one."""
+    for name, frame in frames.items():
+        if not isinstance(frame, DataFrame):  # `check` takes schemas instead of frames
+            raise TypeError(f"`{name}` is a schema, and here a DataFrame is needed")
+    return next((frame.sparkSession for frame in frames.values()), None) or SparkSession.getActiveSession()
 
 
 def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
-    session = next((frame.sparkSession for frame in frames.values()), None) or _active()
+    session = _known_session(frames)
     if session is None:
         help = "start one: `SparkSession.builder.getOrCreate()`"
         raise ProgramError(Diagnostic(codes.NO_SESSION, "there is no Spark session", help=help))

@@ -30,8 +30,7 @@ from tidelog.engine.columnar.typed import to_typed
 from tidelog.engine.limits import Limits
 from tidelog.errors import Inconsistent
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
-from tidelog.io.codes import NOT_OF_TYPE
-from tidelog.io.faults import Faults, OnError
+from tidelog.io.faults import OnError
 from tidelog.logic.inference import Inferred
 from tidelog.logic.program import (
     TOP,
@@ -50,6 +49,7 @@ from tidelog.logic.terms import exact
 from tidelog.logic.types import ANY, NEVER, Contents, Type, Types, column_of, type_of
 from tidelog.logic.values import ColumnType, Value, boolean
 from tidelog.reasoner import Reasoner
+from tidelog.spark.around import Readable
 from tidelog.spark.derived import quoted
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, spark_type
 from tidelog.spark.task import NULLS, REJECTS, TAG, VIOLATIONS, Collected, Reading
@@ -184,7 +184,7 @@ class Evaluation:
             yield from whole.to_batches(ROWS)
 
     def _load(self, reasoner: Reasoner, table: Any) -> None:
-        faults = Faults(OnError.FAIL if self.on_error is OnError.FAIL else OnError.SKIP)
+        faults = Collected(OnError.FAIL if self.on_error is OnError.FAIL else OnError.SKIP)
         if self.reading is not None:
             batches = self.reading.batches(table, self.shown, faults)
         else:
@@ -337,10 +337,10 @@ class Joins:
             for each, one, other in zip(held, natural, given.read_as, strict=True)
         )
         if is_native and not given.nulls and given.fields is None:
-            return self._add_as_it_is(name, rows, on_error)
+            return self._add_as_it_is(name, rows, given, on_error)
         terms = tuple(Variable(f"x{place}") for place in range(len(held)))
         program = _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
-        shown = f"the frame `{given.predicate.written}`"
+        shown = given.predicate.written
         reading = given.reading()
         task = Evaluation(program, given.read_as, tuple(held), shown, on_error=on_error, reading=reading)
         self.add(name, rows.mapInArrow(task, _schema(held)))
@@ -348,35 +348,15 @@ class Joins:
             return None
         return rows.mapInArrow(Rejection(reading, shown), REJECTED)
 
-    def _add_as_it_is(self, name: str, rows: DataFrame, on_error: OnError) -> DataFrame | None:
+    def _add_as_it_is(self, name: str, rows: DataFrame, given: Input, on_error: OnError) -> DataFrame | None:
         """Add rows that hold values as they are wanted, some of which may be missing."""
-        is_missing = reduce(
-            lambda one, other: one | other, (F.col(quoted(each)).isNull() for each in rows.columns)
-        )
-        wanted = self.schema(name)
-        complete = rows.where(~is_missing)
-        if on_error is OnError.FAIL:
-            message = F.concat(
-                F.lit(f"DataError: error[{NOT_OF_TYPE}]: a value of `{name}` is missing: "),
-                F.to_json(F.struct("*")),
-            )
-            complete = rows.where(
-                F.when(is_missing, F.raise_error(message)).otherwise(F.lit(True)).isNotNull()
-            )
+        read = Readable(rows, given, on_error)
         cast = (
             F.col(quoted(each)).cast(field.dataType).alias(field.name)
-            for each, field in zip(rows.columns, wanted, strict=True)
+            for each, field in zip(rows.columns, self.schema(name), strict=True)
         )
-        self.add(name, complete.select(*cast))
-        if on_error is OnError.FAIL:
-            return None
-        texts = (
-            F.lit(f"the frame `{name}`"),
-            F.lit(NOT_OF_TYPE),
-            F.lit("the value is missing"),
-            F.to_json(F.struct("*")),
-        )
-        return rows.where(is_missing).select(*texts).toDF(*REJECTED.names)
+        self.add(name, read.good.select(*cast))
+        return None if on_error is OnError.FAIL else read.rejects
 
     def typed(self, name: str, output: Output) -> DataFrame:
         """Return the facts of a predicate as an output has them."""

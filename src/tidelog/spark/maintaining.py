@@ -40,6 +40,7 @@ from tidelog.spark.given import check_program, only_input
 from tidelog.spark.nulls import Said, nulls_of, wrong_columns
 from tidelog.spark.schemas import Input, Output, arrow_of, outputs_of, read_input, spark_type
 from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.settings import MAINTAINING, check_settings, on_error_of
 from tidelog.spark.shipping import carried
 from tidelog.spark.task import REJECTS
 from tidelog.store.folder import Folder
@@ -68,7 +69,7 @@ Schema = DataFrame | spark_types.StructType | str
 
 
 def maintain(
-    program: Program | Path | str,
+    program: Program | Path | str | None,
     store: Path | str,
     inputs: Mapping[str, Schema] | None = None,
     *,
@@ -87,6 +88,7 @@ def maintain(
 ) -> Maintained:
     """Return what keeps the derived facts of a program right in a store; a function for `foreachBatch`, too.
 
+    Without a program it is that of the store, which is there.
     `inputs` are the schemas of predicates that the program does not declare. Batches of a stream are rows of
     one `predicate`, or of several `predicates`, each with a function that selects its rows of a batch. The
     column `op` says of a row that it comes (`+`, `insert`, `update_postimage`) or goes (`-`, `delete`,
@@ -98,8 +100,14 @@ def maintain(
     Each batch is one transaction, applied exactly once: its number is kept in the store, for each `app_id`.
     `on_change(changes, batch_id)` is called before it is committed. Further settings are those of `Reasoner`.
     """
-    known = program_of(program)
-    check_program(known)
+    path = tables.local_path(store)
+    check_settings(settings, MAINTAINING)
+    if program is None:
+        with open_store(path, read_only=True) as stored:
+            known = stored.program  # its imports were read when the store was made
+    else:
+        known = program_of(program)
+        check_program(known)
     if known.timed:
         rule = next((rule for rule in known.rules if rule.head.predicate in known.timed), None)
         raise _timed("the program has facts that hold at times", None if rule is None else rule.span)
@@ -110,7 +118,7 @@ def maintain(
         find_predicate(name, known.predicates)
     made = Maintained(
         known,
-        tables.local_path(store),
+        path,
         {
             find_predicate(name, known.predicates).name: _schema_of(each)
             for name, each in (inputs or {}).items()
@@ -120,7 +128,7 @@ def maintain(
         order,
         app_id,
         on_change,
-        OnError(on_error),
+        on_error_of(on_error),
         missing,
         rows_at_once,
         settings,
@@ -514,6 +522,11 @@ class Changes(Mapping[str, DataFrame]):
         self.nulls = dict(nulls or {})
         self._maintained = maintained
         self._session = session
+
+    @property
+    def program(self) -> Program:
+        """The program whose facts have changed."""
+        return self._maintained.program
 
     @property
     def is_repeated(self) -> bool:

@@ -45,6 +45,8 @@ logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
 logger.tasks.level = off
 logger.executor.name = org.apache.spark.executor.Executor
 logger.executor.level = off
+logger.streams.name = org.apache.spark.sql.execution.streaming
+logger.streams.level = off
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
 """
@@ -114,12 +116,18 @@ def _start(settings: SessionSettings) -> SparkSession:
         chosen["spark.master"] = settings.master
     if not submitted:
         chosen = _defaults(chosen) | chosen
+    # Java's launcher complains about settings that are none of Spark's: a session takes them later.
+    ours = {key: value for key, value in chosen.items() if not key.startswith("spark.")}
     for key, value in chosen.items():
-        builder = builder.config(key, value)
+        if key not in ours:
+            builder = builder.config(key, value)
     is_here = not submitted and _HERE.match(chosen["spark.master"]) is not None
     try:
         with _environment(is_here, submitted):
-            return builder.getOrCreate()
+            session = builder.getOrCreate()
+        for key, value in ours.items():
+            session.conf.set(key, value)
+        return session
     except Exception as error:
         if type(error).__module__.partition(".")[0] not in ("pyspark", "py4j"):
             raise

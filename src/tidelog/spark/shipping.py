@@ -181,6 +181,8 @@ def _opener() -> Callable[[bytes, str, str, bytes], Any]:
         import pickle
         import sys
         import tempfile
+        from contextlib import suppress
+        from importlib import metadata
         from importlib.util import find_spec
         from pathlib import Path
 
@@ -188,12 +190,21 @@ def _opener() -> Callable[[bytes, str, str, bytes], Any]:
             python = f"{sys.executable}, Python {sys.version_info[0]}.{sys.version_info[1]}"
             raise RuntimeError(f"ProgramError: error[{code}]: {what}\n  --> {python}\n  help: {help}")
 
-        needed = [name for name in ("numpy", "pyarrow") if find_spec(name) is None]
+        least = {"numpy": 2, "pyarrow": 18}  # major versions, as in pyproject.toml
+        needed = [name for name in least if find_spec(name) is None]
         if needed:
             fail(
                 f"a worker of Spark has no {' and no '.join(needed)}",
                 "install it there, or let PYSPARK_PYTHON, or spark.pyspark.python, name a Python that has it",
             )
+        for name, first in least.items():
+            with suppress(metadata.PackageNotFoundError):
+                there = metadata.version(name)
+                if int(there.split(".")[0]) < first:
+                    fail(
+                        f"a worker of Spark has {name} {there}, and tidelog needs {first} or later",
+                        "install that there, or let PYSPARK_PYTHON name a Python that has it",
+                    )
         if archive and "tidelog" not in sys.modules:
             with tempfile.TemporaryDirectory() as folder:  # the archive unpacks itself elsewhere
                 path = Path(folder, "tidelog.zip")

@@ -22,6 +22,7 @@ AUTO, TASK, EXCHANGE, JOINS = STRATEGIES = ("auto", "task", "exchange", "joins")
 STRATEGY: Final = "tidelog.strategy"
 BYTES: Final = "tidelog.taskBytes"
 MEMORY: Final = ("tidelog.taskMemory", "spark.executor.pyspark.memory")
+SETTINGS: Final = (STRATEGY, BYTES, MEMORY[0])  # of ours
 TASK_BYTES: Final = 4 << 30  # of inputs, as Catalyst estimates them, that one task takes
 VALUE: Final = 24  # bytes of a value, about, where rows are given
 BY_JOINS: Final = "Spark joins frames, which need not fit the memory; each round of a recursion is a job"

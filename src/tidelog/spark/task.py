@@ -6,7 +6,6 @@ Nothing here reads or writes a file: the program has no imports, and its sandbox
 from __future__ import annotations
 
 import json
-import pickle
 import re
 import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,6 +22,7 @@ from tidelog.engine.exchange import Collision, Lost
 from tidelog.engine.exchange.codes import FAILED
 from tidelog.engine.limits import OUT_OF_MEMORY
 from tidelog.errors import Diagnostic, Inconsistent, Stopped, TidelogError
+from tidelog.explaining import MAGIC
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults, OnError
@@ -30,8 +30,7 @@ from tidelog.io.nulls import HOLD_EMPTY_TEXT, Nulls, policy
 from tidelog.logic.inference import Schema
 from tidelog.logic.program import Program
 from tidelog.logic.values import ColumnType
-from tidelog.proof.explanation import Explanation
-from tidelog.proof.node import walk
+from tidelog.proof.explanation_form import explanation_to_json
 from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation, misfit_error
 from tidelog.spark import codes
@@ -358,7 +357,7 @@ def _times(relation: TimedRelation, types: tuple[Any, ...]) -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Proofs:
-    """Why a fact holds, as one row of bytes."""
+    """Why a fact holds, as one row of JSON; only what the fact asks for is derived."""
 
     fact: str
     options: Mapping[str, Any]
@@ -366,38 +365,6 @@ class Proofs:
 
     def __call__(self, reasoner: Reasoner) -> Iterator[Part]:
         """Yield the explanation."""
-        explained = packed(reasoner.explain(self.fact, **self.options))
-        yield Part("explanation", {self.slot: pa.array([explained], pa.binary())}, 1)
-
-
-def packed(explanation: Explanation) -> bytes:
-    """Return an explanation as bytes: node by node, for a proof may be higher than Python's stack."""
-    nodes = list(walk(explanation.proofs))[::-1]
-    numbers = {id(node): number for number, node in enumerate(nodes)}
-    listed = [
-        (
-            replace(node, children=(), origin=None if node.origin is None else str(node.origin)),
-            [numbers[id(child)] for child in node.children],
-        )
-        for node in nodes
-    ]
-    roots = [numbers[id(proof)] for proof in explanation.proofs]
-    return pickle.dumps((replace(explanation, proofs=()), listed, roots))
-
-
-def unpacked(data: bytes) -> Explanation:
-    """Return the explanation that was packed by a task of ours."""
-    explanation: Explanation
-    explanation, listed, roots = pickle.loads(data)
-    nodes: dict[int, Any] = {}
-    waiting = list(roots)
-    while waiting:
-        node, children = listed[waiting[-1]]
-        missing = [child for child in children if child not in nodes]
-        if missing:
-            waiting += missing
-            continue
-        number = waiting.pop()
-        if number not in nodes:
-            nodes[number] = replace(node, children=tuple(nodes[child] for child in children))
-    return replace(explanation, proofs=tuple(nodes[root] for root in roots))
+        explained = reasoner.explain(self.fact, strategy=MAGIC, **self.options)
+        form = json.dumps(explanation_to_json(explained, reasoner.program), separators=(",", ":"))
+        yield Part("explanation", {self.slot: pa.array([form], pa.string())}, 1)

@@ -177,13 +177,13 @@ def rule_to_json(rule: Rule) -> dict[str, Json]:
     """A rule; what it does not have is left out."""
     form: dict[str, Json] = {
         "head": [rule.head.predicate, *map(_expression_to_json, rule.head.terms)],
-        "body": [_literal_to_json(literal) for literal in rule.body],
+        "body": [literal_to_json(literal) for literal in rule.body],
         "group": [_expression_to_json(variable) for variable in rule.group],
         "aggregations": [
             [item.function, _expression_to_json(item.variable), *map(_expression_to_json, item.arguments)]
             for item in rule.aggregations
         ],
-        "after": [_literal_to_json(assignment) for assignment in rule.after],
+        "after": [literal_to_json(assignment) for assignment in rule.after],
         "name": rule.name,
     }
     given = {key: part for key, part in form.items() if part}
@@ -196,7 +196,7 @@ def rule_of(form: Mapping[str, Json]) -> Rule:
     """The rule of a form."""
     parts = (
         Atom(form["head"][0], tuple(map(_term_of, form["head"][1:]))),
-        tuple(map(_literal_of, form.get("body", ()))),
+        tuple(map(literal_of, form.get("body", ()))),
         tuple(map(_variable_of, form.get("group", ()))),
         tuple(
             Aggregation(_variable_of(variable), function, tuple(map(_term_of, arguments)))
@@ -211,7 +211,8 @@ def rule_of(form: Mapping[str, Json]) -> Rule:
     return MetricRule(*parts, moves=moves)
 
 
-def _literal_to_json(literal: Literal) -> list[Json]:
+def literal_to_json(literal: Literal) -> list[Json]:
+    """A literal."""
     match literal:
         case Atom(predicate, terms):
             return ["atom", predicate, *map(_expression_to_json, terms)]
@@ -224,16 +225,17 @@ def _literal_to_json(literal: Literal) -> list[Json]:
         case Condition(expression, negated):
             return ["unless" if negated else "if", _expression_to_json(expression)]
         case Metric(operator, interval, operands):
-            return ["metric", operator, interval_to_json(interval), *map(_literal_to_json, operands)]
+            return ["metric", operator, interval_to_json(interval), *map(literal_to_json, operands)]
         case MetricNegation(metric):
-            return ["never", _literal_to_json(metric)]
+            return ["never", literal_to_json(metric)]
         case Throughout(atom, interval):
             word = "sometime" if isinstance(literal, Sometime) else "throughout"
-            return [word, interval_to_json(interval), _literal_to_json(atom)]
+            return [word, interval_to_json(interval), literal_to_json(atom)]
     raise not_storable(f"a rule has a literal that a store cannot hold yet: {type(literal).__name__}")
 
 
-def _literal_of(form: list[Json]) -> Literal:
+def literal_of(form: list[Json]) -> Literal:
+    """The literal of a form."""
     match form:
         case ["atom", *_]:
             return _atom_of(form)

@@ -1,0 +1,169 @@
+"""Folders that are being filled with files of changes, as streaming frames: a folder for each predicate.
+
+Each file is one micro-batch, the oldest first, so that what one file inserts and the next deletes is gone.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import types as spark_types
+
+from tidelog.errors import DataError, Diagnostic, counted
+from tidelog.io.formats import EXTENSIONS, format_of
+from tidelog.io.source import DataFile, Header, data_file, predicate_of
+from tidelog.logic.program import Predicate, Program
+from tidelog.spark import codes
+from tidelog.spark.changes import CHANGE_TYPE
+from tidelog.spark.derived import quoted
+from tidelog.spark.files import DELIMITED, FORMATS
+from tidelog.spark.maintaining import OPERATION
+
+TAG: Final = "predicate"
+INSERTED: Final = "+"
+_STRING: Final = spark_types.StringType()
+_NO_NULL: Final = "\x01"  # what Spark takes an empty field without quotes for
+
+Select = Callable[[DataFrame], DataFrame]
+
+
+def incoming(
+    session: SparkSession, program: Program, paths: Sequence[Path], header: bool | None
+) -> tuple[DataFrame, dict[str, Select]]:
+    """Return the files of folders as one streaming frame, and what selects each predicate's rows of a batch.
+
+    A file, or a folder of files, is named after its predicate.
+    """
+    found: dict[str, DataFrame] = {}
+    for path in paths:
+        predicate = _predicate(path, program)
+        frame = _read(session, path, predicate, header)
+        name = predicate.written
+        found[name] = found[name].unionByName(frame, allowMissingColumns=True) if name in found else frame
+    if len(found) == 1:
+        ((name, frame),) = found.items()
+        return frame, {name: _same}
+    tagged = [
+        frame.select(F.lit(name).alias(TAG), F.struct("*").alias(f"of {name}"))
+        for name, frame in found.items()
+    ]
+    whole = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), tagged)
+    return whole, {name: partial(_selected, name) for name in found}
+
+
+def _same(batch: DataFrame) -> DataFrame:
+    return batch
+
+
+def _selected(name: str, batch: DataFrame) -> DataFrame:
+    return batch.where(F.col(TAG) == name).select(f"{quoted(f'of {name}')}.*")
+
+
+def _predicate(path: Path, program: Program) -> Predicate:
+    name = predicate_of(path, program.predicates)
+    if name in program.predicates:
+        return program.predicates[name]
+    message = f"the program has no predicate `{name}`, after which `{path}` is named"
+    known = ", ".join(each.written for each in program.predicates.values())
+    raise DataError(Diagnostic(codes.NO_SUCH_PREDICATE, message, place=str(path), help=f"it has {known}"))
+
+
+def _first(path: Path) -> Path:
+    """Return the file that tells the format and the columns of all others."""
+    files = [path]
+    if path.is_dir():
+        files = sorted(each for each in path.iterdir() if each.is_file() and each.name[0] not in "._")
+    if not files:
+        message = f"there is no file in `{path}` yet"
+        help = "the first one tells the format and the columns: put it there before"
+        raise DataError(Diagnostic(codes.FORMAT, message, place=str(path), help=help))
+    formats = {format_of(each) for each in files}
+    if len(formats) > 1 or not formats <= set(FORMATS):
+        message = f"`{path}` holds files that Spark cannot read as one stream"
+        help = f"all files of a folder are of one format: {', '.join(FORMATS)}"
+        if any(each.name.endswith((".rls", ".rls.gz")) for each in files):
+            help = (
+                "on Spark changes are rows: files in a folder that is named after its predicate; change "
+                "scripts are applied without `--engine spark`"
+            )
+        raise DataError(Diagnostic(codes.FORMAT, message, place=str(path), help=help))
+    return files[0]
+
+
+def _read(session: SparkSession, path: Path, predicate: Predicate, header: bool | None) -> DataFrame:
+    first = _first(path)
+    file = data_file(first, predicate, header)
+    endings = [f"*{each}{more}" for each in EXTENSIONS[file.format] for more in ("", ".gz")]
+    reader = session.readStream.option("maxFilesPerTrigger", 1)
+    reader = reader.option("pathGlobFilter", f"{{{','.join(endings)}}}")
+    place = str(path.resolve())
+    if file.format in DELIMITED:
+        return _delimited(reader, place, file, predicate)
+    if file.format == "parquet":
+        return reader.schema(session.read.parquet(str(first)).schema).parquet(place)
+    return _json(reader, place, file, predicate)
+
+
+def _delimited(reader: Any, place: str, file: DataFile, predicate: Predicate) -> DataFrame:
+    """Return the columns of delimited files as texts, which are read as those of files are."""
+    names, has_header = _columns(file, predicate)
+    frame: DataFrame = reader.csv(
+        place,
+        spark_types.StructType([spark_types.StructField(name, _STRING) for name in names]),
+        sep=file.delimiter,
+        header=has_header,
+        enforceSchema=False,  # a file whose header is another one is an error
+        quote='"',
+        escape='"',
+        multiLine=True,  # a quoted field may go on in the next line
+        nullValue=_NO_NULL,
+        emptyValue="",
+        mode="FAILFAST",
+    )
+    return frame.fillna("")
+
+
+def _columns(file: DataFile, predicate: Predicate) -> tuple[list[str], bool]:
+    """Return the columns of delimited files, as the first one has them, and whether it has a header."""
+    with file.open() as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+        first = next(csv.reader(text, delimiter=file.delimiter), [])
+    known = [name for name in predicate.columns if name is not None]
+    if file.header is not Header.NONE and len(known) == predicate.arity and set(known) <= set(first):
+        return first, True
+    has_header = file.header is Header.NAMES
+    plain = [f"c{place}" for place in range(1, predicate.arity + 1)]
+    if len(first) == predicate.arity:
+        return plain, has_header
+    if len(first) == predicate.arity + 1:  # the last one says what becomes of a row
+        return [*plain, OPERATION], has_header
+    message = f"`{predicate.written}` has {counted(predicate.arity, 'column')}, and the file {len(first)}"
+    help = f"further columns need a header that names {', '.join(known) or 'them'} and `{OPERATION}`"
+    raise DataError(Diagnostic(codes.WRONG_COLUMNS, message, place=file.shown, help=help))
+
+
+def _json(reader: Any, place: str, file: DataFile, predicate: Predicate) -> DataFrame:
+    """Return the members of JSON objects as texts; a row that says nothing of what becomes of it comes."""
+    own = [name for name in predicate.columns if name is not None]
+    if len(own) != predicate.arity:
+        message = f"the columns of `{predicate.written}` have no names, by which JSON is read"
+        help = f"declare them: `@declare {predicate.written}(…: string) .`"
+        raise DataError(Diagnostic(codes.WRONG_COLUMNS, message, place=file.shown, help=help))
+    said = [name for name in (CHANGE_TYPE, OPERATION) if name not in own]
+    schema = spark_types.StructType([spark_types.StructField(name, _STRING) for name in (*own, *said)])
+    frame = reader.json(place, schema, multiLine=file.format == "json", mode="FAILFAST")
+    if not said:
+        return frame  # type: ignore[no-any-return]
+    operation = F.coalesce(*(F.col(quoted(name)) for name in said), F.lit(INSERTED))
+    return frame.select(*map(quoted, own), operation.alias(said[0]))  # type: ignore[no-any-return]
+
+
+def selections(found: Mapping[str, Select], batch: DataFrame) -> dict[str, DataFrame]:
+    """Return the rows of a batch by predicate."""
+    return {name: select(batch) for name, select in found.items()}
