@@ -32,7 +32,7 @@ def test_predicates_are_written_in_one_pass(session: SparkSession, tmp_path: Pat
     derived.facts.write.format("tidelog").mode("append").save(str(folder))
     for name, frame in derived.items():
         read = session.read.parquet(str(folder / name))
-        assert read.schema == frame.schema
+        assert read.schema.simpleString() == frame.schema.simpleString()  # files may lack values, for Spark
         assert sorted(map(tuple, read.collect())) == sorted(map(tuple, frame.collect()))
     assert {name: sum(files.values()) for name, files in manifest(folder).items()} == {
         "reach": 3, "big": 0, "edge": 2, "kept": 1
