@@ -5,6 +5,7 @@ Nothing here reads or writes a file: the program has no imports, and its sandbox
 
 from __future__ import annotations
 
+import json
 import pickle
 import re
 import resource
@@ -34,13 +35,15 @@ from tidelog.proof.node import walk
 from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation, misfit_error
 from tidelog.spark import codes
+from tidelog.spark.parquet import FILES, Target
 from tidelog.temporal.intake import split_batch
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import BOUNDS, TimedRelation
 
 TAG = "predicate"
 # Outputs that are no predicates: no name of a predicate begins with a space.
-REJECTS, NULLS, VIOLATIONS, ERRORS = " rejects", " nulls", " violations", " errors"
+REJECTS, NULLS, VIOLATIONS = " rejects", " nulls", " violations"
+ERRORS, COUNTS = " errors", " counts"
 ROWS = 1 << 16  # of a batch that goes out
 MOST_MEMORY = 0.8  # of what is left
 ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
@@ -105,6 +108,7 @@ class Task:
     on_error: OnError = OnError.FAIL
     settings: Mapping[str, Any] = field(default_factory=dict)
     memory: int | None = None  # bytes that the task may take, else most of what its machine has left
+    target: Target | None = None  # files to which facts are written, instead of going out
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of all outputs.
@@ -125,14 +129,28 @@ class Task:
             yield from self._batches(*self._texts(ERRORS, [[f"{type(error).__name__}: {error}"]]))
 
     def shown(self, faults: Collected, parts: Iterator[Part]) -> Iterator[Part]:
-        """Yield rows that could not be read, then what was asked."""
+        """Yield rows that could not be read, then what was asked, then how many rows there are of each."""
+        counts = {REJECTS: len(faults.collected)}
         if faults.collected:
             yield self._texts(REJECTS, [list(each) for each in zip(*faults.collected, strict=True)])
         if faults.nulls:
-            counts = [(*what, str(rows)) for what, rows in faults.nulls.items()]
-            yield self._texts(NULLS, [list(each) for each in zip(*counts, strict=True)])
+            missing = [(*what, str(rows)) for what, rows in faults.nulls.items()]
+            counts |= {missing_name(*what): rows for what, rows in faults.nulls.items()}
+            yield self._texts(NULLS, [list(each) for each in zip(*missing, strict=True)])
         for part in parts:
-            yield self._texts(part.name, part.columns.values()) if part.name in self.special else part
+            counts[part.name] = counts.get(part.name, 0) + part.rows
+            if part.name in self.special:
+                yield self._texts(part.name, part.columns.values())
+            else:
+                yield part if self.target is None else self._file(self.target, part)
+        yield self._texts(COUNTS, [[json.dumps(counts)]])
+
+    def _file(self, target: Target, part: Part) -> Part:
+        """Write the facts of a predicate to a file; returns the row that says so."""
+        file = target.write(part.name, part.columns.values(), part.rows)
+        columns = [part.name], [file], [part.rows]
+        slots = zip(self.special[FILES], columns, strict=True)
+        return Part(FILES, {slot: pa.array(each) for slot, each in slots}, 1)
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
         faults = Collected(self.on_error)
@@ -195,6 +213,11 @@ class Task:
                 part = pa.nulls(count, wanted) if held is None else held.slice(start, count).cast(wanted)
                 arrays.append(part)
             yield pa.RecordBatch.from_arrays(arrays, names=[TAG, *self.schema])
+
+
+def missing_name(predicate: str, column: str, done: str) -> str:
+    """Return by which name rows are counted that lack the value of a column."""
+    return f"{predicate}.{column} {done}"
 
 
 def with_missing(table: Any, types: Sequence[ColumnType], nulls: Sequence[Nulls]) -> Any:
