@@ -519,12 +519,14 @@ class Reasoner(Loading):
             self._engine.check = limits.check  # loading has had limits of its own
             self._was_materialised = True
             self._equality.check(self._program)
-            if self._processes is not None and self._has_classes:
+            if self._processes is not None and self._program.timed:
+                self._derive_times_in_processes(self._processes)
+            elif self._processes is not None and self._has_classes:
                 self._derive_classes_in_processes(self._processes)
             else:
                 self._equality.complete(self._program.static, self._derive)
-            if self._program.timed:
-                self.time.derive(self._program, len(self.strata), self.runtime.tell, limits.check)
+                if self._program.timed:
+                    self.time.derive(self._program, len(self.strata), self.runtime.tell, limits.check)
         self._keep_by_rules()
 
     def _forget_derived(self, is_needed: bool) -> None:
@@ -553,7 +555,8 @@ class Reasoner(Loading):
         """Derive everything in other processes, and hold here what they have derived."""
         from tidelog.engine.exchange.tasks import Task
 
-        self._hold_derived(self._found_in_processes(self.meaning, count, Task))
+        found, _ = self._found_in_processes(self.meaning, count, Task)
+        self._hold_derived(found)
 
     @property
     def _has_classes(self) -> bool:
@@ -564,7 +567,7 @@ class Reasoner(Loading):
         """Derive everything in other processes, and hold here the classes and the facts that they have."""
         from tidelog.equality.divided import Divided
 
-        found = self._found_in_processes(self._program, count, Divided)
+        found, _ = self._found_in_processes(self._program, count, Divided)
         (aliases,) = found.pop(ALIAS)
         self._engine.drop(ALIAS)
         self._engine.define(ALIAS, 2)
@@ -573,13 +576,27 @@ class Reasoner(Loading):
         self._hold_derived(found)
         self._equality.resume_restored(self._program.static, self._derive_here)
 
-    def _found_in_processes(self, program: Program, count: int, make: Any) -> dict[str, Any]:
+    def _derive_times_in_processes(self, count: int) -> None:
+        """Derive everything in other processes, and hold here what they have derived, at times and always."""
+        from tidelog.temporal.divided import Divided
+
+        program, time = self._program, self.time
+        time.check_end(program)
+        make = partial(Divided, time=time.settings)
+        found, task = self._found_in_processes(program, count, make, time.given())
+        timed = {name: found.pop(name) for name in program.derived & program.timed}
+        self._hold_derived(found)
+        time.hold(program, timed, task.timeline, task.outcome, self.runtime.tell)
+
+    def _found_in_processes(
+        self, program: Program, count: int, make: Any, more: Iterable[tuple[Any, ...]] = ()
+    ) -> tuple[dict[str, Any], Any]:
         from tidelog.engine.exchange.processes import derive
 
         engine, runtime = self._engine, self.runtime
         return derive(
             program,
-            {name: engine.rows(name) for name in program.predicates},
+            [*((name, *engine.rows(name)) for name in program.predicates), *more],
             engine.dictionary,
             count,
             timeout=runtime.limits().left,

@@ -15,6 +15,7 @@ from tidelog import spark as ts
 from tidelog.spark.barrier import Exchange
 from tidelog.spark.failures import telling
 from tidelog.spark.strategies import BYTES, STRATEGY
+from tidelog.temporal.reasoning import TimeSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -30,6 +31,19 @@ edge("in", "text") .
 """
 GRAPH = "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), reach(?y, ?z) ."
 TIMED = "q(?x) :- diamondminus[0, 1] p(?x) ."
+UNDIVIDED = "p(?x, ?z) :- p(?x, ?y), boxminus[0, 1] p(?y, ?z) ."
+ENDLESS = "p(?x) :- diamondminus[1, 1] p(?x) ."
+SENSORS = """
+@declare heat(sensor: string, level: int) .
+hot(?s) :- boxminus[0, 2] heat(?s, ?l), ?l > 50 .
+alarm(?s) :- hot(?s), ~diamondminus[0, 1] muted(?s) .
+hall_alarm(?h) :- alarm(?s), at(?s, ?h) .
+quiet(?h) :- hall(?h), ~hall_alarm(?h), diamondminus[0, 1] power() .
+hall(?h) :- at(_, ?h) .
+next(?h) :- diamondminus[1, 1] hall_alarm(?h), next(?h) . next(?h) :- hall_alarm(?h) .
+muted("s1")@[3, 4] . power()@[0, 20] .
+@output hot, alarm, hall_alarm, quiet, hall, next, muted .
+"""
 
 
 @pytest.fixture
@@ -67,6 +81,48 @@ def test_errors_of_one_task_are_those_of_all(session: SparkSession, edges: DataF
         ts.derive("n(0) . n(?x + 1) :- n(?x) .", {}, partitions=2, max_facts=1000)["n"].collect()
 
 
+@pytest.fixture
+def sensors(session: SparkSession) -> dict[str, DataFrame]:
+    rows = [(f"s{number}", 40 + 3 * number, number % 4, number % 4 + 6) for number in range(12)]
+    at = [(f"s{number}", f"hall {number % 3}") for number in range(12)]
+    return {
+        "heat": session.createDataFrame(rows, "sensor string, level int, start bigint, end bigint"),
+        "at": session.createDataFrame(at, "sensor string, hall string"),
+    }
+
+
+def test_rules_over_time_are_divided(session: SparkSession, sensors: dict[str, DataFrame]) -> None:
+    settings = {"time": TimeSettings(horizon=tl.read_interval("[0, 30]"))}
+    divided, whole = (ts.derive(SENSORS, sensors, partitions=count, **settings) for count in (2, 1))
+    assert [frame.schema for frame in divided.values()] == [frame.schema for frame in whole.values()]
+    with divided.persist(), whole.persist():
+        found = {name: rows_of(frame) for name, frame in divided.items()}
+        assert found == {name: rows_of(frame) for name, frame in whole.items()}
+        assert all(found.values())
+    checked = ts.check(SENSORS, sensors, sizes={"heat": 80_000_000}, **settings)
+    assert (checked.strategy, checked.tasks) == ("exchange", 2)
+    assert ts.check(UNDIVIDED, {}, sizes={"p": 100_000_000}).strategy == "task"
+
+
+def test_constraints_over_time_are_those_of_one_task(
+    session: SparkSession, sensors: dict[str, DataFrame]
+) -> None:
+    program = """
+        hot(?s) :- boxminus[0, 2] heat(?s, ?l) .
+        bottom() :- at(?s, "hall 1"), boxminus[0, 3] hot(?s) .
+    """
+    said = []
+    for count in (2, 1):
+        kept = ts.derive(program, sensors, partitions=count, on_violation="keep")
+        said.append([tuple(row) for row in kept.violations.collect()])
+        with pytest.raises(tl.Inconsistent, match="E601"), telling():
+            ts.derive(program, sensors, partitions=count)["hot"].collect()
+    assert said[0] == said[1] and "in 4 ways, first at [5, 6]" in said[0][0][1]
+    dirty = sensors["heat"].unionAll(session.createDataFrame([("bad", 1, 9, 3)], sensors["heat"].schema))
+    with pytest.raises(tl.DataError, match="E619"), telling():
+        ts.derive(program, {**sensors, "heat": dirty}, partitions=2)["hot"].collect()
+
+
 def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) -> None:
     inputs = {"edge": edges}
     assert (ts.check(PROGRAM, inputs).strategy, ts.check(PROGRAM, inputs).tasks) == ("task", 1)
@@ -78,7 +134,8 @@ def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) 
     assert too_large.strategy == "joins" and "cannot run at once: there are 2 slots" in too_large.reason
     for arguments, match in (
         ({"partitions": 3}, r"E873(.|\n)*spark\.cores\.max"),
-        ({"program": TIMED, "partitions": 2}, r"E873(.|\n)*diamondminus"),
+        ({"program": UNDIVIDED, "partitions": 2}, r"E873(.|\n)*boxminus\[0, 1\] p"),
+        ({"program": ENDLESS, "partitions": 2}, r"E873(.|\n)*leads on without end"),
     ):
         given: dict[str, Any] = {"program": PROGRAM, "inputs": {}, **arguments}
         with pytest.raises(tl.ProgramError, match=match):

@@ -32,7 +32,7 @@ def test_predicates_are_written_in_one_pass(session: SparkSession, tmp_path: Pat
     assert derived.save(folder) == {"reach": 3, "big": 0, "edge": 2, "kept": 1}
     for name, frame in derived.items():
         read = session.read.parquet(str(folder / name))
-        assert read.schema.simpleString() == frame.schema.simpleString()  # files may lack values, for Spark
+        assert read.schema.simpleString() == frame.schema.simpleString()  # Spark reads all as nullable
         assert sorted(map(tuple, read.collect())) == sorted(map(tuple, frame.collect()))
     counts = {name: sum(files.values()) for name, files in manifest(folder).items()}
     assert counts == {"reach": 3, "big": 0, "edge": 2, "kept": 1}

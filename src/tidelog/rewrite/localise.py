@@ -75,6 +75,8 @@ __all__ = [
     "Route",
     "Sizes",
     "localise",
+    "named",
+    "where",
 ]
 
 ORDINALS: Final = ("first", "second", "third", "fourth")
@@ -143,7 +145,7 @@ class Localised:
         """Say where relations lie and how rules are run, a line for each."""
         relations = {**self.copies, **self.auxiliaries}
         lines = [f"{name}: {', '.join(map(_described, copies))}." for name, copies in relations.items()]
-        rules = [f"{_named(reason.rule)}: {reason.text}" for reason in self.reasons]
+        rules = [f"{named(reason.rule)}: {reason.text}" for reason in self.reasons]
         return "\n".join((*lines, *rules))
 
 
@@ -197,24 +199,22 @@ def _cheapest(*candidates: _Candidate) -> _Candidate:
 
 
 def check_localisable(program: Program) -> None:
-    """Refuse rules over time, and equality unless its axioms are among the rules: no task owns a class."""
-    check_divisible(program)
+    """Refuse rules over time, and equality unless its axioms are among the rules: no task owns a class.
+
+    What holds always is localised; `temporal.division` divides what holds at times.
+    """
+    for rule in program.rules:
+        if rule.is_metric or rule.head.predicate in program.timed:
+            raise NotLocalisable(f"{named(rule)} derives facts that hold at times", rule)
+    if program.timed:
+        raise NotLocalisable("the program states facts that hold at times")
     if TRANSITIVITY in program.rules:
         return
     for rule in program.rules:
         if rule.head.predicate in (EQUAL, DIFFERENT):
-            raise NotLocalisable(f"{_named(rule)} derives equality, whose classes no task could own", rule)
+            raise NotLocalisable(f"{named(rule)} derives equality, whose classes no task could own", rule)
     if has_equality(program.predicates):
         raise NotLocalisable("the program states equality, whose classes no task could own")
-
-
-def check_divisible(program: Program) -> None:
-    """Refuse rules over time; what is equal can be found first, and the rest be localised then."""
-    for rule in program.rules:
-        if rule.is_metric or rule.head.predicate in program.timed:
-            raise NotLocalisable(f"{_named(rule)} derives facts that hold at times", rule)
-    if program.timed:
-        raise NotLocalisable("the program states facts that hold at times")
 
 
 # ---- gates
@@ -343,7 +343,7 @@ class _Emission:
             auxiliary = self._auxiliary("join", step.kept, place, step.rows)
             head = self._outbox(auxiliary.relation, auxiliary, step.kept, replicated=False)
             made.append(Rule(head, self._gated(rule, body)))
-            words.append(f"{_run(step.key, body)}; {_count(step.rows)} go to {_where(place)}")
+            words.append(f"{_run(step.key, body)}; {_count(step.rows)} go to {where(place)}")
             carried = (Atom(auxiliary.relation, step.kept),)
         body = (*carried, *_body(last, chosen.places[-1]))
         derived, text = self._last(rule, chosen, body)
@@ -365,7 +365,7 @@ class _Emission:
             rule, owner, self.candidate.estimates.rows(rule.head.predicate), replicated=False
         )
         grouped = replace(rule, head=head, body=self._gated(rule, (Atom(gathered.relation, terms),), True))
-        return (sent, grouped), f"{_count(rows)} are gathered at {_where(chosen.gathered)}; {text}"
+        return (sent, grouped), f"{_count(rows)} are gathered at {where(chosen.gathered)}; {text}"
 
     def _head(
         self, rule: Rule, key: Term | Fixed | None, rows: float, *, replicated: bool
@@ -376,7 +376,7 @@ class _Emission:
         if not isinstance(key, Fixed) and is_aligned(terms, home.place, key):
             return Atom(home.relation, terms), "nothing is sent"
         text = (
-            "each task keeps what is its own" if replicated else f"{_count(rows)} go to {_where(home.place)}"
+            "each task keeps what is its own" if replicated else f"{_count(rows)} go to {where(home.place)}"
         )
         return self._outbox(name, home, terms, replicated=replicated), text
 
@@ -415,7 +415,7 @@ def _local(predicate: str, place: Place) -> str:
     return f"{predicate} @{place if isinstance(place, int) else SUFFIXES[place]}"
 
 
-def _named(rule: Rule) -> str:
+def named(rule: Rule) -> str:
     """Return how a rule is called in messages."""
     if rule.name is not None:
         return f"the rule {rule.name!r}"
@@ -425,10 +425,11 @@ def _named(rule: Rule) -> str:
 
 
 def _described(copy: Copy) -> str:
-    return f"{_count(copy.rows)} at {_where(copy.place)}"
+    return f"{_count(copy.rows)} at {where(copy.place)}"
 
 
-def _where(place: Place) -> str:
+def where(place: Place) -> str:
+    """Return a place in words."""
     if not isinstance(place, int):
         return place.value
     return (

@@ -13,15 +13,19 @@ from typing import Any, Final
 
 from tidelog.engine import exchange
 from tidelog.engine.exchange import Listener
-from tidelog.equality.divided import Divided, by_rules, task_of
+from tidelog.equality import divided as equality
+from tidelog.equality.divided import by_rules, task_of
 from tidelog.errors import Inconsistent
 from tidelog.io.columns import Batch
-from tidelog.logic.program import Program
-from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Task, limited_memory, written
+from tidelog.logic.program import BOTTOM, Program
+from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Reading, Task, limited_memory, written
+from tidelog.temporal import divided as temporal
+from tidelog.temporal.intake import split_batch
 from tidelog.violations import told_apart, violated
 
-SETTINGS: Final = ("timeout", "max_facts", "equal")
+SETTINGS: Final = ("timeout", "max_facts")
 EQUALITY: Final = ("equality", "unique_names")
+Deriving = exchange.Task | equality.Divided | temporal.Divided
 
 
 @dataclass(frozen=True)
@@ -52,21 +56,33 @@ class Exchange:
         told = [json.loads(each) for each in said]
         addresses, attempt = [address for address, _ in told], told[0][1]
         faults = Collected(self.task.on_error)
-        settings = {key: self.task.settings[key] for key in SETTINGS if key in self.task.settings}
-        how = {key: self.task.settings[key] for key in EQUALITY if key in self.task.settings}
         mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
-        program = told_apart(by_rules(self.task.program, **how))
+        program = self._program()
         with limited_memory(self.task.memory, hosts.count(hosts[number])):
             with mesh:
-                deriving = task_of(program, mesh, seed=int(attempt, 16), **how, **settings)
+                deriving = self._deriving(program, mesh, int(attempt, 16))
                 for reading, read in self.task.read(batches, faults):
-                    deriving.load(reading.predicate, _checked(read, faults))
+                    _load(deriving, reading, _checked(read, faults))
                 deriving.run()
             yield from self.task.shown(faults, self._outputs(deriving, program))
 
-    def _outputs(self, deriving: exchange.Task | Divided, program: Program) -> Iterator[Part]:
+    def _settings(self, *names: str) -> dict[str, Any]:
+        return {key: self.task.settings[key] for key in names if key in self.task.settings}
+
+    def _program(self) -> Program:
+        """Return the program that tasks derive."""
+        program = by_rules(self.task.program, **self._settings(*EQUALITY))
+        return program if BOTTOM in program.timed else told_apart(program)
+
+    def _deriving(self, program: Program, mesh: exchange.Mesh, seed: int) -> Deriving:
+        settings = self._settings(*SETTINGS)
+        if program.timed:
+            return temporal.Divided(program, mesh, seed=seed, **settings, **self._settings("time"))
+        return task_of(program, mesh, seed=seed, **settings, **self._settings("equal", *EQUALITY))
+
+    def _outputs(self, deriving: Deriving, program: Program) -> Iterator[Part]:
         found = violated(program, lambda name: deriving.columns(name)[1] > 0)
-        if isinstance(deriving, Divided):
+        if not isinstance(deriving, exchange.Task):
             found = [*deriving.violations(), *found]
         if found and not self.ask.keeps_violations:
             raise Inconsistent(found)
@@ -75,6 +91,18 @@ class Exchange:
             yield Part(VIOLATIONS, dict(zip(("code", "message"), texts, strict=True)), len(texts[0]))
         for output in self.ask.outputs:
             yield written(deriving.relation(output.predicate), output)
+
+
+def _load(deriving: Deriving, reading: Reading, batches: Iterator[Batch]) -> None:
+    """Give a task the rows of an input, with when they hold if it has columns that say so."""
+    if reading.times:
+        assert isinstance(deriving, temporal.Divided), "the program knows which predicates have times"
+        is_integer = deriving.program.is_integer_time
+        deriving.load_timed(
+            reading.predicate, (split_batch(batch, reading.times, is_integer) for batch in batches)
+        )
+    else:
+        deriving.load(reading.predicate, batches)
 
 
 def _checked(batches: Iterator[Batch], faults: Collected) -> Iterator[Batch]:

@@ -135,7 +135,7 @@ def explain(
     ask = Proofs(fact, options, places.of["explanation"][0])
     found = given.rows(ask, frames, places, OnError.FAIL, needed_for(asked, given.program))
     with telling():
-        (row,) = Derived(found, {}, places).only("explanation", ["packed"]).collect()
+        (row,) = Derived(lambda: found, {}, places).only("explanation", ["packed"]).collect()
     return unpacked(bytes(row.packed))
 
 

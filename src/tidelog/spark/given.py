@@ -31,7 +31,7 @@ from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
 from tidelog.relation import column_names
 from tidelog.spark import codes
-from tidelog.spark.around import around, goes_around
+from tidelog.spark.around import Around, goes_around
 from tidelog.spark.barrier import Exchange
 from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of, slots_with, union
 from tidelog.spark.joins import Joins
@@ -45,7 +45,7 @@ from tidelog.spark.task import TAG, Answers, Everything, Task, Writing
 from tidelog.spark.times import time_fields
 from tidelog.spark.writer import FILES_TYPES
 from tidelog.syntax.parser import parse_literals
-from tidelog.temporal.reasoning import asks_when
+from tidelog.temporal.reasoning import USUAL, asks_when
 
 STRING = spark_types.StringType()
 NONE = -1  # the tag of a row that is there so that the task runs even where no input has rows
@@ -105,7 +105,7 @@ class Given:
         program, faults = self.program, OnError(on_error)
         wanted = self.outputs(wanted_predicates(program, outputs))
         passing = {
-            name: around(frames[each], self.inputs[each], output, faults)
+            name: Around(output, frames[each], self.inputs[each], faults)
             for name, output in wanted.items()
             if (each := self.input_of(output.predicate)) and goes_around(program, self.inputs[each], output)
         }
@@ -115,18 +115,22 @@ class Given:
         needed = _read_by(program, [*wanted.values()])
         said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
         if choice.strategy == JOINS:
-            rows = self._joined(frames, wanted, places, faults, ask.keeps_violations, needed)
-            return Derived(rows, wanted, places, passing, are_counted=False, nulls=said)
+            joined = self._joined(frames, wanted, places, faults, ask.keeps_violations, needed)
+            return Derived(lambda: joined, wanted, places, passing, are_counted=False, nulls=said)
 
         def write_files(target: Target) -> DataFrame:
             named = slots_with({FILES: FILES_TYPES})
-            told = self.rows(ask, frames, named, faults, needed, choice, target)
-            return Derived(told, {}, named).only(FILES, COLUMNS)
+            told = Derived(lambda: self.rows(ask, frames, named, faults, needed, choice, target), {}, named)
+            return told.only(FILES, COLUMNS)
 
-        rows = self.rows(ask, frames, places, faults, needed, choice)
-        is_divided = choice.strategy == EXCHANGE
         return Derived(
-            rows, wanted, places, passing, is_divided=is_divided, write_files=write_files, nulls=said
+            lambda: self.rows(ask, frames, places, faults, needed, choice),
+            wanted,
+            places,
+            passing,
+            is_divided=choice.strategy == EXCHANGE,
+            write_files=write_files,
+            nulls=said,
         )
 
     def _joined(
@@ -163,9 +167,11 @@ class Given:
         places = slots_of({ANSWERS: output})
         (writing,) = _writings({ANSWERS: output}, places)
         needed = needed_for(asked, self.program)
-        rows = self.rows(Answers(text, writing), frames, places, OnError(on_error), needed)
+        ask, faults = Answers(text, writing), OnError(on_error)
         said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
-        return Derived(rows, {ANSWERS: output}, places, nulls=said)
+        return Derived(
+            lambda: self.rows(ask, frames, places, faults, needed), {ANSWERS: output}, places, nulls=said
+        )
 
     def choose(
         self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
@@ -173,7 +179,8 @@ class Given:
         """Choose where the program runs."""
         session = next((frame.sparkSession for frame in frames.values()), None) or _active()
         columns = {name: len(each.columns) for name, each in self.inputs.items()}
-        return choose(self.program, session, frames.values(), partitions, sizes, columns)
+        time = self.settings.get("time", USUAL)
+        return choose(self.program, session, frames.values(), partitions, sizes, columns, time)
 
     def input_of(self, predicate: Predicate) -> str | None:
         """Return the name under which the one frame of a predicate is given, if there is one."""

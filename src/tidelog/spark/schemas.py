@@ -238,6 +238,17 @@ def slots(predicates: Mapping[str, Iterable[spark_types.DataType]]) -> Slots:
     return Slots(types, of)
 
 
+def plain_names(given: Slots) -> dict[str, str]:
+    """Return names for slots that need no quotes: `string_1`, `string_2`, `decimal_1`."""
+    counts: dict[str, int] = {}
+    found = {}
+    for slot, of in given.types.items():
+        word = of.simpleString().partition("(")[0].partition("<")[0]
+        counts[word] = counts.get(word, 0) + 1
+        found[slot] = f"{word}_{counts[word]}"
+    return found
+
+
 def never_null(column: Column, of: spark_types.DataType) -> Column:
     """Return a column that has a value in each row as one that Spark knows to have: another is never used."""
     if isinstance(of, spark_types.StructType):
@@ -258,17 +269,6 @@ _FILLERS: Mapping[type[spark_types.DataType], object] = {
     spark_types.TimestampNTZType: datetime(1970, 1, 2),
     spark_types.StringType: "",
 }
-
-
-def plain_names(given: Slots) -> dict[str, str]:
-    """Return names for slots that need no quotes: `string_1`, `string_2`, `decimal_1`."""
-    counts: dict[str, int] = {}
-    found = {}
-    for slot, of in given.types.items():
-        word = of.simpleString().partition("(")[0].partition("<")[0]
-        counts[word] = counts.get(word, 0) + 1
-        found[slot] = f"{word}_{counts[word]}"
-    return found
 
 
 @dataclass(frozen=True)

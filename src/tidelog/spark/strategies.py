@@ -7,13 +7,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from tidelog.errors import Diagnostic, ProgramError, counted
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
-from tidelog.rewrite.localise import NotLocalisable, check_divisible, check_localisable
+from tidelog.rewrite.localise import NotLocalisable, check_localisable
 from tidelog.spark import codes
+from tidelog.temporal.division import check_divisible
+from tidelog.temporal.reasoning import USUAL, TimeSettings
 
 AUTO, TASK, EXCHANGE, JOINS = STRATEGIES = ("auto", "task", "exchange", "joins")
 STRATEGY: Final = "tidelog.strategy"
@@ -48,10 +51,11 @@ def choose(
     partitions: int | None,
     sizes: Mapping[str, int] | None,
     columns: Mapping[str, int],
+    time: TimeSettings = USUAL,
 ) -> Choice:
     """Choose from what is asked for, the settings of the session, and how large the inputs are, about.
 
-    `columns` has how many columns each input has. Nothing runs.
+    `columns` has how many columns each input has; `time` is how rules over time are derived. Nothing runs.
     """
     asked = _setting(session, STRATEGY, AUTO)
     if asked not in STRATEGIES:
@@ -67,14 +71,14 @@ def choose(
         raise _error(f"{STRATEGY}={asked} has no {partitions} tasks", "leave out one of the two")
     if partitions is not None or asked == EXCHANGE:
         found = partitions or _slots(session) or 2
-        _check(check_divisible, program)
+        _check(partial(check_divisible, settings=time), program)
         _check_slots(session, found)
         why = f"`partitions={partitions}`" if partitions is not None else f"{STRATEGY}={EXCHANGE}"
         return Choice(EXCHANGE, found, f"{counted(found, 'task')} of a barrier stage exchange facts: {why}")
-    return _by_size(program, session, _bytes(frames, sizes, columns))
+    return _by_size(program, session, _bytes(frames, sizes, columns), time)
 
 
-def _by_size(program: Program, session: Any, size: int | None) -> Choice:
+def _by_size(program: Program, session: Any, size: int | None, time: TimeSettings) -> Choice:
     """Choose as few tasks as take inputs of so many bytes."""
     most = int(_setting(session, BYTES, str(TASK_BYTES)))
     tasks = 1 if size is None else -(-size // most)
@@ -82,7 +86,7 @@ def _by_size(program: Program, session: Any, size: int | None) -> Choice:
         return Choice()
     told = f"inputs of about {size or 0:,} bytes, {most:,} for each task ({BYTES})"
     try:
-        _check(check_divisible, program)
+        _check(partial(check_divisible, settings=time), program)
     except ProgramError as error:
         reason = error.diagnostics[0].message
         return Choice(reason=f"{ONE_TASK}. It has {told}, but {reason}")
@@ -90,8 +94,9 @@ def _by_size(program: Program, session: Any, size: int | None) -> Choice:
         _check_slots(session, tasks)
     except ProgramError as error:
         reason = error.diagnostics[0].message
-        if has_equality(program.predicates):
-            return Choice(reason=f"{ONE_TASK}. It has {told}, but {reason}, and joins know no equality")
+        if has_equality(program.predicates) or program.timed:
+            unknown = "times" if program.timed else "equality"
+            return Choice(reason=f"{ONE_TASK}. It has {told}, but {reason}, and joins know no {unknown}")
         return Choice(JOINS, 0, f"{BY_JOINS}. It has {told}, but {reason}")
     return Choice(EXCHANGE, tasks, f"{counted(tasks, 'task')} of a barrier stage exchange facts: {told}")
 

@@ -42,8 +42,7 @@ from tidelog.temporal.relation import BOUNDS, TimedRelation
 
 TAG = "predicate"
 # Outputs that are no predicates: no name of a predicate begins with a space.
-REJECTS, NULLS, VIOLATIONS = " rejects", " nulls", " violations"
-ERRORS, COUNTS = " errors", " counts"
+REJECTS, NULLS, VIOLATIONS, ERRORS, COUNTS = " rejects", " nulls", " violations", " errors", " counts"
 ROWS = 1 << 16  # of a batch that goes out
 MOST_MEMORY = 0.8  # of what is left
 ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
@@ -134,9 +133,9 @@ class Task:
         if faults.collected:
             yield self._texts(REJECTS, [list(each) for each in zip(*faults.collected, strict=True)])
         if faults.nulls:
-            missing = [(*what, str(rows)) for what, rows in faults.nulls.items()]
-            counts |= {missing_name(*what): rows for what, rows in faults.nulls.items()}
-            yield self._texts(NULLS, [list(each) for each in zip(*missing, strict=True)])
+            counts |= {missing(*what): rows for what, rows in faults.nulls.items()}
+            told = [(*what, str(rows)) for what, rows in faults.nulls.items()]
+            yield self._texts(NULLS, [list(each) for each in zip(*told, strict=True)])
         for part in parts:
             counts[part.name] = counts.get(part.name, 0) + part.rows
             if part.name in self.special:
@@ -215,8 +214,8 @@ class Task:
             yield pa.RecordBatch.from_arrays(arrays, names=[TAG, *self.schema])
 
 
-def missing_name(predicate: str, column: str, done: str) -> str:
-    """Return by which name rows are counted that lack the value of a column."""
+def missing(predicate: str, column: str, done: str) -> str:
+    """Return the name of how many rows lack the value of a column, and what was done about it."""
     return f"{predicate}.{column} {done}"
 
 

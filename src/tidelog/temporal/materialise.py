@@ -70,7 +70,7 @@ class Derivation:
             self.listen(StratumStarted(number, count, stratum.predicates, stratum.recursive))
             start = perf_counter()
             if not is_complete:
-                self._refuse(stratum.rules)
+                raise not_finished(self.rounds, stratum.rules)
             done, is_complete = self._level(number, [by_rule[id(rule)] for rule in stratum.rules])
             most = max(most, done)
             self.listen(StratumEnded(number, done, perf_counter() - start))
@@ -81,13 +81,6 @@ class Derivation:
         """Nothing is new any more."""
         for table in self.store.tables.values():
             table.forget_change()
-
-    def _refuse(self, rules: Sequence[Rule]) -> None:
-        """A level that is negated must be finished: what is not found yet would count as false."""
-        message = f"after {self.rounds} rounds a predicate is not complete that a rule negates"
-        help = "allow more rounds, or give a horizon"
-        span = next((rule.span for rule in rules if rule.negated), rules[0].span)
-        raise EvaluationError(Diagnostic(NOT_FINISHED, message, span, help=help))
 
     def _level(self, number: int, ready: Sequence[ReadyRule]) -> tuple[int, bool]:
         """How many rounds were made, and whether nothing more follows."""
@@ -149,6 +142,17 @@ class Derivation:
         self.listen(RoundEnded(number, done, new))
         self.listen(IntervalsGained(grown))
         return new
+
+
+def not_finished(rounds: int | None, rules: Sequence[Rule]) -> EvaluationError:
+    """Return the error where a level is not finished that these rules negate.
+
+    What is not found yet would count as false.
+    """
+    message = f"after {rounds} rounds a predicate is not complete that a rule negates"
+    help = "allow more rounds, or give a horizon"
+    span = next((rule.span for rule in rules if rule.negated), rules[0].span)
+    return EvaluationError(Diagnostic(NOT_FINISHED, message, span, help=help))
 
 
 def unheard(event: Event) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
@@ -162,6 +162,39 @@ class Temporal:
         self.outcome = derivation.run()
         self.is_cut = horizon is not None and horizon.is_cut
         self.dropped = derivation.dropped
+
+    def given(self) -> Iterator[tuple[str, Sequence[Ids], int, Times]]:
+        """Yield the facts that are given with times: columns of ids, how many rows, and when each holds."""
+        for name, table in self.store.given.items():
+            columns, left, right = table.rows()
+            yield (
+                name,
+                list(map(np.ascontiguousarray, columns)),
+                len(left),
+                Times(self.store.timeline, left, right),
+            )
+
+    def hold(
+        self,
+        program: Program,
+        found: Mapping[str, Sequence[tuple[Sequence[Ids], Sequence[Integers], int]]],
+        timeline: Timeline,
+        outcome: Outcome,
+        listen: Listener,
+    ) -> None:
+        """Hold facts that were derived elsewhere: of each derived predicate all, with their times."""
+        self.store.tables = {}
+        self.store.adopt(timeline)
+        self.store.begin(program)
+        tables, before = self.store.tables, len(self.store)
+        for name, parts in found.items():
+            table = tables[name]
+            for columns, (left, right), rows in parts:
+                facts = table.number(np.array(columns, np.int32).reshape(len(columns), rows), rows)
+                table.gain(*single(left.copy(), right.copy()).grouped(facts))
+        listen(IntervalsGained(len(self.store) - before))
+        self.outcome, self.dropped, self.periodic = outcome, {}, None
+        self.is_cut = outcome.horizon is not None and outcome.horizon.is_cut
 
     def _begin(self, program: Program, strata_before: int, listen: Listener) -> Callable[..., Derivation]:
         """Let what holds be what is given, here or where the engine says; how what follows is derived."""

@@ -11,14 +11,11 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import IO, Any, Final
-
-import numpy as np
-import numpy.typing as npt
 
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.exchange.sockets import Listener, Mesh, lost
@@ -27,8 +24,7 @@ from tidelog.engine.exchange.values import Collision
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Program
 
-Ids = npt.NDArray[np.int32]
-Facts = Mapping[str, tuple[Sequence[Ids], int]]  # columns of ids, and how many rows they have
+Given = tuple[Any, ...]  # what `add` of a task takes: a predicate, columns of ids, how many rows they have
 
 ATTEMPTS: Final = 4  # with one seed each
 CODE: Final = "from tidelog.engine.exchange.processes import serve; serve()"
@@ -36,18 +32,20 @@ CODE: Final = "from tidelog.engine.exchange.processes import serve; serve()"
 
 def derive(
     program: Program,
-    given: Facts,
+    given: Iterable[Given],
     dictionary: Dictionary,
     processes: int,
     *,
     timeout: float | None = None,
     max_facts: int | None = None,
     make: Callable[..., Any] = Task,
-) -> dict[str, list[tuple[Sequence[Ids], int]]]:
-    """Return all facts of the derived predicates; given facts are ids of the dictionary, and so are these.
+) -> tuple[dict[str, list[Any]], Any]:
+    """Return all facts of the derived predicates, and the task of this process, which has ended.
 
-    `make` is a class of tasks that every process can import.
+    Given facts are ids of the dictionary, and so are these. `make` is a class of tasks that every process can
+    import, perhaps with settings.
     """
+    given = list(given)
     wanted = sorted(program.derived)
     for seed in range(ATTEMPTS):
         order = {
@@ -69,11 +67,10 @@ def derive(
                     seed=seed,
                     dictionary=dictionary,
                 )
-                for name, (columns, rows) in given.items():
-                    task.add(name, columns, rows)
+                for each in given:
+                    task.add(*each)
                 task.run()
-                found: dict[str, list[tuple[Sequence[Ids], int]]] = task.collect(wanted)
-                return found
+                return task.collect(wanted), task
         except Collision:
             if seed == ATTEMPTS - 1:
                 raise

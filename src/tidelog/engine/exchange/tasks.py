@@ -26,7 +26,7 @@ from tidelog.engine.events import Tally
 from tidelog.engine.exchange import codes
 from tidelog.engine.exchange.counting import Column, Counting, Counts, Part
 from tidelog.engine.exchange.sockets import Frame, Lost, Mesh, Told
-from tidelog.engine.exchange.values import Collision, Rows, Values
+from tidelog.engine.exchange.values import PARTS, Collision, Rows, Values
 from tidelog.engine.fed import Fed
 from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, ProgramError, Severity, Source, Span, TidelogError
@@ -36,10 +36,13 @@ from tidelog.relation import Relation, column_names
 from tidelog.rewrite.localise import EVERYWHERE, Localised, NotLocalisable, Place, Sizes, localise
 
 Ids = npt.NDArray[np.int32]
+Integers = npt.NDArray[np.int64]
 
 LARGE: Final = 1 << 14  # rows of an outbox whose memory is given back
 PASS: Final = 1 << 22  # values of given facts that a task sends at once, about
-COUNTED, PLACED, GIVEN, DERIVED, COLLECTED, SPREAD, TOLD = range(7)  # stages of a run
+COUNTED, PLACED, GIVEN, DERIVED, COLLECTED, SPREAD, TOLD, SAID = range(8)  # stages of a run
+TO_LAST: Final = -1  # the place behind the owners
+Extended = tuple[Sequence[Ids], Sequence[Integers], int]  # columns of ids, integers beside them, and rows
 ERRORS: Final = {
     each.__name__: each
     for each in (
@@ -100,6 +103,7 @@ class Task:
         self._given: dict[str, list[Part]] = {}
         self._told = 0  # values, with the given facts
         self._elsewhere = 0  # facts that other tasks have
+        self._beside = 0  # facts that are not relations of this task, and lie here
         self._plan: Localised | None = None
 
     @property
@@ -145,9 +149,12 @@ class Task:
         """Take batches of given facts, any part of them."""
         with self._telling(), self._limits.guarding():
             for batch in batches:
-                columns = [self._reader.encode_column(column) for column in batch.columns]
-                self.add(predicate, columns, batch.rows)
+                self.add(predicate, self.encode(batch), batch.rows)
                 self._check()
+
+    def encode(self, batch: Batch) -> list[Ids]:
+        """Return given rows as ids of the dictionary, such as `add` and `spread` take before `run`."""
+        return [self._reader.encode_column(column) for column in batch.columns]
 
     def add(self, predicate: str, columns: Sequence[Ids], rows: int) -> None:
         """Take given facts as ids of the dictionary."""
@@ -193,9 +200,7 @@ class Task:
         try:
             self._plan = localise(self.program, self.sizes or sizes, self.owners)
         except NotLocalisable as reason:
-            span = None if reason.rule is None else reason.rule.span
-            help = "run it in one process"
-            raise ProgramError(Diagnostic(codes.NOT_DIVISIBLE, str(reason), span, help)) from None
+            raise refused(reason) from None
         return heavy
 
     def _begin(self) -> None:
@@ -215,8 +220,11 @@ class Task:
     def _agree(self) -> None:
         """Raise if others have planned otherwise."""
         plan = self.plan
-        said = repr((plan.program.rules, plan.copies, plan.auxiliaries, plan.routes, plan.gates)).encode()
-        digest = hashlib.sha256(said).digest()
+        self.check_same(repr((plan.program.rules, plan.copies, plan.auxiliaries, plan.routes, plan.gates)))
+
+    def check_same(self, said: str) -> None:
+        """Raise if others say something else, which follows from the program."""
+        digest = hashlib.sha256(said.encode()).digest()
         every = {task: Frame(0, (digest,)) for task in range(self.mesh.count) if task != self.mesh.number}
         for task, frame in self._swap(PLACED, every).items():
             if bytes(frame.parts[0]) != digest:
@@ -286,9 +294,7 @@ class Task:
         """Add rows to relations here; returns how many were new."""
         new = 0
         for rows in several:
-            columns = rows.columns
-            if rows.chosen is not None:
-                columns = [column[rows.chosen] for column in columns]
+            columns = [_taken(column, rows.chosen) for column in rows.columns]
             new += self._engine.add(self._names[rows.relation], columns, rows.count)
             self._check()
         return new
@@ -426,23 +432,90 @@ class Task:
         Every task gives as many parts as the others, perhaps empty ones.
         """
         with self._telling(), self._limits.guarding():
-            self._values.know()
-            parcels: dict[int, list[Rows]] = {}
-            for number, (columns, count) in enumerate(parts):
-                if count:
-                    self._divide(columns, count, number, place, self._values, parcels)
-            mine = parcels.pop(self.mesh.number, [])
-            frames = {task: Frame(0, self._values.pack(rows, task)) for task, rows in parcels.items()}
-            for task, frame in sorted(self._swap(SPREAD, frames).items()):
-                if frame.parts:
-                    mine += self._values.unpack(frame.parts, task)
-            found: list[list[Part]] = [[] for _ in parts]
-            for rows in mine:
-                columns = rows.columns
-                if rows.chosen is not None:
-                    columns = [column[rows.chosen] for column in columns]
-                found[rows.relation].append((columns, rows.count))
-            return found
+            sent = self.send([(columns, (), count) for columns, count in parts], place)
+            return [[(columns, count) for columns, _, count in several] for several in sent]
+
+    def send(self, parts: Sequence[Extended], place: Place) -> list[list[Extended]]:
+        """Send rows of ids and of integers beside them; returns those that belong here.
+
+        They go to the owners of a column, to all of them, or, with `TO_LAST`, to the task behind the owners.
+        Before `run`, ids are those of given facts. Every task gives as many parts as the others, perhaps
+        empty ones. To be called within `guarded`.
+        """
+        values, me = self._read, self.mesh.number
+        values.know()
+        parcels: dict[int, list[Rows]] = {}
+        for number, (columns, _, count) in enumerate(parts):
+            if count and place == TO_LAST:
+                parcels.setdefault(self.owners, []).append(Rows(number, columns, count))
+            elif count:
+                self._divide(columns, count, number, place, values, parcels)
+        beside = {
+            task: [_taken(column, rows.chosen) for rows in several for column in parts[rows.relation][1]]
+            for task, several in parcels.items()
+        }
+        mine = parcels.pop(me, [])
+        frames = {
+            task: Frame(0, (*values.pack(several, task), *beside[task])) for task, several in parcels.items()
+        }
+        if values is not self._values:
+            mine = list(self._values.unpack(values.pack(mine, me), None))
+        arrived = [(mine, beside.get(me, []))]
+        for task, frame in sorted(self._swap(SPREAD, frames).items()):
+            if frame.parts:
+                # A task that drops its dictionary does not know later what it tells now.
+                told = task if values is self._values else None
+                came = list(self._values.unpack(frame.parts[:PARTS], told))
+                arrived.append((came, [np.frombuffer(part, np.int64) for part in frame.parts[PARTS:]]))
+        found: list[list[Extended]] = [[] for _ in parts]
+        for several, integers in arrived:
+            left = iter(integers)
+            for rows in several:
+                ids = [_taken(column, rows.chosen) for column in rows.columns]
+                with_them = [next(left) for _ in parts[rows.relation][1]]
+                found[rows.relation].append((ids, with_them, rows.count))
+        return found
+
+    def own(self, column: Ids) -> Ids:
+        """Return the numbers of the rows whose value this task owns, once all is derived."""
+        self._values.know()
+        return self._values.by_owner(column, self.owners)[self.mesh.number]
+
+    def tell(self, record: bytes) -> list[bytes]:
+        """Tell all tasks something; returns what each of them tells, in their order.
+
+        To be called within `guarded`.
+        """
+        every = {task: Frame(0, (record,)) for task in range(self.mesh.count) if task != self.mesh.number}
+        told = {task: bytes(frame.parts[0]) for task, frame in self._swap(SAID, every).items()}
+        told[self.mesh.number] = record
+        return [told[task] for task in sorted(told)]
+
+    def count_beside(self, here: int, elsewhere: int | None = None) -> None:
+        """Count facts that are not relations of this task, and those of others if they are known; raise if
+        a limit has been reached, or another task has failed.
+        """
+        self._beside = here
+        if elsewhere is not None:
+            self._elsewhere = elsewhere
+        self._check()
+
+    @property
+    def facts(self) -> int:
+        """How many facts lie at this task, those that are counted beside included."""
+        return self._facts()
+
+    @property
+    def engine(self) -> ClosingEngine:
+        """The engine that has this task's facts."""
+        return self._engine
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """In the block, limits hold; an error is told to all others, and theirs are raised."""
+        with self._telling(), self._limits.guarding():
+            self.mesh.check = self._check_waiting
+            yield
 
     def tell_all(self, part: Part, values: Values) -> list[Part]:
         """Tell every task some rows of this one; returns those of all tasks, as ids that `values` knows."""
@@ -466,8 +539,10 @@ class Task:
         """Return how many facts lie at this task."""
         if not self.is_owner:
             return 0
+        if self._plan is None:
+            return self._beside
         is_first = self.mesh.number == 0
-        return sum(
+        return self._beside + sum(
             self._engine.size(home.relation)
             for home in self._homes
             if is_first or home.place is not EVERYWHERE
@@ -475,7 +550,7 @@ class Task:
 
     def _check(self) -> None:
         """Raise if a limit has been reached, or another task has failed."""
-        if self._limits.max_facts is not None and self._plan is not None:
+        if self._limits.max_facts is not None and (self._plan is not None or self._beside):
             self._limits.tally.loaded = self._elsewhere + self._facts()
         self._limits.check()
         self.mesh.look()
@@ -533,6 +608,17 @@ class Task:
             for item in record["diagnostics"]
         ]
         return ERRORS.get(record["error"], TidelogError)(diagnostics)
+
+
+def refused(reason: NotLocalisable) -> ProgramError:
+    """Return the error of a program that cannot be divided."""
+    span = None if reason.rule is None else reason.rule.span
+    return ProgramError(Diagnostic(codes.NOT_DIVISIBLE, str(reason), span, "run it in one process"))
+
+
+def _taken(column: Any, chosen: Ids | None) -> Any:
+    """Return the chosen rows of a column, None for all."""
+    return column if chosen is None else column[chosen]
 
 
 def _counts_of(frame: Frame, like: Counts) -> Counts:

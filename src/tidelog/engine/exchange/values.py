@@ -33,7 +33,8 @@ NO_ROWS: Final = np.zeros(0, np.int32)
 IS_TEXT: Final = np.isin(np.arange(256), [int(kind) for kind in TEXT_KINDS])
 IS_QUALIFIED: Final = np.isin(np.arange(256), [int(Kind.LANGUAGE_STRING), int(Kind.LITERAL)])
 HEAD: Final = 3  # words for each relation of a parcel: its number, columns, rows
-HEADS, NUMBERS, HASHES, PLACES, KINDS, EXTRAS, WORDS, TEXTS = range(8)  # parts of a parcel
+PARTS: Final = 8  # of a parcel
+HEADS, NUMBERS, HASHES, PLACES, KINDS, EXTRAS, WORDS, TEXTS = range(PARTS)
 
 
 class Collision(TidelogError):  # noqa: N818 - what was met
