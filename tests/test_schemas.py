@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog as tl
+from tests.corpus import cases as corpus
 from tests.strategies import EVERYTHING, Case, cases
 from tidelog.__main__ import main
 from tidelog.engine.columnar.typed import arrow_type
@@ -62,6 +63,29 @@ def test_embedded_schemas_are_those_of_spark(case: Case, constants: list[str]) -
                 assert [str(value).lower() for value in values] == written
 
 
+def test_the_corpus_has_the_same_schemas_on_spark() -> None:
+    """Names and types of all columns of all outputs, those that say when among them, also without rows."""
+    schemas = pytest.importorskip("tidelog.spark.schemas")
+    from tidelog import spark as ts
+
+    compared = 0
+    for case in corpus():
+        program = None if case.error or case.path.with_suffix(".data").exists() else case.program()
+        if program is None or program.imports or program.exports:
+            continue
+        reasoner = Reasoner(program, threads=1)
+        for name, schema in ts.check(program).items():
+            fields = [(field.name, schemas.arrow_of(field.dataType)) for field in schema]
+            texts = {pa.large_string(): pa.string()}
+            empty = reasoner[name].head(0).to_arrow().schema
+            assert [(field.name, texts.get(field.type, field.type)) for field in empty] == fields, case.name
+            found = program.find(name)
+            assert found is not None
+            assert not any(field.nullable for field in schema.fields[: found.arity])
+            compared += 1
+    assert compared > 400
+
+
 @given(cases(EVERYTHING), st.lists(st.sampled_from(CONSTANTS), min_size=7, max_size=7))
 def test_structs_of_several_types_are_read_as_the_same_values(case: Case, constants: list[str]) -> None:
     """Their schema is that of Spark's frames, with rows and without."""
@@ -99,6 +123,12 @@ def test_files_of_structs(tmp_path: Path, form: str, capsys: pytest.CaptureFixtu
     capsys.readouterr()
     assert main(["run", str(program), "--format", "csv", "--mixed", "struct"]) == 2
     assert "--mixed struct goes with" in capsys.readouterr().err
+    exported = tmp_path / "e.rls"
+    exported.write_text(f'p(1) . p("b") . @export p :- {form}{{ resource = "e.{form}" }} .')
+    assert main(["run", str(exported), "--output", str(tmp_path / "there"), "--mixed", "struct"]) == 0
+    reasoner = Reasoner("q(?x) :- e(?x) .")
+    reasoner.read(tmp_path / "there" / f"e.{form}")
+    assert set(reasoner["q"].to_texts("exact").rows()) == {("1",), ('"b"',)}
 
 
 def test_a_relation_without_rows_has_its_schema() -> None:

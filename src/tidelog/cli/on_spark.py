@@ -23,7 +23,7 @@ from tidelog.errors import Diagnostic, counted
 from tidelog.io.atomic import replacing
 from tidelog.io.export import Export, export_file
 from tidelog.io.faults import BadRow, Faults, OnError
-from tidelog.io.formats import canonical_format
+from tidelog.io.formats import DELIMITED, canonical_format
 from tidelog.io.nulls import is_counted_apart
 from tidelog.io.write import WriteOptions
 from tidelog.logic.program import BOTTOM, Program
@@ -63,6 +63,10 @@ def run(options: Namespace) -> int:
         (transfer, export_file(transfer, program.predicates[transfer.predicate], options.output))
         for transfer in program.exports
     ]
+    form.check_mixed(export.format for _, export in exports)
+    texts = [export.format for _, export in exports if export.format in DELIMITED]
+    if form.mixed == "struct" and texts:
+        raise UsageError(f"--mixed struct does not go with an export as {texts[0]} on Spark")
     names = [name for name in program.output_predicates if name != BOTTOM]
     shown = [name for name in names if options.output or name not in {item.predicate for item, _ in exports}]
     if not options.output:
@@ -113,9 +117,11 @@ def query(options: Namespace) -> int:
 
     start = perf_counter()
     form = Form.of(options, "table")
+    form.check_mixed()
     check_printable(1, form)
     program, messages = _program(options), Messages(options.quiet)
     given, frames = _given(options, program)
+    given = replace(given, mixed=form.mixed)
     _warn(given, options, messages)
     derived = given.query(frames, options.query, _on_error(options), messages.diagnose)
     answers = derived[ANSWERS]

@@ -52,11 +52,16 @@ class Form:
     def of(options: Namespace, otherwise: str) -> Form:
         """The form that the options ask for."""
         header, escaped = not options.no_header, options.escape_formulas
+        if options.mixed == "struct" and options.terms:
+            raise UsageError("--mixed struct does not go with --terms, which writes texts")
         chosen = options.format or otherwise
-        if options.mixed == "struct" and (chosen not in _BINARY or options.terms):
-            help = "only Parquet and Arrow have them, and --terms writes texts"
-            raise UsageError("--mixed struct goes with --format parquet or arrow, and not with --terms", help)
         return Form(chosen, options.terms, header, options.rows, escaped, options.mixed)
+
+    def check_mixed(self, exports: Iterable[str] = ()) -> None:
+        """Raise a usage error if structs are asked for, and neither results nor exports can have them."""
+        if self.mixed == "struct" and not _BINARY & {self.format, *exports}:
+            help = "choose --format parquet or arrow"
+            raise UsageError("--mixed struct goes with Parquet and Arrow, and nothing is written so", help)
 
 
 @dataclass(frozen=True, slots=True)

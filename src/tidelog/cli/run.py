@@ -65,6 +65,7 @@ def _run(work: Work, form: Form) -> None:
     options = work.options
     work.warn()
     exports = exports_of(work)
+    form.check_mixed(export.format for _, export in exports)
     outputs = outputs_of(work, exports)
     queries = [_answers(work, query) for query in work.program.queries]
     arities = {result.name: result.arity for result in outputs}
@@ -103,6 +104,7 @@ def _watch(work: Work, form: Form) -> int:
 def query(options: Namespace) -> int:
     """The exit code of `tidelog query`."""
     form = Form.of(options, "table")
+    form.check_mixed()
     check_options(options, form)
     check_printable(1, form)
     _check_strategy(options.strategy)

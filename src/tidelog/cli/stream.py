@@ -37,6 +37,7 @@ def stream(options: Namespace) -> int:
     """The exit code of `tidelog stream`."""
     names = options.updates or [STANDARD_INPUT]
     form = Form.of(options, "csv")
+    form.check_mixed()
     _check(options, names, form)
     if options.engine == "spark":
         from tidelog.cli import spark_stream

@@ -142,17 +142,25 @@ def explain(
 
 
 def rules(
-    program: Program | Path | str, output: str, *, input: str | None = None, **more: DataFrame
+    program: Program | Path | str,
+    output: str,
+    *,
+    input: str | None = None,
+    nulls: Said | None = None,
+    mixed: str = "text",
+    **more: DataFrame,
 ) -> Callable[[DataFrame], DataFrame]:
     """Return a function for `DataFrame.transform`: what a program derives for one output.
 
     `input` is the predicate of the frame that is transformed; it may be left out where there is only one.
+    `nulls` and `mixed` are those of `derive`, further arguments the frames of other predicates.
     """
     known = program_of(program)
 
     def transform(frame: DataFrame) -> DataFrame:
         name = input or only_input(known, more)
-        return derive(known, {name: frame, **more}, outputs=[output])[output]
+        frames = {name: frame, **more}
+        return derive(known, frames, outputs=[output], nulls=nulls, mixed=mixed)[output]
 
     return transform
 

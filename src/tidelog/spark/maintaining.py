@@ -26,7 +26,7 @@ from tidelog.io.faults import OnError
 from tidelog.io.nulls import Nulls
 from tidelog.logic.inference import Columns, Inferred, infer, united
 from tidelog.logic.program import Predicate, Program
-from tidelog.logic.resolve import program_of
+from tidelog.logic.resolve import program_of, warn
 from tidelog.logic.types import NEVER, Contents, Type, Types, column_of, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Rows
@@ -135,7 +135,8 @@ def maintain(
         nulls,
         mixed,
     )
-    made.inferred  # noqa: B018 - raises what is wrong with the inputs
+    # This also raises what is wrong with the inputs.
+    warn(item for item in made.inferred.warnings if item not in known.warnings)
     return made
 
 

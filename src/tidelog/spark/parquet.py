@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 HIDDEN: Final = "."  # Spark skips files whose names begin so
-FILES: Final = "files"  # the output that says which files were written
+FILES: Final = " files"  # the output that says which files were written; no predicate is called so
 COLUMNS: Final = ("predicate", "file", "rows")  # its columns
 ROWS: Final = 1 << 20  # of a row group
 
