@@ -121,11 +121,11 @@ def _given(options: Namespace, program: Program) -> tuple[Given, dict[str, DataF
     """The program with the frames of its imports and data files, in the session that the options ask for."""
     from tidelog.spark.files import read_program
     from tidelog.spark.session import SessionSettings, load_pyspark
-    from tidelog.spark.strategies import BYTES, STRATEGY
+    from tidelog.spark.strategies import SETTINGS
 
     load_pyspark()
     for key, _ in options.conf:
-        if key.startswith("tidelog.") and key not in (STRATEGY, BYTES):
+        if key.startswith("tidelog.") and key not in SETTINGS:
             raise UsageError(f"there is no setting `{key}` of a program on Spark")
     session = SessionSettings(master=options.master, conf=dict(options.conf)).start()
     if session.sparkContext.uiWebUrl:

@@ -17,7 +17,8 @@ from tidelog.equality.divided import Divided, by_rules, task_of
 from tidelog.errors import Inconsistent
 from tidelog.io.columns import Batch
 from tidelog.logic.program import Program
-from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Task, limited_memory, written
+from tidelog.spark.memory import Counted
+from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Task, written
 from tidelog.violations import told_apart, violated
 
 SETTINGS: Final = ("timeout", "max_facts", "equal")
@@ -36,14 +37,19 @@ class Exchange:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield this task's part of the rows of all outputs."""
-        yield from self.task.rows(self._parts(batches))
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        hosts = _hosts(context)
+        read = Counted(batches)
+        yield from self.task.rows(self._parts(read), read, hosts.count(hosts[context.partitionId()]))
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
         from pyspark import BarrierTaskContext
 
         context = BarrierTaskContext.get()
         number = context.partitionId()
-        hosts = [info.address.rpartition(":")[0].strip("[]") for info in context.getTaskInfos()]
+        hosts = _hosts(context)
         # Seen in attempts that follow one in which some tasks had ended before others failed.
         if len(hosts) != self.count:
             raise RuntimeError(f"{len(hosts)} of {self.count} tasks were started: Spark tries again")
@@ -56,13 +62,12 @@ class Exchange:
         how = {key: self.task.settings[key] for key in EQUALITY if key in self.task.settings}
         mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
         program = told_apart(by_rules(self.task.program, **how))
-        with limited_memory(self.task.memory, hosts.count(hosts[number])):
-            with mesh:
-                deriving = task_of(program, mesh, seed=int(attempt, 16), **how, **settings)
-                for reading, read in self.task.read(batches, faults):
-                    deriving.load(reading.predicate, _checked(read, faults))
-                deriving.run()
-            yield from self.task.shown(faults, self._outputs(deriving, program))
+        with mesh:
+            deriving = task_of(program, mesh, seed=int(attempt, 16), **how, **settings)
+            for reading, read in self.task.read(batches, faults):
+                deriving.load(reading.predicate, _checked(read, faults))
+            deriving.run()
+        yield from self.task.shown(faults, self._outputs(deriving, program))
 
     def _outputs(self, deriving: exchange.Task | Divided, program: Program) -> Iterator[Part]:
         found = violated(program, lambda name: deriving.columns(name)[1] > 0)
@@ -75,6 +80,11 @@ class Exchange:
             yield Part(VIOLATIONS, dict(zip(("code", "message"), texts, strict=True)), len(texts[0]))
         for output in self.ask.outputs:
             yield written(deriving.relation(output.predicate), output)
+
+
+def _hosts(context: Any) -> list[str]:
+    """Return where the tasks of a barrier stage run."""
+    return [info.address.rpartition(":")[0].strip("[]") for info in context.getTaskInfos()]
 
 
 def _checked(batches: Iterator[Batch], faults: Collected) -> Iterator[Batch]:

@@ -38,7 +38,7 @@ from tidelog.spark.joins import Joins
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, task_memory
+from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, limit_of
 from tidelog.spark.task import TAG, Answers, Everything, Reading, Task, Writing
 from tidelog.spark.times import time_fields
 from tidelog.syntax.parser import parse_literals
@@ -194,7 +194,8 @@ class Given:
         schema = {slot: _arrow_of(of) for slot, of in places.types.items()}
         special = {name: places.of[name] for name in SPECIAL}
         session = session_of(frames)
-        task = Task(program, readings, ask, schema, special, on_error, self.settings, task_memory(session))
+        limit = limit_of(session, program, choice.tasks)
+        task = Task(program, readings, ask, schema, special, on_error, self.settings, limit)
         fields = [(TAG, STRING), *places.types.items()]
         out = spark_types.StructType([spark_types.StructField(*field) for field in fields])
         ship(session, scratch_folder())
