@@ -99,8 +99,8 @@ def test_the_error_names_facts_bytes_and_partitions() -> None:
     assert fault.message.endswith("it got to stratum 2 of 3")
     assert fault.help and "`partitions=6` would be needed, at least, and there are 4 slots" in fault.help
     assert "tidelog.strategy=joins" in fault.help
-    fault = failing(Limit(size, undivided="`p` is derived over time"), 20, 20)
-    assert fault.help and fault.help.endswith("runs in one task, since `p` is derived over time")
+    fault = failing(Limit(size, undivided="it runs in one task"), 20, 20)
+    assert fault.help and fault.help.endswith("by `tidelog.taskMemory`: it runs in one task")
     assert "partitions" not in (failing(Limit(size), 1, 0).help or "")
     other = tl.Stopped(Diagnostic("E611", "more than 3 facts"))
     assert failing(Limit(size), 20, 20, other).code == "E611"

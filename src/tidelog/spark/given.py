@@ -120,7 +120,8 @@ class Given:
         ship(session, scratch_folder())
         inputs = [(frames[name], each) for name, each in self.inputs.items() if needed(each.predicate.name)]
         limits = Limits(Tally(), self.settings.get("timeout"), self.settings.get("max_facts"))
-        joins = Joins.of(self.program, self.inferred, session, limits)
+        limit = limit_of(session, self.program, 1)
+        joins = Joins.of(self.program, self.inferred, session, limits, limit)
         return joins.rows(inputs, outputs, places, on_error, keeps_violations)
 
     def query(self, frames: Mapping[str, DataFrame], text: str, on_error: str) -> Derived:

@@ -241,7 +241,7 @@ class Limit:
     told: str = ""  # who says so
     tasks: int = 1
     slots: int | None = None  # how many tasks can run at once, if that is known
-    undivided: str = ""  # why the program cannot be divided, if so
+    undivided: str = ""  # why more tasks do not help, if so
 
     def within(self, items: Iterator[Item], read: Counted, beside: int = 1) -> Iterator[Item]:
         """Yield items, and let computing them take no more memory: then it is an error, not the end.
@@ -301,7 +301,7 @@ class Limit:
         if not tasks:
             return f"{more}: Python and tidelog alone take about 100 MB"
         if self.undivided:
-            return f"{more}: the program runs in one task, since {self.undivided}"
+            return f"{more}: {self.undivided}"
         if self.slots is not None and tasks > self.slots:
             slots = counted(self.slots, "slot")
             least = f"`partitions={tasks}` would be needed, at least, and there are {slots}"

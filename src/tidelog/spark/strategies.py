@@ -128,7 +128,7 @@ def limit_of(session: Any, program: Program, tasks: int) -> Limit:
     try:
         check_divisible(program)
     except NotLocalisable as reason:
-        undivided = str(reason)
+        undivided = f"the program runs in one task, since {reason}"
     return Limit(allowed.limit, allowed.told, tasks, _slots(session), undivided)
 
 
