@@ -99,8 +99,8 @@ def derived(frames: Mapping[str, DataFrame], partitions: int | None) -> dict[str
     with telling():
         outputs = ts.derive(PROGRAM, frames, partitions=partitions)
         marks = [
-            F.when(F.col("predicate") == name, _mixed([F.col(name)[each] for each in output.columns]))
-            for name, output in outputs.items()
+            F.when(F.col("predicate") == name, _mixed([F.col(place) for place in places.values()]))
+            for name, places in outputs.layout.items()
         ]
         found = outputs.facts.groupBy("predicate").agg(F.count("*"), F.sum(F.coalesce(*marks)))
         return {name: [rows, checksum] for name, rows, checksum in found.orderBy("predicate").collect()}

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tidelog import spark as ts
-from tidelog.spark.writer import DefaultSource
+from tidelog.errors import DataError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,32 +25,58 @@ big(?x, 0.5) :- reach(?x, ?y), ?x > 10 .
 
 
 def test_predicates_are_written_in_one_pass(session: SparkSession, tmp_path: Path) -> None:
-    session.dataSource.register(DefaultSource)
     edges = session.createDataFrame([(1, 2), (2, 3)], "x long, y long")
     kept = session.createDataFrame([(1,), (1,)], "x int")
     derived = ts.derive(PROGRAM, {"edge": edges, "kept": kept})
     folder = tmp_path / "out"
-    derived.facts.write.format("tidelog").mode("append").save(str(folder))
+    assert derived.save(folder) == {"reach": 3, "big": 0, "edge": 2, "kept": 1}
     for name, frame in derived.items():
         read = session.read.parquet(str(folder / name))
         assert read.schema == frame.schema
         assert sorted(map(tuple, read.collect())) == sorted(map(tuple, frame.collect()))
-    assert {name: sum(files.values()) for name, files in manifest(folder).items()} == {
-        "reach": 3, "big": 0, "edge": 2, "kept": 1
-    }  # fmt: skip
-    derived.facts.write.format("tidelog").mode("append").save(str(folder))
+    counts = {name: sum(files.values()) for name, files in manifest(folder).items()}
+    assert counts == {"reach": 3, "big": 0, "edge": 2, "kept": 1}
+    derived.save(folder)
     assert session.read.parquet(str(folder / "reach")).count() == 6
-    derived.facts.write.format("tidelog").mode("overwrite").save(str(folder))
+    derived.save(folder, mode="overwrite")
     assert session.read.parquet(str(folder / "reach")).count() == 3
+    with derived.persist():
+        derived["reach"].count()
+        assert derived.save(folder) == counts
+    assert session.read.parquet(str(folder / "reach")).count() == 6
     before = files_in(folder)
     dirty = session.createDataFrame([(1, None)], "x long, y long")
-    with pytest.raises(Exception, match="E504"):
-        ts.derive(PROGRAM, {"edge": dirty, "kept": kept}).facts.write.format("tidelog").mode("append").save(
-            str(folder)
-        )
+    with pytest.raises(DataError, match="E504"):
+        ts.derive(PROGRAM, {"edge": dirty, "kept": kept}).save(folder)
     assert files_in(folder) == before == listed(folder)
+    with pytest.raises(ValueError, match="'append' or 'overwrite'"):
+        derived.save(folder, mode="replace")
     with pytest.raises(Exception, match="E870"):
         edges.write.format("tidelog").mode("append").save(str(folder))
+
+
+def test_tasks_that_exchange_facts_write_their_parts(session: SparkSession, tmp_path: Path) -> None:
+    edges = session.createDataFrame([(each, each + 1) for each in range(20)], "x long, y long")
+    derived = ts.derive(PROGRAM, {"edge": edges}, outputs=["reach", "big"], partitions=2)
+    assert derived.save(tmp_path) == {"reach": 210, "big": 9}
+    read = session.read.parquet(str(tmp_path / "reach"))
+    assert read.count() == read.distinct().count() == 210
+    assert len(manifest(tmp_path)["reach"]) == 2
+
+
+def test_facts_are_rows_of_all_predicates(session: SparkSession) -> None:
+    edges = session.createDataFrame([(1, 20), (20, 3)], "x long, y long")
+    derived = ts.derive(PROGRAM, {"edge": edges}, outputs=["reach", "big"])
+    assert derived.layout == {
+        "reach": {"x": "bigint_1", "y": "bigint_2"},
+        "big": {"x": "bigint_1", "c2": "decimal_1"},
+    }
+    found = {tuple(row) for row in derived.facts.collect()}
+    half = Decimal("0.5").quantize(Decimal("1e-18"))
+    assert found == {
+        ("reach", 1, 20, None), ("reach", 20, 3, None), ("reach", 1, 3, None), ("big", 20, None, half)
+    }  # fmt: skip
+    assert derived.observation.get == {"reach": 3, "big": 1, "rejects": 0}
 
 
 def manifest(folder: Path) -> dict[str, dict[str, int]]:

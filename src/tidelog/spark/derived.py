@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import reduce
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property, reduce
+from os import PathLike, fspath
 from types import TracebackType
 from typing import Any
 
@@ -12,24 +14,30 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spa
 from pyspark.sql import types as spark_types
 from pyspark.storagelevel import StorageLevel
 
-from tidelog.logic.program import free_name
 from tidelog.spark.around import Around
-from tidelog.spark.schemas import Output, Slots, slots
-from tidelog.spark.task import ERRORS, REJECTS, TAG, VIOLATIONS
+from tidelog.spark.parquet import Target
+from tidelog.spark.schemas import Output, Slots, plain_names, slots
+from tidelog.spark.task import COUNTS, ERRORS, REJECTS, TAG, VIOLATIONS
+from tidelog.spark.writer import Saving
 
 STRING = spark_types.StringType()
 SPECIAL = {
     REJECTS: ("place", "code", "reason", "row"),
     VIOLATIONS: ("code", "message"),
     ERRORS: ("message",),
+    COUNTS: ("counts",),
 }
 SHARED = "_shared"  # a column of random numbers
 
 
 def slots_of(outputs: Mapping[str, Output]) -> Slots:
     """Return where the columns of outputs lie, with those of what is no predicate."""
-    of_facts = {name: [of for _, of in output.fields] for name, output in outputs.items()}
-    return slots({**of_facts, **{name: [STRING] * len(columns) for name, columns in SPECIAL.items()}})
+    return slots_with({name: [of for _, of in output.fields] for name, output in outputs.items()})
+
+
+def slots_with(columns: Mapping[str, Sequence[spark_types.DataType]]) -> Slots:
+    """Return where columns of these types lie, with those of what is no predicate."""
+    return slots({**columns, **{name: [STRING] * len(each) for name, each in SPECIAL.items()}})
 
 
 def quoted(name: str) -> str:
@@ -37,11 +45,47 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def union(frames: Sequence[DataFrame]) -> DataFrame:
+    """Return the rows of several frames, by a plan that is low: Spark looks at all of it with each step."""
+    if len(frames) == 1:
+        return frames[0]
+    middle = len(frames) // 2
+    return union(frames[:middle]).unionAll(union(frames[middle:]))
+
+
+class Counts:
+    """How many facts there are of each predicate, once an action has run, and how many rows were rejected."""
+
+    def __init__(self) -> None:
+        self._observation = Observation()
+
+    def of_tasks(self, rows: DataFrame, slot: str) -> DataFrame:
+        """Return rows among which each task has one that tells what it has counted."""
+        told = F.when(F.col(TAG) == COUNTS, F.col(quoted(slot)))
+        return rows.observe(self._observation, F.collect_list(told).alias(COUNTS))
+
+    def of_rows(self, rows: DataFrame, names: Iterable[str]) -> DataFrame:
+        """Return rows that are counted one by one: where no task has derived all of a predicate."""
+        counts = [F.struct(F.lit(name), F.count_if(F.col(TAG) == name)) for name in names]
+        return rows.observe(self._observation, F.array(*counts).alias(COUNTS))
+
+    @property
+    def get(self) -> dict[str, int]:
+        """Return the counts by predicate; wait for an action."""
+        found: dict[str, int] = {}
+        for told in self._observation.get[COUNTS]:
+            counts = json.loads(told) if isinstance(told, str) else {told[0]: told[1]}
+            for name, count in counts.items():
+                found[name] = found.get(name, 0) + count
+        return found
+
+
 class Derived(Mapping[str, DataFrame]):
     """The frames of a program's outputs, by predicate.
 
     Each action evaluates the program; in `with derived.persist():` only the first one does. The `observation`
-    has how many facts there are of each predicate once an action has run.
+    has how many facts there are of each predicate once an action has run; rows that tasks of ours return
+    `are_counted` there. `write_files` returns which files such tasks have written, instead of returning rows.
     """
 
     def __init__(
@@ -52,69 +96,125 @@ class Derived(Mapping[str, DataFrame]):
         around: Mapping[str, Around] | None = None,
         *,
         is_divided: bool = False,
+        are_counted: bool = True,
+        write_files: Callable[[Target], DataFrame] | None = None,
     ) -> None:
         self.outputs = {**outputs, **{name: each.output for name, each in (around or {}).items()}}
-        self.observation = Observation()
-        counts = [F.count_if(F.col(TAG) == name).alias(name) for name in (*outputs, REJECTS, VIOLATIONS)]
+        self.observation = Counts()
         self._slots = given
         self._derived = outputs
         self._around = dict(around or {})
-        observed = rows.observe(self.observation, *counts)
+        self._write_files = write_files
+        self._is_kept = False
+        if are_counted:
+            observed = self.observation.of_tasks(rows, given.of[COUNTS][0])
+        else:
+            observed = self.observation.of_rows(rows, (*outputs, REJECTS, VIOLATIONS))
         # An exchange, so that whatever follows runs in as many tasks as its size asks for. Tasks of a barrier
         # stage run all or none: nothing that stops early, and no union, may follow them in one stage.
         exchanged = observed.hint("rebalance")
         self._rows = exchanged.withColumn(SHARED, F.rand(0))
         self._written = exchanged if is_divided else observed
-        self._frames = {
-            name: self.only(name, [column for column, _ in output.fields]) for name, output in outputs.items()
-        }
-        self._frames |= {name: each.frame for name, each in self._around.items()}
-        self._rejects = self.only(REJECTS, SPECIAL[REJECTS])
-        self.violations = self.only(VIOLATIONS, SPECIAL[VIOLATIONS])
+        self._frames = {name: each.frame for name, each in self._around.items()}
+        self._names = [*outputs, *self._frames]
 
     def with_frames(self, more: Mapping[str, DataFrame]) -> Derived:
         """Add frames that are made from others; they are not among `facts`."""
         self._frames |= more
+        self._names += more
         return self
 
     def __getitem__(self, name: str) -> DataFrame:
         """Return the facts of a predicate as a frame."""
+        if name not in self._names:
+            raise KeyError(f"{name!r} is not among the outputs: {', '.join(self._names)}")
         if name not in self._frames:
-            raise KeyError(f"{name!r} is not among the outputs: {', '.join(self.outputs)}")
+            columns = [column for column, _ in self._derived[name].fields]
+            self._frames[name] = self.only(name, columns)
         return self._frames[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._frames)
+        return iter(self._names)
 
     def __len__(self) -> int:
-        return len(self._frames)
+        return len(self._names)
 
     def __repr__(self) -> str:
-        return f"<Derived: {', '.join(self.outputs)}>"
+        return f"<Derived: {', '.join(self._names)}>"
 
     @property
     def rejects(self) -> DataFrame:
         """The rows of inputs that could not be read, if they are collected."""
-        return reduce(DataFrame.unionAll, (each.rejects for each in self._around.values()), self._rejects)
+        own = self.only(REJECTS, SPECIAL[REJECTS])
+        return reduce(DataFrame.unionAll, (each.rejects for each in self._around.values()), own)
+
+    @property
+    def violations(self) -> DataFrame:
+        """The constraints that do not hold, if they are kept."""
+        return self.only(VIOLATIONS, SPECIAL[VIOLATIONS])
+
+    # ---- all outputs in one pass
+
+    @cached_property
+    def layout(self) -> dict[str, dict[str, str]]:
+        """Where the columns of each predicate lie in `facts`: a column holds those of one type, in order."""
+        kept = slots({name: [of for _, of in output.fields] for name, output in self.outputs.items()})
+        names = plain_names(kept)
+        return {
+            name: {
+                column: names[slot] for slot, (column, _) in zip(kept.of[name], output.fields, strict=True)
+            }
+            for name, output in self.outputs.items()
+        }
 
     @property
     def facts(self) -> DataFrame:
-        """All outputs in one frame: the predicate of each row, and a struct for each of them.
+        """All outputs in one frame: the predicate of each row, and its columns as `layout` says.
 
         It is made to be written in one pass: where one task derives, nothing is exchanged before.
         """
-        tag = free_name(TAG, list(self.outputs))
-        parts = [F.col(TAG).alias(tag)]
-        for name, output in self._derived.items():
-            fields = zip(self._slots.of[name], output.fields, strict=True)
-            struct = F.struct(*(F.col(quoted(slot)).alias(column) for slot, (column, _) in fields))
-            parts.append(F.when(F.col(TAG) == name, struct).alias(name))
-        wanted = self._is_one_of(list(self._derived))
-        derived = self._written.where(wanted).select(*parts)
+        return self._facts(self._written, self._derived)
+
+    def _facts(self, rows: DataFrame, derived: Mapping[str, Output]) -> DataFrame:
+        """Return the rows of some outputs that were derived, and all others."""
+        types: dict[str, spark_types.DataType] = {}
+        taken: dict[str, str] = {}
+        for name, output in self.outputs.items():
+            places = self.layout[name].values()
+            types |= dict(zip(places, (of for _, of in output.fields), strict=True))
+            if name in derived:
+                taken |= dict(zip(places, self._slots.of[name], strict=True))
+
+        def filled(columns: Mapping[str, str]) -> Iterator[Any]:
+            for place, of in types.items():
+                found = F.col(quoted(columns[place])) if place in columns else F.lit(None).cast(of)
+                yield found.alias(place)
+
+        parts = []
+        if derived:
+            parts.append(rows.where(self._is_one_of(list(derived))).select(TAG, *filled(taken)))
         for name, each in self._around.items():
-            tagged = each.frame.select(F.lit(name).alias(tag), F.struct("*").alias(name))
-            derived = derived.unionByName(tagged, allowMissingColumns=True)
-        return derived
+            own = {place: column for column, place in self.layout[name].items()}
+            parts.append(each.frame.select(F.lit(name).alias(TAG), *filled(own)))
+        return union(parts)
+
+    def save(self, path: str | PathLike[str], mode: str = "append") -> dict[str, int]:
+        """Write all outputs to Parquet files, a folder for each predicate, in one pass. This runs a job.
+
+        The tasks that derive write the files; once all of them have ended well, readers see them. Returns how
+        many rows were written of each predicate. The path is one that all executors see.
+        """
+        schemas = {name: output.schema for name, output in self.outputs.items()}
+        saving = Saving(fspath(path), mode, schemas)
+        frames = []
+        rest = self._derived  # what is derived already, or by others than tasks of ours
+        if self._write_files is not None and not self._is_kept:
+            rest = {}
+            frames.append(self._write_files(saving.target))
+        if rest or self._around:
+            layout = {name: tuple(each.values()) for name, each in self.layout.items()}
+            frames.append(saving.of_rows(self._facts(self._rows, rest), TAG, layout))
+        return saving.run(union(frames))
 
     def _is_one_of(self, names: Sequence[str]) -> Any:
         """Return the condition that a row is of one of the outputs; on the row of an error, raise that."""
@@ -142,11 +242,13 @@ class Derived(Mapping[str, DataFrame]):
     def persist(self, level: StorageLevel = StorageLevel.MEMORY_AND_DISK_DESER) -> Derived:
         """Keep the rows of all outputs once they are derived; use it in a `with` block, or `unpersist`."""
         self._rows.persist(level)
+        self._is_kept = True
         return self
 
     def unpersist(self) -> None:
         """Release rows that were kept."""
         self._rows.unpersist()
+        self._is_kept = False
 
     def __enter__(self) -> Derived:
         return self

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
 from pathlib import Path
 from secrets import token_bytes
 from typing import Any
@@ -33,14 +32,16 @@ from tidelog.relation import column_names
 from tidelog.spark import codes
 from tidelog.spark.around import around, goes_around
 from tidelog.spark.barrier import Exchange
-from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of
+from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of, slots_with, union
 from tidelog.spark.joins import Joins
+from tidelog.spark.parquet import COLUMNS, FILES, Target
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, limit_of
 from tidelog.spark.task import TAG, Answers, Everything, Reading, Task, Writing
 from tidelog.spark.times import time_fields
+from tidelog.spark.writer import FILES_TYPES
 from tidelog.syntax.parser import parse_literals
 from tidelog.temporal.reasoning import asks_when
 
@@ -102,9 +103,16 @@ class Given:
         needed = _read_by(program, [*wanted.values()])
         if choice.strategy == JOINS:
             rows = self._joined(frames, wanted, places, faults, ask.keeps_violations, needed)
-        else:
-            rows = self.rows(ask, frames, places, faults, needed, choice)
-        return Derived(rows, wanted, places, passing, is_divided=choice.strategy == EXCHANGE)
+            return Derived(rows, wanted, places, passing, are_counted=False)
+
+        def write_files(target: Target) -> DataFrame:
+            named = slots_with({FILES: FILES_TYPES})
+            told = self.rows(ask, frames, named, faults, needed, choice, target)
+            return Derived(told, {}, named).only(FILES, COLUMNS)
+
+        rows = self.rows(ask, frames, places, faults, needed, choice)
+        is_divided = choice.strategy == EXCHANGE
+        return Derived(rows, wanted, places, passing, is_divided=is_divided, write_files=write_files)
 
     def _joined(
         self,
@@ -176,8 +184,12 @@ class Given:
         on_error: OnError,
         needed: Callable[[str], bool],
         choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
+        target: Target | None = None,
     ) -> DataFrame:
-        """Return the rows of all outputs, as tasks return them that read the inputs that are needed."""
+        """Return the rows of all outputs, as tasks return them that read the inputs that are needed.
+
+        With a target, tasks write the outputs to files, and the rows say which.
+        """
         inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
         taken = slots({name: each.spark for name, each in inputs.items()})
         readings = tuple(
@@ -193,10 +205,10 @@ class Given:
         )
         program = replace(self.program, queries=(), outputs=())
         schema = {slot: _arrow_of(of) for slot, of in places.types.items()}
-        special = {name: places.of[name] for name in SPECIAL}
+        special = {name: places.of[name] for name in (*SPECIAL, FILES) if name in places.of}
         session = session_of(frames)
         limit = limit_of(session, program, choice.tasks)
-        task = Task(program, readings, ask, schema, special, on_error, self.settings, limit)
+        task = Task(program, readings, ask, schema, special, on_error, self.settings, limit, target)
         fields = [(TAG, STRING), *places.types.items()]
         out = spark_types.StructType([spark_types.StructField(*field) for field in fields])
         ship(session, scratch_folder())
@@ -342,7 +354,7 @@ def _tagged(
         places = dict(zip(taken.of[name], each.columns, strict=True))
         parts.append(frames[name].select(F.lit(number).alias(TAG), *_filled(places, taken)))
     first = session.range(1).select(F.lit(NONE).alias(TAG), *_filled({}, taken))
-    return reduce(lambda one, other: one.unionAll(other), parts, first)
+    return union([first, *parts])
 
 
 def _filled(places: Mapping[str, str], taken: Slots) -> Iterator[Any]:

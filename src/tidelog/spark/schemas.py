@@ -173,6 +173,17 @@ def slots(predicates: Mapping[str, Iterable[spark_types.DataType]]) -> Slots:
     return Slots(types, of)
 
 
+def plain_names(given: Slots) -> dict[str, str]:
+    """Return names for slots that need no quotes: `string_1`, `string_2`, `decimal_1`."""
+    counts: dict[str, int] = {}
+    found = {}
+    for slot, of in given.types.items():
+        word = of.simpleString().partition("(")[0].partition("<")[0]
+        counts[word] = counts.get(word, 0) + 1
+        found[slot] = f"{word}_{counts[word]}"
+    return found
+
+
 @dataclass(frozen=True)
 class Output:
     """The columns of a predicate's frame: their names, and what they hold."""

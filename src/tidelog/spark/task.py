@@ -5,6 +5,7 @@ Nothing here reads or writes a file: the program has no imports, and its sandbox
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -28,12 +29,14 @@ from tidelog.proof.node import walk
 from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation, misfit_error
 from tidelog.spark.memory import Counted, Limit
+from tidelog.spark.parquet import FILES, Target
 from tidelog.temporal.intake import split_batch
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import BOUNDS, TimedRelation
 
 TAG = "predicate"
-REJECTS, VIOLATIONS, ERRORS = "rejects", "violations", "errors"  # outputs that are no predicates
+# Outputs that are no predicates.
+REJECTS, VIOLATIONS, ERRORS, COUNTS = "rejects", "violations", "errors", "counts"
 ROWS = 1 << 16  # of a batch that goes out
 READ = 1 << 18  # rows that are converted at once
 ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
@@ -85,6 +88,7 @@ class Task:
     on_error: OnError = OnError.FAIL
     settings: Mapping[str, Any] = field(default_factory=dict)
     limit: Limit = field(default_factory=Limit)
+    target: Target | None = None  # files to which facts are written, instead of going out
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of all outputs.
@@ -106,11 +110,24 @@ class Task:
             yield from self._batches(*self._texts(ERRORS, [[f"{type(error).__name__}: {error}"]]))
 
     def shown(self, faults: Collected, parts: Iterator[Part]) -> Iterator[Part]:
-        """Yield rows that could not be read, then what was asked."""
+        """Yield rows that could not be read, then what was asked, then how many rows there are of each."""
+        counts = {REJECTS: len(faults.collected)}
         if faults.collected:
             yield self._texts(REJECTS, [list(each) for each in zip(*faults.collected, strict=True)])
         for part in parts:
-            yield self._texts(part.name, part.columns.values()) if part.name in self.special else part
+            counts[part.name] = counts.get(part.name, 0) + part.rows
+            if part.name in self.special:
+                yield self._texts(part.name, part.columns.values())
+            else:
+                yield part if self.target is None else self._file(self.target, part)
+        yield self._texts(COUNTS, [[json.dumps(counts)]])
+
+    def _file(self, target: Target, part: Part) -> Part:
+        """Write the facts of a predicate to a file; returns the row that says so."""
+        file = target.write(part.name, part.columns.values(), part.rows)
+        columns = [part.name], [file], [part.rows]
+        slots = zip(self.special[FILES], columns, strict=True)
+        return Part(FILES, {slot: pa.array(each) for slot, each in slots}, 1)
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
         faults = Collected(self.on_error)

@@ -1,8 +1,9 @@
-"""The format `tidelog`: all predicates of `derived.facts` in one pass, by the tasks that have the rows.
+"""The format `tidelog`: all predicates in one pass, by the tasks that have the rows, complete or not at all.
 
-Each predicate is a folder of Parquet files, which anybody reads: `spark.read.parquet(f"{path}/reach")`. A
-task writes one file for each predicate, under a name that readers leave out; when all tasks have ended well,
-the files get their names, and then the manifest says which files there are. A write that fails leaves none.
+Each predicate is a folder of Parquet files, which anybody reads: `spark.read.parquet(f"{path}/reach")`. Tasks
+write files under names that readers skip, and return these names. They are the rows that this data source
+gets: when all tasks have ended well, it gives the files the names by which they are read, and then the
+manifest says which files there are. A write that fails leaves none.
 One write at a time: two of them at once would each write a manifest without the other's files.
 """
 
@@ -10,17 +11,15 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
-from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 from pyspark.sql.datasource import (
     DataSource,
@@ -33,14 +32,53 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.io.atomic import replacing
 from tidelog.spark import codes
+from tidelog.spark.failures import telling
+from tidelog.spark.parquet import COLUMNS, HIDDEN, Target, WriteRows
+from tidelog.spark.shipping import Shipped
 
 FORMAT: Final = "tidelog"
-MANIFEST: Final = "_manifest.json"  # Spark leaves out files whose names begin so
-HIDDEN: Final = "."
+MODES: Final = ("append", "overwrite")
+MANIFEST: Final = "_manifest.json"  # Spark skips files whose names begin so
+_STRING, _LONG = spark_types.StringType(), spark_types.LongType()
+FILES_TYPES: Final = (_STRING, _STRING, _LONG)
+FILES_SCHEMA: Final = spark_types.StructType(
+    [spark_types.StructField(name, of) for name, of in zip(COLUMNS, FILES_TYPES, strict=True)]
+)
+
+
+class Saving:
+    """One write of all outputs: where to, and what of each predicate."""
+
+    def __init__(self, path: str, mode: str, schemas: Mapping[str, spark_types.StructType]) -> None:
+        if mode not in MODES:
+            raise ValueError(f"mode is {' or '.join(map(repr, MODES))}, not {mode!r}")
+        self.mode = mode
+        self.schemas = schemas
+        self.target = Target(str(_folder(path)), token_hex(16), _arrow(schemas))
+
+    def of_rows(self, rows: DataFrame, tag: str, columns: Mapping[str, tuple[str, ...]]) -> DataFrame:
+        """Return which files tasks have written that are given rows of a tag and these columns."""
+        return rows.mapInArrow(Shipped(WriteRows(self.target, tag, columns)), FILES_SCHEMA)
+
+    def run(self, files: DataFrame) -> dict[str, int]:
+        """Write, and return how many rows there are of each predicate."""
+        counts = Observation()
+        rows = [F.sum(F.when(F.col("predicate") == name, F.col("rows"))).alias(name) for name in self.schemas]
+        observed = files.observe(counts, *rows)
+        files.sparkSession.dataSource.register(DefaultSource)
+        schemas = json.dumps({name: each.jsonValue() for name, each in self.schemas.items()})
+        writer = observed.write.format(FORMAT).mode(self.mode)
+        with telling():
+            writer.options(run=self.target.run, schemas=schemas).save(self.target.folder)
+        return {name: count or 0 for name, count in counts.get.items()}
+
+
+def _arrow(schemas: Mapping[str, spark_types.StructType]) -> dict[str, Any]:
+    return {name: to_arrow_schema(each, timezone="UTC") for name, each in schemas.items()}
 
 
 class DefaultSource(DataSource):
-    """The format, to be written: `derived.facts.write.format("tidelog").mode("append").save(path)`."""
+    """The format, as `derived.save` writes it."""
 
     @classmethod
     def name(cls) -> str:
@@ -55,9 +93,15 @@ class DefaultSource(DataSource):
         )
 
     def writer(self, schema: spark_types.StructType, overwrite: bool) -> DataSourceWriter:
-        """Return what writes the rows of a frame."""
-        tag, predicates = _predicates(schema)
-        return FactsWriter(_folder(self.options.get("path")), tag, predicates, overwrite, uuid.uuid4().hex)
+        """Return what gives the files of tasks their names."""
+        if "schemas" not in self.options or schema.names != list(COLUMNS):
+            message = "the format `tidelog` is written by `derived.save` only"
+            help = "`derived.save(path)`; write other frames by `.write.parquet(path)`"
+            raise ProgramError(Diagnostic(codes.NOT_WRITTEN, message, help=help))
+        told = json.loads(self.options["schemas"])
+        schemas = {name: spark_types.StructType.fromJson(each) for name, each in told.items()}
+        folder = str(_folder(self.options.get("path")))
+        return FilesWriter(Target(folder, self.options["run"], _arrow(schemas)), overwrite)
 
 
 def _folder(path: str | None) -> Path:
@@ -73,120 +117,62 @@ def _folder(path: str | None) -> Path:
     return Path(os.path.normpath(name))
 
 
-def _predicates(schema: spark_types.StructType) -> tuple[str, dict[str, spark_types.StructType]]:
-    """Return the column that says of which predicate a row is, and the columns of each predicate."""
-    fields = {field.name: field.dataType for field in schema.fields}
-    structs = {name: of for name, of in fields.items() if isinstance(of, spark_types.StructType)}
-    others = [name for name in fields if name not in structs]
-    if len(others) != 1 or not isinstance(fields[others[0]], spark_types.StringType):
-        message = (
-            "a frame is not that of `derived.facts`: a column `predicate`, and a struct for each of them"
-        )
-        help = "write other frames by `.write.parquet(path)`"
-        raise ProgramError(Diagnostic(codes.NOT_WRITTEN, message, help=help))
-    return others[0], structs
-
-
 @dataclass
 class Written(WriterCommitMessage):
-    """The files that a task has written, by predicate, and how many rows each has."""
+    """The files that tasks have written: predicate, name and rows of each."""
 
-    files: dict[str, tuple[str, int]]
+    files: list[tuple[str, str, int]]
 
 
 @dataclass
-class FactsWriter(DataSourceArrowWriter):
-    """Writes rows of facts, in each task, then gives the files their names, on the driver."""
+class FilesWriter(DataSourceArrowWriter):
+    """Passes on which files there are, in each task, then gives them their names, on the driver."""
 
-    folder: Path
-    tag: str  # the column that says of which predicate a row is
-    predicates: dict[str, spark_types.StructType]
+    target: Target
     overwrite: bool
-    run: str  # by which the files of this write are known
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Write the rows of a task."""
-        files: dict[str, _File] = {}
-        try:
-            for batch in iterator:
-                tags = batch.column(self.tag)
-                for name in pc.unique(tags).to_pylist():
-                    rows = batch.column(name).filter(pc.equal(tags, name))
-                    if name not in files:
-                        files[name] = self._file(name)
-                    files[name].write(rows)
-            return Written({name: file.close() for name, file in files.items()})
-        except BaseException:
-            for file in files.values():
-                file.remove()
-            raise
+        """Return the files that the rows name."""
+        return Written(
+            [tuple(row[name] for name in COLUMNS) for batch in iterator for row in batch.to_pylist()]
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Give the files their names: from now on they are read."""
-        written = [message for message in messages if isinstance(message, Written)]
         before = self._files_before()
         files = {} if self.overwrite else dict(before)
-        for name in self.predicates:
-            found = [message.files[name] for message in written if name in message.files]
-            if not found and not files.get(name):  # an empty predicate has a schema too
-                found = [self._file(name).close()]
-            for hidden, rows in found:
-                place = self._folder_of(name) / hidden
-                place.rename(place.with_name(hidden.removeprefix(HIDDEN)))
-                files.setdefault(name, {})[hidden.removeprefix(HIDDEN)] = rows
-        with replacing(self.folder / MANIFEST) as stream:
+        written = [file for each in messages if isinstance(each, Written) for file in each.files]
+        empty = [name for name in self.target.schemas if not files.get(name)]
+        for name in sorted(set(empty) - {name for name, _, _ in written}):  # it has a schema too
+            columns = [field.type for field in self.target.schemas[name]]
+            written.append((name, self.target.write(name, map(_no_values, columns), 0), 0))
+        for name, hidden, rows in written:
+            place = self.target.folder_of(name) / hidden
+            place.rename(place.with_name(hidden.removeprefix(HIDDEN)))
+            files.setdefault(name, {})[hidden.removeprefix(HIDDEN)] = rows
+        folder = Path(self.target.folder)
+        with replacing(folder / MANIFEST) as stream:
             stream.write(json.dumps({"files": files}, indent=1, ensure_ascii=False).encode())
         for name, old in before.items() if self.overwrite else ():
             for file in old:
-                (self._folder_of(name) / file).unlink(missing_ok=True)
+                (self.target.folder_of(name) / file).unlink(missing_ok=True)
         self.abort(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what tasks have written, those too that Spark started a second time, or that died."""
-        for name in self.predicates:
-            for left in self._folder_of(name).glob(f"{HIDDEN}part-{self.run}-*"):
+        for name in self.target.schemas:
+            for left in self.target.unfinished(name):
                 left.unlink(missing_ok=True)
-
-    def _file(self, predicate: str) -> _File:
-        return _File(self._folder_of(predicate), self._schema_of(predicate), self.run)
 
     def _files_before(self) -> dict[str, dict[str, int]]:
         try:
-            found: dict[str, dict[str, int]] = json.loads((self.folder / MANIFEST).read_bytes())["files"]
+            found: dict[str, dict[str, int]] = json.loads(Path(self.target.folder, MANIFEST).read_bytes())[
+                "files"
+            ]
         except FileNotFoundError:
             return {}
         return found
 
-    def _folder_of(self, predicate: str) -> Path:
-        return self.folder / quote(predicate, safe=" ")
 
-    def _schema_of(self, predicate: str) -> Any:
-        return to_arrow_schema(self.predicates[predicate], timezone="UTC")
-
-
-class _File:
-    """A Parquet file that is being written, under a name that readers leave out."""
-
-    def __init__(self, folder: Path, schema: Any, run: str) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"{HIDDEN}part-{run}-{uuid.uuid4().hex}.parquet"
-        self.schema = schema
-        self.rows = 0
-        self._writer = pq.ParquetWriter(self.path, schema, compression="snappy")
-
-    def write(self, rows: Any) -> None:
-        """Write structs, a column for each field."""
-        columns = [array.cast(field.type) for array, field in zip(rows.flatten(), self.schema, strict=True)]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(columns, schema=self.schema))
-        self.rows += len(rows)
-
-    def close(self) -> tuple[str, int]:
-        """Return the name of the complete file, and how many rows it has."""
-        self._writer.close()
-        return self.path.name, self.rows
-
-    def remove(self) -> None:
-        """Remove the file."""
-        with suppress(OSError):
-            self._writer.close()
-        self.path.unlink(missing_ok=True)
+def _no_values(of: Any) -> Any:
+    return pa.array([], of)

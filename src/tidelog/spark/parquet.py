@@ -1,0 +1,111 @@
+"""Parquet files that tasks write: a folder for each predicate, and names that readers skip.
+
+Knows no Spark.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+HIDDEN: Final = "."  # Spark skips files whose names begin so
+FILES: Final = "files"  # the output that says which files were written
+COLUMNS: Final = ("predicate", "file", "rows")  # its columns
+ROWS: Final = 1 << 20  # of a row group
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where the files of one `save` go, and the schema of each predicate."""
+
+    folder: str
+    run: str  # by which the files of this run are known, those too that a failed task leaves behind
+    schemas: Mapping[str, Any]  # Arrow's, by predicate
+
+    def folder_of(self, predicate: str) -> Path:
+        """Return the folder of a predicate."""
+        return Path(self.folder, quote(predicate, safe=" "))
+
+    def unfinished(self, predicate: str) -> Iterator[Path]:
+        """Yield the files of this run that readers skip."""
+        return self.folder_of(predicate).glob(f"{HIDDEN}part-{self.run}-*")
+
+    def write(self, predicate: str, columns: Iterable[Any], rows: int) -> str:
+        """Write one file, and return its name."""
+        file = File(self.folder_of(predicate), self.schemas[predicate], self.run)
+        try:
+            file.write(list(columns), rows)
+            return file.close()
+        except BaseException:
+            file.remove()
+            raise
+
+
+class File:
+    """A Parquet file that is being written. Mutable."""
+
+    def __init__(self, folder: Path, schema: Any, run: str) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.path = folder / f"{HIDDEN}part-{run}-{uuid.uuid4().hex}.parquet"
+        self.schema = schema
+        self.rows = 0
+        self._writer = pq.ParquetWriter(self.path, schema, compression="snappy")
+
+    def write(self, columns: Sequence[Any], rows: int) -> None:
+        """Write rows, converted to the types of the schema."""
+        arrays = [column.cast(field.type) for column, field in zip(columns, self.schema, strict=True)]
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self.schema), row_group_size=ROWS)
+        self.rows += rows
+
+    def close(self) -> str:
+        """Complete the file, and return its name."""
+        self._writer.close()
+        return self.path.name
+
+    def remove(self) -> None:
+        """Remove the file."""
+        with suppress(OSError):
+            self._writer.close()
+        self.path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class WriteRows:
+    """What a task does that writes rows which another stage has: rows in, the names of files out."""
+
+    target: Target
+    tag: str  # the column that says of which predicate a row is
+    columns: Mapping[str, tuple[str, ...]]  # of each predicate, among those of the rows
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield a row for each file: one for each predicate that has rows."""
+        files: dict[str, File] = {}
+        try:
+            for batch in batches:
+                tags = batch.column(self.tag)
+                for name in pc.unique(tags).to_pylist():
+                    some = batch.filter(pc.equal(tags, name))
+                    if name not in files:
+                        files[name] = File(
+                            self.target.folder_of(name), self.target.schemas[name], self.target.run
+                        )
+                    files[name].write(some.select(list(self.columns[name])).columns, some.num_rows)
+            closed = [(name, file.close(), file.rows) for name, file in files.items()]
+        except BaseException:
+            for file in files.values():
+                file.remove()
+            raise
+        if closed:
+            columns = zip(*closed, strict=True)
+            yield pa.RecordBatch.from_pydict(
+                {key: list(each) for key, each in zip(COLUMNS, columns, strict=True)}
+            )
