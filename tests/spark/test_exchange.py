@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -177,3 +178,36 @@ def test_facts_that_do_not_fit_are_an_error(spark: SparkSession, partitions: int
         finally:
             spark.conf.unset(TASK_MEMORY)
     assert ts.derive(program, {"node": nodes.limit(10)}, partitions=partitions)["pair"].count() == 100
+
+
+def unreachable() -> type[Exchange]:
+    """Tasks that tell the others a wrong address; a class of this function, so that it goes to workers."""
+
+    class Unreachable(Exchange):
+        def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
+            barrier: Any = import_module("tidelog.spark.barrier")
+            listener = barrier.Listener
+
+            def deaf(host: str) -> Any:
+                made = listener(host)
+                made.address = "127.0.0.1:9"  # where nobody listens
+                return made
+
+            barrier.Listener = deaf
+            try:
+                yield from super()._parts(batches)
+            finally:
+                barrier.Listener = listener
+
+    return Unreachable
+
+
+@pytest.mark.slow
+def test_executors_that_cannot_reach_one_another_are_told_of_joins(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edges = spark.createDataFrame([(1, 2), (2, 3)], "x int, y int")
+    monkeypatch.setattr("tidelog.spark.given.Exchange", unreachable())
+    match = r"E690(.|\n)*cannot reach task(.|\n)*help: .*set `tidelog.strategy=joins`$"
+    with pytest.raises(tl.TidelogError, match=match), telling():
+        ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"].collect()

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any, Final
 
 from tidelog.engine import exchange
-from tidelog.engine.exchange import Listener
+from tidelog.engine.exchange import Listener, Lost
 from tidelog.equality.divided import Divided, by_rules, task_of
 from tidelog.errors import Inconsistent
 from tidelog.io.columns import Batch
@@ -23,6 +23,10 @@ from tidelog.violations import told_apart, violated
 
 SETTINGS: Final = ("timeout", "max_facts", "equal")
 EQUALITY: Final = ("equality", "unique_names")
+UNREACHED: Final = (
+    "tasks connect to one another, on any port: where executors cannot, "
+    "leave it to one task, by `partitions=1`, or set `tidelog.strategy=joins`"
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,10 @@ class Exchange:
         faults = Collected(self.task.on_error)
         settings = {key: self.task.settings[key] for key in SETTINGS if key in self.task.settings}
         how = {key: self.task.settings[key] for key in EQUALITY if key in self.task.settings}
-        mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
+        try:
+            mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
+        except Lost as error:
+            raise Lost([replace(each, help=UNREACHED) for each in error.diagnostics]) from None
         program = told_apart(by_rules(self.task.program, **how))
         with mesh:
             deriving = task_of(program, mesh, seed=int(attempt, 16), **how, **settings)

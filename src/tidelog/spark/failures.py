@@ -7,19 +7,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from tidelog import errors
+from tidelog.engine.exchange import Lost
 from tidelog.errors import DataError, Diagnostic, TidelogError
 from tidelog.spark import codes
 
 _CLASSES: Final = {
     name: getattr(errors, name)
     for name in ("ProgramError", "DataError", "EvaluationError", "Inconsistent", "Stopped")
-}
+} | {"Lost": Lost}
 # The code is part of it: before the message, a way through Python code may show the line that raises it.
 _TOLD: Final = re.compile(rf"({'|'.join(_CLASSES)}): (?=error\[[A-Z]\d+\])(.*)", re.DOTALL)
-_END: Final = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_END: Final = re.compile(r"\s*(SQLSTATE: \w+|\n\s*at org\.apache\.spark).*", re.DOTALL)
 _ONE: Final = re.compile(
     r"error\[(?P<code>\w+)\]: (?P<message>.*?)"
     r"(?:\n +--> (?P<place>[^\n]*))?(?P<excerpt>(?:\n[ \d]*\|[^\n]*)*)(?:\n  help: (?P<help>.*))?",
@@ -32,7 +34,7 @@ def telling() -> Iterator[None]:
     """In the block, raise what a task says, or what else Spark failed with, as an error of tidelog."""
     try:
         yield
-    except PySparkException as error:
+    except (PySparkException, Py4JJavaError) as error:  # the second is a barrier stage that failed for good
         raise error_of(error) from error
 
 
