@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.engine.columnar.typed import TEXT, Misfit, to_typed, types_of
+from tidelog.engine.columnar.typed import TEXT, Misfit, check_mixed, to_typed, types_of, with_structs
 from tidelog.errors import DataError, Diagnostic, counted, suggest
 from tidelog.logic.inference import LazySchema, Schema
 from tidelog.logic.program import Predicate
@@ -160,12 +160,14 @@ class Relation:
         taken.__dict__["_ids"] = ids
         return taken
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, mixed: str = "text") -> pa.Table:
         """The rows as an Arrow table, whose columns have the types that are declared, else those inferred.
 
-        A column of several types is text. A value that its type cannot hold is an error.
+        A column of several types is text, or with `mixed="struct"` a struct with a field for each type, of
+        which one has a value. A value that its type cannot hold is an error.
         """
-        return self.table_of(self.typed(to_typed))
+        schema = with_structs(self.contents) if check_mixed(mixed) else None
+        return self.table_of(self.typed(to_typed, schema))
 
     def typed(
         self, write: Callable[[Dictionary, Ids, Contents], T], schema: Sequence[Contents] | None = None
@@ -283,6 +285,8 @@ def _help_for(value: Value, contents: Contents) -> str:
         if value.extra is not None and Type.DATETIME in contents.types:
             return "`--terms plain` writes the moment in UTC, `--terms exact` the time zone too, as text"
         return "declare the column `localDateTime` if its values have no time zone, or give them one"
+    if contents.is_struct:
+        return "without `mixed`, the column is text, which holds it; or convert the value in the rule"
     if value.kind is Kind.BIG and Type.INTEGER in contents.types:
         return "declare the column `decimal(38, 0)` and convert the value, or declare it `any`, as text"
     return "declare the column with a type that holds it, or convert the value in the rule"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.engine.columnar.typed import check, to_readable, to_typed
+from tidelog.engine.columnar.typed import check, check_mixed, to_readable, to_typed, with_structs
 from tidelog.io.formats import DELIMITED, JSON, RDF, canonical_format
 from tidelog.io.marks import JSON as JSON_TEXT
 from tidelog.io.marks import marked
@@ -25,17 +25,24 @@ _IN_JSON: Final = frozenset(
 
 
 def file_table(
-    relation: Relation, format_name: str, terms: str | None = None, types: Sequence[ColumnType] = ()
+    relation: Relation,
+    format_name: str,
+    terms: str | None = None,
+    types: Sequence[ColumnType] = (),
+    mixed: str = "text",
 ) -> pa.Table:
     """The rows of a relation as `io.write` takes them for a format.
 
     `terms` is `plain` for text alone, `exact` for terms of the rule language, or None: each value is read
-    again as what it was, in a column of its type; `types` are those of the columns, by default any.
+    again as what it was, in a column of its type; `types` are those of the columns, by default any. With
+    `mixed="struct"`, columns of several types are structs where the format has columns of types.
     """
     name = canonical_format(format_name)
     if name in RDF:
         return relation.to_texts("ntriples").table
     schema = _schema(relation, types)
+    if check_mixed(mixed) and name not in DELIMITED | JSON:
+        schema = with_structs(schema)
     if terms == "plain" and name not in DELIMITED:
         return relation.table_of(relation.typed(to_typed, schema))
     if terms is None and name not in DELIMITED | JSON:

@@ -223,7 +223,7 @@ DECLARED = """
     [
         ('p(?x) :- n(?x), ?x > "5" .', "the comparison never holds: int > string"),
         ('p(?x) :- n(?x), ?x = "5" .', "the comparison never holds: int = string"),
-        ("p(?x, ?y) :- n(?x), ?y = 1/0 .", "the expression never has a value"),
+        ("p(?x, ?y) :- n(?x), ?y = 1/0 .", "division by zero never has a value"),
         ("p(?x, ?y) :- n(?x), ?y = ?x / 0 .", "division by zero never has a value"),
         ("p(?x) :- n(?x), s(STR(?y)), i(?y), ?y < ?x .", "the comparison never holds: iri < int"),
         ("p(?x) :- u(?x), s(?x), r(?x, _) . r(1, 2) .", "`?x` never matches"),

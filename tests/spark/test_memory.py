@@ -117,7 +117,7 @@ from tidelog.logic.resolve import program_of
 from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
 from tidelog.spark.memory import Limit
-from tidelog.spark.task import Everything, Reading, Task, Writing
+from tidelog.spark.task import COUNTS, ERRORS, NULLS, REJECTS, VIOLATIONS, Everything, Reading, Task, Writing
 
 rules, kind, rows, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]) << 20
 program = program_of(f"@declare e(a: {kind}, b: {kind}) . {rules}")
@@ -138,7 +138,7 @@ schema = {slot: pa.string() if kind == "string" else pa.int64() for slot in slot
 of = ColumnType.STRING if kind == "string" else ColumnType.INTEGER
 reading = Reading("e", ("c0", "c1"), (of, of), ("a", "b"))
 ask = Everything((Writing(head.predicate, head.predicate, slots, types),))
-special = dict.fromkeys(("errors", "rejects", "violations"), ("text",))
+special = dict.fromkeys((COUNTS, ERRORS, NULLS, REJECTS, VIOLATIONS), ("text",))
 task = Task(program, (reading,), ask, schema, special, limit=Limit(size or None))
 
 peak = 0
@@ -152,9 +152,10 @@ def look():
 threading.Thread(target=look, daemon=True).start()
 found, told = 0, ""
 for batch in task(batches()):
-    if batch.column(0)[0].as_py() == "errors":
+    name = batch.column(0)[0].as_py()
+    if name == ERRORS:
         told = batch.column("text")[0].as_py().splitlines()[0]
-    else:
+    elif name == head.predicate:
         found += batch.num_rows
 print(found, peak >> 20, told, sep="|")
 """

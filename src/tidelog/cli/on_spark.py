@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tidelog.cli.messages import Messages
-from tidelog.cli.programs import existing_data, load_beside, sandbox_of
-from tidelog.cli.reasoning import HEADERS, faults_of, parameters
+from tidelog.cli.programs import existing_data, load_beside, sandbox_of, warnings
+from tidelog.cli.reasoning import HEADERS, faults_of, parameters, told_of_nulls
 from tidelog.cli.results import Form, Result, check_printable, print_result, print_results, query_name
 from tidelog.cli.time_options import time_settings
 from tidelog.cli.usage import UsageError
@@ -18,6 +19,7 @@ from tidelog.errors import Diagnostic, counted
 from tidelog.io.export import Export, export_file
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import canonical_format
+from tidelog.io.nulls import is_counted_apart
 from tidelog.io.write import WriteOptions
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.logic.values import ColumnType
@@ -57,6 +59,8 @@ def run(options: Namespace) -> int:
     if not options.output:
         check_printable(len(shown) + len(program.queries), form)
     given, frames = _given(options, program)
+    given = replace(given, mixed=form.mixed)
+    _warn(given, options, messages)
     choice = given.choose(frames, None, None)
     messages.say(str(choice))
     derived = given.derive(frames, names, _on_error(options), "fail", choice)
@@ -80,7 +84,7 @@ def run(options: Namespace) -> int:
             results.append(
                 _result(
                     query_name(query.text),
-                    given.query(frames, _body(query.text), "skip")[ANSWERS],
+                    given.query(frames, _body(query.text), "skip", _told_before)[ANSWERS],
                     "query",
                 )
             )
@@ -96,15 +100,16 @@ def query(options: Namespace) -> int:
 
     form = Form.of(options, "table")
     check_printable(1, form)
-    program = _program(options)
+    program, messages = _program(options), Messages(options.quiet)
     given, frames = _given(options, program)
-    derived = given.query(frames, options.query, _on_error(options))
+    _warn(given, options, messages)
+    derived = given.query(frames, options.query, _on_error(options), messages.diagnose)
     answers = derived[ANSWERS]
     if options.limit is not None:
         answers = answers.limit(options.limit)
     with telling(), derived.persist():
         found = _result(" ".join(options.query.split()), answers, "query")
-        _report_rejects(derived, options, Messages(options.quiet))
+        _report_rejects(derived, options, messages)
     print_result(found, form)
     return 0
 
@@ -141,6 +146,16 @@ def _given(options: Namespace, program: Program) -> tuple[Given, dict[str, DataF
     }
     files = existing_data(options.data)
     return read_program(program, session, files, HEADERS[options.input_header], settings)
+
+
+def _warn(given: Given, options: Namespace, messages: Messages) -> None:
+    """Say what is doubtful about the program and its inputs."""
+    said = warnings(given.program, existing_data(options.data))
+    messages.diagnose((*said, *(item for item in given.inferred.warnings if item not in said)))
+
+
+def _told_before(doubts: object) -> None:
+    """Say nothing: queries of the program are looked at with its rules."""
 
 
 def _export(path: Path, form: Form, columns: int) -> Export:
@@ -182,6 +197,9 @@ def _on_error(options: Namespace) -> str:
 
 def _report_rejects(derived: Any, options: Namespace, messages: Messages) -> None:
     """Say how many rows were left out, and write them to a file if that is asked for."""
+    for row in derived.nulls.sort("predicate", "column").toLocalIterator() if derived.counts_nulls else ():
+        if is_counted_apart(row["nulls"]):
+            messages.say(told_of_nulls(*row))
     on_error, path = faults_of(options)
     if on_error is OnError.FAIL:
         return

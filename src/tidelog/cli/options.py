@@ -134,6 +134,13 @@ def add_form(group: argparse._ArgumentGroup, format_help: str) -> None:
         help="text alone, or terms of the rule language; by default files are written so that they read back "
         "as the same values, and tables are text alone",
     )
+    group.add_argument(
+        "--mixed",
+        choices=("text", "struct"),
+        default="text",
+        help="in Parquet and Arrow, what a column of values of several types is: text (the default), or a "
+        "struct with a field for each type, of which one has a value",
+    )
     group.add_argument("--no-header", action="store_true", help="CSV and TSV without the names of columns")
     group.add_argument(
         "--escape-formulas",

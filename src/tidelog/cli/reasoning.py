@@ -20,10 +20,10 @@ from tidelog.cli.time_options import is_time_said, time_settings
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.registry import EngineSettings, settings_of
-from tidelog.errors import Diagnostic, Inconsistent, ProgramError, counted
+from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Span, counted
 from tidelog.io.faults import OnError
 from tidelog.io.formats import format_of
-from tidelog.io.nulls import Nulls
+from tidelog.io.nulls import Nulls, is_counted_apart
 from tidelog.io.source import TRIPLE, data_file, predicate_of
 from tidelog.io.tables import read
 from tidelog.logic.program import Predicate, Program
@@ -146,7 +146,8 @@ class Work:
 
     def _doubt(self, doubts: Sequence[Diagnostic]) -> None:
         """Say what is doubtful about a query; about those of the program it is said with the rest."""
-        told = {item.message for item in self.program.warnings}
+        queries = [query.rule.span for query in self.program.queries if query.rule.span is not None]
+        told = {item.message for item in self.program.warnings if _is_within(item.span, queries)}
         self.messages.diagnose(item for item in doubts if item.message not in told)
 
     def warn(self, *, about_unused: bool = True) -> None:
@@ -214,8 +215,8 @@ class Work:
             kept = f"; see {report.rejects}" if report.rejects else ""
             self.messages.say(f"left out {count} that could not be read{kept}")
         for (file, column, done), rows in sorted(self.reasoner.faults.nulls.items()):
-            what = "left out" if done == Nulls.DROP_ROW.value else "kept"
-            self.messages.say(f"{what} {counted(rows, 'row')} of {file} without a value in column `{column}`")
+            if is_counted_apart(done):
+                self.messages.say(told_of_nulls(file, column, done, rows))
 
     def report_completeness(self) -> None:
         """Say whether all is there that follows over time."""
@@ -226,6 +227,20 @@ class Work:
     def _listen(self, event: Event) -> None:
         if isinstance(event, Notice):
             self.messages.say(event.text)
+
+
+def told_of_nulls(place: str, column: str, done: str, rows: int) -> str:
+    """What became of rows that lack a value, in a line."""
+    what = "left out" if done == Nulls.DROP_ROW.value else "kept"
+    return f"{what} {counted(rows, 'row')} of {place} without a value in column `{column}`"
+
+
+def _is_within(span: Span | None, others: Iterable[Span]) -> bool:
+    """Whether a place lies in one of the others."""
+    return span is not None and any(
+        span.source is other.source and other.start <= span.start and span.end <= other.end
+        for other in others
+    )
 
 
 def _is_said(options: Namespace, setting: str) -> bool:

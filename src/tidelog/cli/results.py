@@ -41,6 +41,7 @@ class Form:
     header: bool = True
     rows: int | None = None  # None: all, but on a terminal the first ones
     escape_formulas: bool = False
+    mixed: str = "text"  # what columns of several types are, in Parquet and Arrow
 
     @property
     def options(self) -> WriteOptions:
@@ -51,7 +52,11 @@ class Form:
     def of(options: Namespace, otherwise: str) -> Form:
         """The form that the options ask for."""
         header, escaped = not options.no_header, options.escape_formulas
-        return Form(options.format or otherwise, options.terms, header, options.rows, escaped)
+        chosen = options.format or otherwise
+        if options.mixed == "struct" and (chosen not in _BINARY or options.terms):
+            help = "only Parquet and Arrow have them, and --terms writes texts"
+            raise UsageError("--mixed struct goes with --format parquet or arrow, and not with --terms", help)
+        return Form(chosen, options.terms, header, options.rows, escaped, options.mixed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +142,7 @@ def print_result(result: Result, form: Form) -> None:
 
 def data(relation: Relation, form: Form, types: Sequence[ColumnType] = ()) -> pa.Table:
     """The rows as the format wants them: typed, as texts, or as terms of RDF."""
-    table = file_table(relation, form.format, form.terms, types)
+    table = file_table(relation, form.format, form.terms, types, form.mixed)
     is_filtered = relation.name == TRIPLE and canonical_format(form.format) in RDF
     return _statements(table) if is_filtered else table
 

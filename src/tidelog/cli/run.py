@@ -238,7 +238,7 @@ def _write_export(
     """The facts of an export are in its file, or on standard output."""
     relation = work.reasoner[transfer.predicate].sorted()
     types = transfer.types or work.program.types_of(work.program.predicates[transfer.predicate])
-    table = data(relation, Form(export.format, work.options.terms), types)
+    table = data(relation, Form(export.format, work.options.terms, mixed=work.options.mixed), types)
     if relation.columns and not isinstance(relation, TimedRelation):
         table = table.select(export.columns)
     if export.path is None:

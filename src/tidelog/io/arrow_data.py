@@ -2,14 +2,14 @@
 
 Every wanted column is validated in full before a kernel reads it: offsets that point past the values, or text
 that is not UTF-8, would crash the process. A row with a missing value or NaN is at fault, since neither is a
-value. Numbers become doubles and decimals where those are declared; else a column of another type than the
-declared one is an error, not a conversion.
+value. A struct with a field for each type holds values of several types. Numbers become doubles and decimals
+where those are declared; else a column of another type than the declared one is an error, not a conversion.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +24,10 @@ from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values,
 from tidelog.io.faults import BadRow, Faults
 from tidelog.io.marks import type_of
 from tidelog.io.nulls import NULL, Nulls, policy
+from tidelog.io.structs import MARKS, MISSING, SEVERAL, chosen_fields, fields_of
 from tidelog.io.times import with_bounds
 from tidelog.logic import terms
+from tidelog.logic.types import Type, column_of, types_of_column
 from tidelog.logic.values import ColumnType, Value, conform
 
 _INT32_OFFSETS = 2**31 - 1
@@ -83,7 +85,7 @@ def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> It
         rows = np.arange(first_row, first_row + table.num_rows)
         try:
             arrays = with_bounds([_plain_array(column) for column in columns], wanted.times)
-            batches = [_read_rows(*part, faults) for part in _parts(arrays, rows, wanted, faults)]
+            batches = [_read_part(part, wanted, faults) for part in _parts(arrays, rows, wanted, faults)]
         except pa.ArrowMemoryError:  # says nothing about the data
             raise
         except pa.ArrowException as fault:
@@ -93,26 +95,89 @@ def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> It
         yield from (batch for batch in batches if batch.rows and not faults.failed)
 
 
-def _parts(
-    arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults
-) -> Iterator[tuple[Sequence[Array], Any, Wanted]]:
-    """Yield the rows apart that lack the same values, where a missing value is one."""
-    kept = [place for place in range(len(arrays)) if policy(wanted.nulls, place) is Nulls.VALUE]
-    kept = [place for place in kept if arrays[place].null_count]
-    if not kept:
-        yield arrays, rows, wanted
+@dataclass(frozen=True)
+class _Part:
+    """Rows with their numbers, and the places in which they lack a value that is one."""
+
+    arrays: Sequence[Array]
+    rows: Any
+    wanted: Wanted
+    lacking: Sequence[int] = ()
+
+
+def _read_part(part: _Part, wanted: Wanted, faults: Faults) -> Batch:
+    """The batch of the rows that can be read; missing values that are values are counted."""
+    batch = _read_rows(part.arrays, part.rows, part.wanted, faults)
+    for place in part.lacking:
+        if batch.rows:
+            faults.nulls[wanted.shown, wanted.names[place], Nulls.VALUE.value] += batch.rows
+    return batch
+
+
+def _parts(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults) -> Iterator[_Part]:
+    """Yield the rows apart that lack the same values, where a missing value is one.
+
+    Rows whose structs hold values of different types are apart, too.
+    """
+    structs = {place: fields for place, array in enumerate(arrays) if (fields := fields_of(array.type))}
+    codes_of = {place: chosen_fields(arrays[place]) for place in structs}
+    for place, array in enumerate(arrays):
+        if array.null_count and place not in structs and policy(wanted.nulls, place) is Nulls.VALUE:
+            is_null = pc.is_null(array).to_numpy(zero_copy_only=False)
+            codes_of[place] = np.where(is_null, MISSING, 0)
+    if not codes_of or not len(rows):
+        empty = pa.array([], pa.string())
+        plain = [empty if place in structs else array for place, array in enumerate(arrays)]
+        yield _Part(plain, rows, wanted)
         return
-    missing = np.stack([pc.is_null(arrays[place]).to_numpy(zero_copy_only=False) for place in kept])
-    for pattern in np.unique(missing, axis=1).T:
-        chosen = (missing == pattern[:, None]).all(axis=0)
-        lacking = [place for place, lacks in zip(kept, pattern.tolist(), strict=True) if lacks]
+    every = np.stack(list(codes_of.values()))
+    for pattern in np.unique(every, axis=1).T:
+        chosen = (every == pattern[:, None]).all(axis=0)
+        some = dict(zip(codes_of, pattern.tolist(), strict=True))
         part = [array.filter(mask(chosen)) for array in arrays]
-        types, marks = list(wanted.types), list(wanted.marks)
-        for place in lacking:
-            faults.nulls[wanted.shown, wanted.names[place], Nulls.VALUE.value] += int(chosen.sum())
-            part[place] = pa.array([terms.exact(NULL)] * int(chosen.sum()), pa.string())
+        faulty = _faulty(some, structs, wanted)
+        if faulty is not None:
+            bad = dict.fromkeys(range(int(chosen.sum())), faulty)
+            _reject(bad, part, rows[chosen], wanted, faults)
+            continue
+        yield _of_pattern(part, rows[chosen], wanted, some, structs)
+
+
+def _faulty(
+    pattern: Mapping[int, int], structs: Mapping[int, Sequence[Type]], wanted: Wanted
+) -> tuple[int, str] | None:
+    """Return the column in which structs are at fault that have these fields, and the reason."""
+    for place, number in pattern.items():
+        if number == SEVERAL:
+            return place, "a struct of several types has exactly one value"
+        if number != MISSING and place in structs:
+            held, declared = structs[place][number], wanted.types[place]
+            accepted = _ACCEPTED.get(declared.base, ())
+            if held not in types_of_column(declared) and column_of(frozenset({held})) not in accepted:
+                return place, f"the value is of type {held.value}, not {declared.value}"
+    return None
+
+
+def _of_pattern(
+    part: list[Array],
+    rows: Any,
+    wanted: Wanted,
+    pattern: Mapping[int, int],
+    structs: Mapping[int, Sequence[Type]],
+) -> _Part:
+    """Return rows in which columns lack their values, or have structs with a value in the same field."""
+    types, marks, lacking = list(wanted.types), list(wanted.marks), []
+    for place, number in pattern.items():
+        if number == MISSING and policy(wanted.nulls, place) is Nulls.VALUE:
+            lacking.append(place)
+            part[place] = pa.array([terms.exact(NULL)] * len(rows), pa.string())
             types[place], marks[place] = ColumnType.TERM, ColumnType.TERM
-        yield part, rows[chosen], replace(wanted, types=tuple(types), marks=tuple(marks))
+        elif number == MISSING:
+            part[place] = pa.nulls(len(rows), pa.string())
+        elif place in structs:
+            part[place] = _plain_array(part[place].flatten()[number])
+            marks[place] = MARKS.get(structs[place][number])
+    return _Part(part, rows, replace(wanted, types=tuple(types), marks=tuple(marks)), lacking)
 
 
 def validated(values: Array, name: str, shown: str) -> Array:
@@ -132,9 +197,13 @@ def _read_rows(arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Fault
     """The batch of the rows that can be read; `rows` are their numbers in the data."""
     bad: dict[int, tuple[int, str]] = {}
     # A row that is to be left out for one column, and rejected for another, is rejected.
-    for place in sorted(range(len(arrays)), key=lambda place: policy(wanted.nulls, place) is Nulls.DROP_ROW):
-        for index in _missing(arrays[place]):
-            bad.setdefault(index, (place, "the value is missing"))
+    lacking = [
+        (_is_left_out(array, index, wanted, place), place, index)
+        for place, array in enumerate(arrays)
+        for index in _missing(array)
+    ]
+    for _, place, index in sorted(lacking):
+        bad.setdefault(index, (place, "the value is missing"))
     if bad:
         return _without(bad, arrays, rows, wanted, faults)
     columns: list[Column] = []
@@ -150,15 +219,29 @@ def _without(
     bad: dict[int, tuple[int, str]], arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults
 ) -> Batch:
     """The batch without the bad rows, which are given to `faults`."""
-    for index, (place, reason) in sorted(bad.items()):
-        where = f"{wanted.shown}:{rows[index]}:{wanted.places[place] + 1}"
-        fault = Diagnostic(codes.NOT_OF_TYPE, f"{reason} (column `{wanted.names[place]}`)", place=where)
-        is_left_out = policy(wanted.nulls, place) is Nulls.DROP_ROW and not arrays[place][index].is_valid
-        text = "" if is_left_out else json.dumps([_object(array[index]) for array in arrays], default=str)
-        faults.add(BadRow(fault, text, wanted.names[place] if is_left_out else None))
+    _reject(bad, arrays, rows, wanted, faults)
     keep = np.ones(len(rows), bool)
     keep[list(bad)] = False
     return _read_rows([array.filter(mask(keep)) for array in arrays], rows[keep], wanted, faults)
+
+
+def _reject(
+    bad: dict[int, tuple[int, str]], arrays: Sequence[Array], rows: Any, wanted: Wanted, faults: Faults
+) -> None:
+    """Give the bad rows to `faults`: each has the place of its column, and the reason."""
+    for index, (place, reason) in sorted(bad.items()):
+        where = f"{wanted.shown}:{rows[index]}:{wanted.places[place] + 1}"
+        fault = Diagnostic(codes.NOT_OF_TYPE, f"{reason} (column `{wanted.names[place]}`)", place=where)
+        is_left_out = _is_left_out(arrays[place], index, wanted, place)
+        if not is_left_out and not arrays[place][index].is_valid:
+            faults.nulls[wanted.shown, wanted.names[place], Nulls.REJECT.value] += 1
+        text = "" if is_left_out else json.dumps([_object(array[index]) for array in arrays], default=str)
+        faults.add(BadRow(fault, text, wanted.names[place] if is_left_out else None))
+
+
+def _is_left_out(array: Array, index: int, wanted: Wanted, place: int) -> bool:
+    """Whether a row is left out for a value that its column lacks; NaN is rejected all the same."""
+    return policy(wanted.nulls, place) is Nulls.DROP_ROW and not array[index].is_valid
 
 
 def _object(scalar: Any) -> object:

@@ -13,15 +13,12 @@ from tidelog.io.arrays import text_array
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
 from tidelog.io.faults import BadRow, Faults
 from tidelog.io.fields import Survey, Text, survey
-from tidelog.io.nulls import Nulls, policy
+from tidelog.io.nulls import HOLD_EMPTY_TEXT, Nulls, policy
 from tidelog.io.records import Record, count_lines, records
 from tidelog.io.source import DataFile
 from tidelog.logic.values import ColumnType
 
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]*")
-
-
-HOLD_EMPTY_TEXT = frozenset({ColumnType.ANY, ColumnType.STRING, ColumnType.IRI})  # an empty field is a value
 
 
 @dataclass(frozen=True)
@@ -81,14 +78,16 @@ def read_block(block: Block, layout: Layout, file: DataFile, faults: Faults) -> 
             rows.append(_Row(record, tuple(record.fields[index].decode() for index in layout.wanted)))
         else:
             bad.append((record.line, _bad_row(record, fault)))
-    columns, misread, left_out = _columns(rows, layout, file)
+    columns, misread, left_out, lacking = _columns(rows, layout, file)
+    for name in lacking:
+        faults.nulls[file.shown, name, Nulls.REJECT.value] += 1
     if misread:
         bad += [
             (rows[index].record.line, _bad_row(rows[index].record, fault, left_out.get(index)))
             for index, fault in misread.items()
         ]
         rows = [row for index, row in enumerate(rows) if index not in misread]
-        columns, _, _ = _columns(rows, layout, file)
+        columns, *_ = _columns(rows, layout, file)
     _count_nulls(rows, layout, file, faults)
     for _, row in sorted(bad, key=lambda pair: pair[0]):
         faults.add(row)
@@ -142,15 +141,16 @@ def _fault(record: Record, layout: Layout, file: DataFile) -> Diagnostic | None:
 
 def _columns(
     rows: Sequence[_Row], layout: Layout, file: DataFile
-) -> tuple[tuple[Column, ...], dict[int, Diagnostic], dict[int, str]]:
+) -> tuple[tuple[Column, ...], dict[int, Diagnostic], dict[int, str], list[str]]:
     """The columns of the rows, or the rows with a text that is not of its column's type.
 
-    The last says of rows that are left out for a missing value, and for nothing else, in which column.
+    The third says of rows that are left out for a missing value, and for nothing else, in which column; the
+    last has the column of each row that is rejected for one.
     """
     columns: list[Column] = []
     bad: dict[int, Diagnostic] = {}
     left_out: dict[int, str] = {}
-    rejected: set[int] = set()
+    rejected: dict[int, str | None] = {}  # with the column, if a value is missing there
     for place, column_type in enumerate(layout.wanted_types):
         texts = [row.texts[place] for row in rows]
         column = column_of_texts(text_array(texts), column_type)
@@ -161,14 +161,16 @@ def _columns(
                 texts, column_type, layout.names[number] if layout.names else None, what is Nulls.VALUE
             )
             for index, fault in faults.items():
-                if what is Nulls.DROP_ROW and not texts[index].strip():
+                is_missing = not texts[index].strip()
+                if what is Nulls.DROP_ROW and is_missing:
                     left_out.setdefault(index, _name(file, place))
                 else:
-                    rejected.add(index)
+                    rejected.setdefault(index, _name(file, place) if is_missing else None)
                 record = rows[index].record
                 where = file.place(record.line, number + 1)
                 help = _header_help(record, file) if record.line == layout.first else None
                 bad.setdefault(index, Diagnostic(codes.NOT_OF_TYPE, fault, place=where, help=help))
             column = column_of_values(values)
         columns.append(column)
-    return tuple(columns), bad, {index: name for index, name in left_out.items() if index not in rejected}
+    dropped = {index: name for index, name in left_out.items() if index not in rejected}
+    return tuple(columns), bad, dropped, [name for name in rejected.values() if name is not None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from tidelog.logic.values import NULL_DATATYPE, Value, literal
+from tidelog.logic.values import NULL_DATATYPE, ColumnType, Value, literal
 
 
 class Nulls(Enum):
@@ -19,9 +19,16 @@ class Nulls(Enum):
     VALUE = "value"  # it is `NULL`, a value that is equal to itself alone, and counted
 
 
+# Types of CSV's columns in which an empty field is a value.
+HOLD_EMPTY_TEXT = frozenset({ColumnType.ANY, ColumnType.STRING, ColumnType.IRI})
 NULL: Value = literal("", NULL_DATATYPE)
 
 
 def policy(nulls: tuple[Nulls, ...], place: int) -> Nulls:
     """Return what to do about values that are missing in a column."""
     return nulls[place] if place < len(nulls) else Nulls.REJECT
+
+
+def is_counted_apart(done: str) -> bool:
+    """Return whether rows that this was done to are not among those that could not be read."""
+    return done != Nulls.REJECT.value

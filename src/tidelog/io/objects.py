@@ -45,6 +45,10 @@ class Rows:
     texts: Sequence[str] = ()
     nulls: tuple[Nulls, ...] = ()
 
+    def name(self, place: int) -> str:
+        """The name of a column."""
+        return self.names[place] if self.names else f"c{place + 1}"
+
     def without(self, left_out: Container[int]) -> Rows:
         """The rows but for those in these places."""
         kept = [index for index in range(len(self.values)) if index not in left_out]
@@ -173,7 +177,7 @@ def values_of(row: object) -> tuple[object, ...]:
 def read_rows(rows: Rows, types: tuple[ColumnType, ...], faults: Faults) -> Batch:
     """The batch of the rows whose values are of the types; the others are given to `faults`."""
     columns: list[Column] = []
-    bad: dict[int, tuple[Diagnostic, str | None]] = {}
+    bad: dict[int, tuple[Diagnostic, int, bool]] = {}  # why, in which column, and if it is only left out
     for place, column_type in enumerate(types):
         what = policy(rows.nulls, place)
         column, reasons = _column([row[place] for row in rows.values], column_type, what)
@@ -182,13 +186,16 @@ def read_rows(rows: Rows, types: tuple[ColumnType, ...], faults: Faults) -> Batc
             where = f"{rows.shown}:{rows.numbers[index]}:{place + 1}"
             name = f" (column `{rows.names[place]}`)" if rows.names else ""
             is_left_out = what is Nulls.DROP_ROW and rows.values[index][place] is None
-            column_name = (rows.names[place] if rows.names else f"c{place + 1}") if is_left_out else None
-            bad.setdefault(index, (Diagnostic(codes.NOT_OF_TYPE, reason + name, place=where), column_name))
+            if index not in bad or (bad[index][2] and not is_left_out):
+                bad[index] = Diagnostic(codes.NOT_OF_TYPE, reason + name, place=where), place, is_left_out
     if not bad:
         _count_nulls(rows, faults)
         return Batch(tuple(columns), len(rows.values))
-    for index, (fault, missing) in sorted(bad.items()):
-        faults.add(BadRow(fault, rows.texts[index] if rows.texts else shown(rows.values[index]), missing))
+    for index, (fault, place, is_left_out) in sorted(bad.items()):
+        if rows.values[index][place] is None and not is_left_out:
+            faults.nulls[rows.shown, rows.name(place), Nulls.REJECT.value] += 1
+        text = rows.texts[index] if rows.texts else shown(rows.values[index])
+        faults.add(BadRow(fault, text, rows.name(place) if is_left_out else None))
     return read_rows(rows.without(bad), types, faults)
 
 
@@ -197,8 +204,7 @@ def _count_nulls(rows: Rows, faults: Faults) -> None:
     for place, what in enumerate(rows.nulls):
         missing = sum(row[place] is None for row in rows.values) if what is Nulls.VALUE else 0
         if missing:
-            name = rows.names[place] if rows.names else f"c{place + 1}"
-            faults.nulls[rows.shown, name, what.value] += missing
+            faults.nulls[rows.shown, rows.name(place), what.value] += missing
 
 
 def _column(

@@ -85,13 +85,18 @@ class Inferred:
         )
 
 
-def infer(program: Program, given: Mapping[str, Columns] | None = None) -> Inferred:
+def infer(
+    program: Program,
+    given: Mapping[str, Columns] | None = None,
+    nulls: Mapping[str, Columns] | None = None,
+) -> Inferred:
     """Infer the types of all columns of a program.
 
-    `given` has the types of data that comes from outside, by predicate. A predicate of which nothing is said
+    `given` has the types of data that comes from outside, by predicate, `nulls` the type of missing values
+    where these are values, which columns hold beside what is declared. A predicate of which nothing is said
     may hold anything, since its facts come from elsewhere.
     """
-    known = _known(program, given)
+    known = _known(program, given, nulls)
     warnings: dict[Diagnostic, None] = {}
     for rule in (*program.rules, *(query.rule for query in program.queries)):
         checked = _Rule(rule, known)
@@ -105,8 +110,12 @@ def infer_columns(program: Program, given: Mapping[str, Columns] | None = None) 
     return Inferred(_known(program, given).columns)
 
 
-def _known(program: Program, given: Mapping[str, Columns] | None) -> _Known:
-    known = _Known(program, given or {})
+def _known(
+    program: Program,
+    given: Mapping[str, Columns] | None,
+    nulls: Mapping[str, Columns] | None = None,
+) -> _Known:
+    known = _Known(program, given or {}, nulls=nulls)
     known.complete()
     return known
 
@@ -127,6 +136,7 @@ class _Known:
         program: Program,
         given: Mapping[str, Columns],
         columns: dict[str, Columns] | None = None,
+        nulls: Mapping[str, Columns] | None = None,
     ) -> None:
         self.program = program
         self.declared = {
@@ -134,10 +144,13 @@ class _Known:
             for predicate in program.predicates.values()
             if predicate.declared
         }
+        missing = list((nulls or {}).items())
         for transfer in program.imports:
-            if transfer.predicate in self.declared:  # missing values may be values too
-                declared = self.declared[transfer.predicate]
-                self.declared[transfer.predicate] = united(declared, tuple(_nulls(transfer, len(declared))))
+            arity = program.predicates[transfer.predicate].arity
+            missing.append((transfer.predicate, tuple(_nulls(transfer, arity))))
+        for name, types in missing:
+            if name in self.declared:  # missing values may be values too
+                self.declared[name] = united(self.declared[name], types)
         self.columns = columns if columns is not None else self._stated(given)
         self._is_equal = EQUAL in program.predicates
 
@@ -395,7 +408,12 @@ class _Rule:
             return ANY  # which is reported when it is evaluated
         if value is not None:
             return frozenset({type_of(value)})
-        self._warn("the expression never has a value", self._place(literal), None)
+        failing = _without_value(expression)
+        if failing.function in DIVISIONS and _is_zero(failing.arguments[1]):
+            message = "division by zero never has a value"
+        else:
+            message = f"`{failing.function}` never has a value for {_shown_arguments(failing)}"
+        self._warn(message, self._place(literal), None)
         return NEVER
 
     def _warn_of_arguments(self, expression: Apply, arguments: Sequence[Types], literal: Literal) -> None:
@@ -474,6 +492,28 @@ def _nulls(transfer: Transfer, arity: int) -> list[Types]:
     assert isinstance(names, tuple), "the resolver has seen to that"
     by_column = (names * arity if len(names) == 1 else names)[:arity] + ("",) * (arity - len(names))
     return [frozenset({Type.LITERAL}) if name == "value" else NEVER for name in by_column[:arity]]
+
+
+def _without_value(expression: Apply) -> Apply:
+    """Return the innermost part of a constant expression that has no value."""
+    for argument in expression.arguments:
+        if isinstance(argument, Apply) and _value(argument) is None:
+            return _without_value(argument)
+    return expression
+
+
+def _value(expression: Expression) -> Value | None:
+    """Return the value of a constant expression, if it has one that is not too large."""
+    try:
+        return evaluate(expression, {})
+    except Overflow:
+        return None
+
+
+def _shown_arguments(expression: Apply) -> str:
+    """Return the values of the arguments of a constant expression, as a message shows them."""
+    values = map(_value, expression.arguments)
+    return ", ".join(f"`{exact(value)}`" for value in values if value is not None) or "no arguments"
 
 
 def _is_zero(expression: Expression) -> bool:

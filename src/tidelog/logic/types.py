@@ -118,12 +118,23 @@ class Contents:
 
     types: Types
     size: Size | None = None
+    is_struct: bool = False  # a column of several types that has a field for each of them
 
     def __str__(self) -> str:
         return written(self.types) if self.size is None else "decimal({}, {})".format(*self.size)
 
 
 ANYTHING = Contents(ANY)
+
+
+def parts_of(types: Types) -> tuple[Type, ...]:
+    """Return the types that a column tells apart in a struct: blank nodes lie with IRIs.
+
+    >>> [one.value for one in parts_of(frozenset({Type.BLANK, Type.STRING, Type.INTEGER}))]
+    ['int', 'string', 'iri']
+    """
+    found = {Type.IRI if one is Type.BLANK else one for one in types}
+    return tuple(one for one in Type if one in found)
 
 
 def are_comparable(left: Types, right: Types) -> bool:

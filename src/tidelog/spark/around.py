@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -13,10 +13,11 @@ from pyspark.sql import types as spark_types
 
 from tidelog.io.codes import NOT_OF_TYPE
 from tidelog.io.faults import OnError
+from tidelog.io.nulls import Nulls, policy
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.logic.types import column_of
-from tidelog.spark.schemas import Input, Output
+from tidelog.spark.schemas import Input, Output, never_null
 
 STRING = spark_types.StringType()
 FLOATING = (spark_types.FloatType, spark_types.DoubleType)
@@ -24,11 +25,102 @@ FLOATING = (spark_types.FloatType, spark_types.DoubleType)
 
 @dataclass(frozen=True)
 class Around:
-    """The facts of a predicate, and the rows that are none, as the input has them."""
+    """An input whose rows are the facts of a predicate. Its frames are made when they are used."""
 
     output: Output
-    frame: DataFrame
-    rejects: DataFrame
+    source: DataFrame
+    input: Input
+    on_error: OnError
+
+    @cached_property
+    def _columns(self) -> dict[str, Any]:
+        return {name: self.source[f"`{name.replace('`', '``')}`"] for name in self.input.columns}
+
+    @cached_property
+    def _dropping(self) -> dict[str, Any]:
+        """Whether a column lacks its value, where such rows are left out."""
+        return {
+            name: column.isNull()
+            for place, (name, column) in enumerate(self._columns.items())
+            if policy(self.input.nulls, place) is Nulls.DROP_ROW
+        }
+
+    @cached_property
+    def _missing(self) -> dict[str, Any]:
+        """Whether a column has no value that can be read; NaN is none, whatever is said of missing values."""
+        found = {}
+        for (name, column), of in zip(self._columns.items(), self.input.spark, strict=True):
+            bad = _is_missing(column, of)
+            found[name] = bad & ~self._dropping[name] if name in self._dropping else bad
+        return found
+
+    @property
+    def _is_bad(self) -> Any:
+        return reduce(lambda one, other: one | other, self._missing.values())
+
+    @property
+    def _is_dropped(self) -> Any:
+        return reduce(lambda one, other: one | other, self._dropping.values(), F.lit(False))
+
+    @property
+    def _row(self) -> Any:
+        texts = (column.cast(STRING) for column in self._columns.values())
+        return F.to_json(F.array(*texts), {"ignoreNullFields": "false"})
+
+    @property
+    def _reason(self) -> Any:
+        reasons = (
+            F.when(bad, F.lit(f"the value is missing (column `{name}`)"))
+            for name, bad in self._missing.items()
+        )
+        return F.coalesce(*reasons)
+
+    @property
+    def rows(self) -> DataFrame:
+        """The rows that are facts, perhaps several times; a row with a missing value, or NaN, is none."""
+        good = ~self._is_bad
+        if self.on_error is OnError.FAIL:
+            start = F.lit(f"DataError: error[{NOT_OF_TYPE}]: ")
+            place = F.lit(f"\n  --> {self.output.predicate.written}")
+            error = F.raise_error(F.concat(start, self._reason, F.lit(": "), self._row, place))
+            good = F.when(self._is_bad, error.cast("boolean")).otherwise(F.lit(True))
+        kept = self.source.where(good)
+        if self._dropping:
+            kept = kept.where(~self._is_dropped)
+        return kept.select(*_cast(self._columns, self.output))
+
+    @property
+    def frame(self) -> DataFrame:
+        """The facts, each once."""
+        return self.rows.distinct()
+
+    @property
+    def rejects(self) -> DataFrame:
+        """The rows that are no facts, if they are collected."""
+        kept = self._is_bad if self.on_error is OnError.COLLECT else F.lit(False)
+        return self.source.where(kept).select(
+            F.lit(self.output.predicate.written).alias("place"),
+            F.lit(NOT_OF_TYPE).alias("code"),
+            self._reason.alias("reason"),
+            self._row.alias("row"),
+        )
+
+    @property
+    def nulls(self) -> DataFrame:
+        """How many rows lack a value, as `Derived.nulls` has them."""
+        shown = F.lit(self.output.predicate.written).alias("predicate")
+        rejected, left_out = (
+            self.source.where(chosen)
+            .select(shown, column.alias("column"), F.lit(what.value).alias("nulls"))
+            .groupBy("predicate", "column", "nulls")
+            .agg(F.count("*").alias("rows"))
+            .where(F.col("column").isNotNull())
+            for chosen, column, what in (
+                (self._is_bad, _first(self._columns, self._missing), Nulls.REJECT),
+                (self._is_dropped & ~self._is_bad, _first(self._columns, self._dropping), Nulls.DROP_ROW),
+            )
+        )
+        return rejected.unionAll(left_out)
 
 
 def goes_around(program: Program, each: Input, output: Output) -> bool:
@@ -38,6 +130,8 @@ def goes_around(program: Program, each: Input, output: Output) -> bool:
     stated = {fact.predicate for fact in program.facts}
     if name in program.derived | read | stated | program.timed or has_equality(program.predicates):
         return False
+    if Nulls.VALUE in each.nulls:
+        return False  # Spark has no such value
     types = zip(each.spark, each.types, each.read_as, output.fields, strict=True)
     return (
         bool(each.columns)
@@ -52,38 +146,13 @@ def _is_exact(of: spark_types.DataType, wanted: spark_types.DataType) -> bool:
     """Whether each value of a type has one of the other."""
     if isinstance(of, spark_types.DecimalType) and isinstance(wanted, spark_types.DecimalType):
         return of.scale <= wanted.scale and of.precision - of.scale <= wanted.precision - wanted.scale
-    return not isinstance(of, spark_types.DecimalType)
+    return not isinstance(of, spark_types.DecimalType | spark_types.StructType)
 
 
-def around(frame: DataFrame, each: Input, output: Output, on_error: OnError) -> Around:
-    """Return the rows of an input as facts, each once; a row with a missing value, or NaN, is none."""
-    shown = output.predicate.written
-    columns = {name: frame[f"`{name.replace('`', '``')}`"] for name in each.columns}
-    missing = {
-        name: _is_missing(column, of) for (name, column), of in zip(columns.items(), each.spark, strict=True)
-    }
-    is_bad = reduce(lambda one, other: one | other, missing.values())
-    row = F.to_json(
-        F.array(*(column.cast(STRING) for column in columns.values())), {"ignoreNullFields": "false"}
-    )
-    reason = F.coalesce(
-        *(F.when(bad, F.lit(f"the value is missing (column `{name}`)")) for name, bad in missing.items())
-    )
-    if on_error is OnError.FAIL:
-        text = F.concat(
-            F.lit(f"DataError: error[{NOT_OF_TYPE}]: "), reason, F.lit(": "), row, F.lit(f"\n  --> {shown}")
-        )
-        good = frame.where(F.when(is_bad, F.raise_error(text).cast("boolean")).otherwise(F.lit(True)))
-    else:
-        good = frame.where(~is_bad)
-    kept = is_bad if on_error is OnError.COLLECT else F.lit(False)
-    rejects = frame.where(kept).select(
-        F.lit(shown).alias("place"),
-        F.lit(NOT_OF_TYPE).alias("code"),
-        reason.alias("reason"),
-        row.alias("row"),
-    )
-    return Around(output, good.select(*_cast(columns, output)).distinct(), rejects)
+def _first(columns: Mapping[str, Any], chosen: Mapping[str, Any]) -> Any:
+    """Return the name of the first column that lacks its value, for one of the reasons that are chosen."""
+    names = [F.when(bad & columns[name].isNull(), F.lit(name)) for name, bad in chosen.items()]
+    return F.coalesce(*names, F.lit(None).cast(STRING))
 
 
 def _is_missing(column: Any, of: spark_types.DataType) -> Any:
@@ -95,5 +164,6 @@ def _cast(columns: Mapping[str, Any], output: Output) -> list[Any]:
     found = []
     for column, (name, wanted) in zip(columns.values(), output.fields, strict=True):
         value = column.cast(wanted)
-        found.append((value + F.lit(0.0) if isinstance(wanted, FLOATING) else value).alias(name))
+        value = value + F.lit(0.0) if isinstance(wanted, FLOATING) else value
+        found.append(never_null(value, wanted).alias(name))
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock
 from typing import Any, Final
@@ -28,6 +28,7 @@ from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import Column
 from tidelog.io.faults import BadRow, Faults, OnError
+from tidelog.io.nulls import Nulls
 from tidelog.logic.inference import Schema
 from tidelog.logic.program import Program
 from tidelog.logic.types import Contents, Types, types_of_kinds
@@ -66,7 +67,7 @@ class Rejected(Collected):
 
     def add(self, row: BadRow) -> None:
         """Note a row, as it came."""
-        if row.diagnostic.code != codes.OPERATION:
+        if row.missing is None and row.diagnostic.code != codes.OPERATION:
             row = BadRow(row.diagnostic, json.dumps(json.loads(row.text)[:-1]))
         super().add(row)
 
@@ -80,6 +81,7 @@ class Shape:
     shown: str  # as messages call the table
     inserts: bool | None = None  # whether all rows are inserted, or deleted; None: a column says it
     has_order: bool = False
+    nulls: tuple[Nulls, ...] = ()
 
 
 @dataclass
@@ -134,6 +136,7 @@ def _facts(
     numbers = pa.array(np.arange(table.num_rows))
     facts = table.select(range(len(shape.types))).append_column("row", numbers)
     wanted = wanted_columns(facts.schema, (*shape.types, ColumnType.INTEGER), (), shape.shown)
+    wanted = replace(wanted, nulls=shape.nulls)
     for batch in read_arrow_data([facts], wanted, faults):
         *columns, places = batch.columns
         yield Rows(tuple(map(encode, columns)), batch.rows), places.values.to_numpy()

@@ -14,15 +14,18 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spa
 from pyspark.sql import types as spark_types
 from pyspark.storagelevel import StorageLevel
 
+from tidelog.logic.program import free_name
 from tidelog.spark.around import Around
+from tidelog.spark.nulls import Counted
 from tidelog.spark.parquet import Target
-from tidelog.spark.schemas import Output, Slots, plain_names, slots
-from tidelog.spark.task import COUNTS, ERRORS, REJECTS, TAG, VIOLATIONS
+from tidelog.spark.schemas import Output, Slots, never_null, plain_names, slots
+from tidelog.spark.task import COUNTS, ERRORS, NULLS, REJECTS, TAG, VIOLATIONS, missing
 from tidelog.spark.writer import Saving
 
 STRING = spark_types.StringType()
 SPECIAL = {
     REJECTS: ("place", "code", "reason", "row"),
+    NULLS: ("predicate", "column", "nulls", "rows"),
     VIOLATIONS: ("code", "message"),
     ERRORS: ("message",),
     COUNTS: ("counts",),
@@ -54,30 +57,44 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 class Counts:
-    """How many facts there are of each predicate, once an action has run, and how many rows were rejected."""
+    """How many facts there are of each predicate, once an action has run, with rejected rows and violations.
 
-    def __init__(self) -> None:
+    Where something is said of missing values, `edge.y drop-row` is how many rows of `edge` had none for `y`.
+    """
+
+    def __init__(self, outputs: Iterable[str], nulls: Iterable[Counted]) -> None:
         self._observation = Observation()
+        outputs = list(outputs)
+        self._names = {name: name for name in outputs}
+        self._names |= {name: free_name(name.strip(), outputs) for name in (REJECTS, VIOLATIONS)}
+        self._nulls = list(nulls)
 
-    def of_tasks(self, rows: DataFrame, slot: str) -> DataFrame:
+    def of_tasks(self, rows: DataFrame, given: Slots) -> DataFrame:
         """Return rows among which each task has one that tells what it has counted."""
-        told = F.when(F.col(TAG) == COUNTS, F.col(quoted(slot)))
+        told = F.when(F.col(TAG) == COUNTS, F.col(quoted(given.of[COUNTS][0])))
         return rows.observe(self._observation, F.collect_list(told).alias(COUNTS))
 
-    def of_rows(self, rows: DataFrame, names: Iterable[str]) -> DataFrame:
+    def of_rows(self, rows: DataFrame, given: Slots) -> DataFrame:
         """Return rows that are counted one by one: where no task has derived all of a predicate."""
-        counts = [F.struct(F.lit(name), F.count_if(F.col(TAG) == name)) for name in names]
+        counts = [F.struct(F.lit(name), F.count_if(F.col(TAG) == name)) for name in self._names]
+        places = [F.col(quoted(slot)) for slot in given.of[NULLS]]
+        for what in self._nulls:
+            is_meant = F.col(TAG) == NULLS
+            for place, word in zip(places, what, strict=False):
+                is_meant &= place == word
+            lacking = F.sum(F.when(is_meant, places[-1].cast("bigint")).otherwise(F.lit(0)))
+            counts.append(F.struct(F.lit(missing(*what)), lacking))
         return rows.observe(self._observation, F.array(*counts).alias(COUNTS))
 
     @property
     def get(self) -> dict[str, int]:
-        """Return the counts by predicate; wait for an action."""
-        found: dict[str, int] = {}
+        """Return the counts by name; wait for an action."""
+        found = dict.fromkeys((*self._names, *(missing(*what) for what in self._nulls)), 0)
         for told in self._observation.get[COUNTS]:
             counts = json.loads(told) if isinstance(told, str) else {told[0]: told[1]}
             for name, count in counts.items():
                 found[name] = found.get(name, 0) + count
-        return found
+        return {self._names.get(name, name): count for name, count in found.items()}
 
 
 class Derived(Mapping[str, DataFrame]):
@@ -85,12 +102,13 @@ class Derived(Mapping[str, DataFrame]):
 
     Each action evaluates the program; in `with derived.persist():` only the first one does. The `observation`
     has how many facts there are of each predicate once an action has run; rows that tasks of ours return
-    `are_counted` there. `write_files` returns which files such tasks have written, instead of returning rows.
+    `are_counted` there. `make_rows` returns the rows of all outputs, `write_files` which files tasks have
+    written instead of returning rows. Both are called when they are needed: Spark analyses what it is given.
     """
 
     def __init__(
         self,
-        rows: DataFrame,
+        make_rows: Callable[[], DataFrame],
         outputs: Mapping[str, Output],
         given: Slots,
         around: Mapping[str, Around] | None = None,
@@ -98,25 +116,39 @@ class Derived(Mapping[str, DataFrame]):
         is_divided: bool = False,
         are_counted: bool = True,
         write_files: Callable[[Target], DataFrame] | None = None,
+        nulls: Sequence[Counted] = (),
     ) -> None:
         self.outputs = {**outputs, **{name: each.output for name, each in (around or {}).items()}}
-        self.observation = Counts()
+        self.observation = Counts(outputs, nulls)
+        self.counts_nulls = bool(nulls)
+        self._make_rows = make_rows
         self._slots = given
         self._derived = outputs
         self._around = dict(around or {})
+        self._is_divided = is_divided
+        self._are_counted = are_counted
         self._write_files = write_files
         self._is_kept = False
-        if are_counted:
-            observed = self.observation.of_tasks(rows, given.of[COUNTS][0])
-        else:
-            observed = self.observation.of_rows(rows, (*outputs, REJECTS, VIOLATIONS))
-        # An exchange, so that whatever follows runs in as many tasks as its size asks for. Tasks of a barrier
-        # stage run all or none: nothing that stops early, and no union, may follow them in one stage.
-        exchanged = observed.hint("rebalance")
-        self._rows = exchanged.withColumn(SHARED, F.rand(0))
-        self._written = exchanged if is_divided else observed
-        self._frames = {name: each.frame for name, each in self._around.items()}
-        self._names = [*outputs, *self._frames]
+        self._frames: dict[str, DataFrame] = {}
+        self._names = [*self.outputs]
+
+    @cached_property
+    def _observed(self) -> DataFrame:
+        count = self.observation.of_tasks if self._are_counted else self.observation.of_rows
+        return count(self._make_rows(), self._slots)
+
+    @cached_property
+    def _exchanged(self) -> DataFrame:
+        """The rows behind an exchange, so that what follows runs in as many tasks as its size asks for.
+
+        Tasks of a barrier stage run all or none: nothing that stops early, and no union, may follow them in
+        one stage.
+        """
+        return self._observed.hint("rebalance")
+
+    @cached_property
+    def _rows(self) -> DataFrame:
+        return self._exchanged.withColumn(SHARED, F.rand(0))
 
     def with_frames(self, more: Mapping[str, DataFrame]) -> Derived:
         """Add frames that are made from others; they are not among `facts`."""
@@ -129,9 +161,14 @@ class Derived(Mapping[str, DataFrame]):
         if name not in self._names:
             raise KeyError(f"{name!r} is not among the outputs: {', '.join(self._names)}")
         if name not in self._frames:
-            columns = [column for column, _ in self._derived[name].fields]
-            self._frames[name] = self.only(name, columns)
+            self._frames[name] = self._frame(name)
         return self._frames[name]
+
+    def _frame(self, name: str) -> DataFrame:
+        if name in self._around:
+            return self._around[name].frame
+        output = self._derived[name]
+        return self.only(name, [column for column, _ in output.fields], output.schema)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -153,6 +190,14 @@ class Derived(Mapping[str, DataFrame]):
         """The constraints that do not hold, if they are kept."""
         return self.only(VIOLATIONS, SPECIAL[VIOLATIONS])
 
+    @property
+    def nulls(self) -> DataFrame:
+        """How many rows lack a value of which column, and what became of them, where there are some."""
+        own = self.only(NULLS, SPECIAL[NULLS])
+        own = own.select("predicate", "column", "nulls", F.col("rows").cast("bigint"))
+        every = reduce(DataFrame.unionAll, (each.nulls for each in self._around.values()), own)
+        return every.groupBy("predicate", "column", "nulls").agg(F.sum("rows").alias("rows"))
+
     # ---- all outputs in one pass
 
     @cached_property
@@ -173,9 +218,9 @@ class Derived(Mapping[str, DataFrame]):
 
         It is made to be written in one pass: where one task derives, nothing is exchanged before.
         """
-        return self._facts(self._written, self._derived)
+        return self._facts(self._exchanged if self._is_divided else self._observed, self._derived)
 
-    def _facts(self, rows: DataFrame, derived: Mapping[str, Output]) -> DataFrame:
+    def _facts(self, rows: DataFrame | None, derived: Mapping[str, Output]) -> DataFrame:
         """Return the rows of some outputs that were derived, and all others."""
         types: dict[str, spark_types.DataType] = {}
         taken: dict[str, str] = {}
@@ -191,11 +236,14 @@ class Derived(Mapping[str, DataFrame]):
                 yield found.alias(place)
 
         parts = []
-        if derived:
+        if rows is not None:
             parts.append(rows.where(self._is_one_of(list(derived))).select(TAG, *filled(taken)))
+        others = []
         for name, each in self._around.items():
             own = {place: column for column, place in self.layout[name].items()}
-            parts.append(each.frame.select(F.lit(name).alias(TAG), *filled(own)))
+            others.append(each.rows.select(F.lit(name).alias(TAG), *filled(own)))
+        if others:  # all of them are exchanged at once, to have each row once
+            parts.append(union(others).distinct())
         return union(parts)
 
     def save(self, path: str | PathLike[str], mode: str = "append") -> dict[str, int]:
@@ -213,8 +261,9 @@ class Derived(Mapping[str, DataFrame]):
             frames.append(self._write_files(saving.target))
         if rest or self._around:
             layout = {name: tuple(each.values()) for name, each in self.layout.items()}
-            frames.append(saving.of_rows(self._facts(self._rows, rest), TAG, layout))
-        return saving.run(union(frames))
+            rows = self._facts(self._rows if rest else None, rest)
+            frames.append(saving.of_rows(rows, TAG, layout))
+        return saving.run(union(frames)) if frames else {}
 
     def _is_one_of(self, names: Sequence[str]) -> Any:
         """Return the condition that a row is of one of the outputs; on the row of an error, raise that."""
@@ -231,10 +280,16 @@ class Derived(Mapping[str, DataFrame]):
         every = [F.col(quoted(name)).isNull() for name in (TAG, *self._slots.types)]
         return self._rows.where((F.col(SHARED) >= 0) & ~reduce(lambda one, other: one & other, every))
 
-    def only(self, name: str, columns: Sequence[str]) -> DataFrame:
-        """Return the rows of one output, with these columns."""
-        places = zip(self._slots.of[name], columns, strict=True)
-        chosen = [F.col(quoted(slot)).alias(column) for slot, column in places]
+    def only(
+        self, name: str, columns: Sequence[str], schema: spark_types.StructType | None = None
+    ) -> DataFrame:
+        """Return the rows of one output, with these columns, which may be null where the schema says so."""
+        chosen = []
+        for place, (slot, column) in enumerate(zip(self._slots.of[name], columns, strict=True)):
+            value = F.col(quoted(slot))
+            if schema is not None and not schema.fields[place].nullable:
+                value = never_null(value, schema.fields[place].dataType)
+            chosen.append(value.alias(column))
         return self._shared.where(self._is_one_of([name])).select(*chosen)
 
     # ---- kept

@@ -22,7 +22,7 @@ from tidelog.logic.types import types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.spark import codes
 from tidelog.spark.derived import quoted
-from tidelog.spark.given import Given
+from tidelog.spark.given import Given, held_by
 from tidelog.spark.schemas import Input, read_input
 
 DELIMITED: Final = ("csv", "tsv", "dsv")
@@ -56,8 +56,7 @@ def read_program(
             add(known.predicates[found], data_file(path, known.predicates[found], header), None)
     timed = [each.predicate.name for each in inputs.values() if each.times]
     known = giving_times(replace(known, imports=(), exports=()), timed)
-    given = {each.predicate.name: each.types for each in inputs.values() if each.fields is None}
-    inferred = infer(giving_times(program, timed), given)
+    inferred = infer(known, *held_by(inputs.values()))
     return Given(known, inputs, inferred, settings), frames
 
 
@@ -82,8 +81,9 @@ def _read(
     if read is None:
         raise DataError(replace(fault, place=file.shown) for fault in faults)
     if file.types is not None and file.types[: predicate.arity] != predicate.types:
-        read = replace(read, fields=file.types[: predicate.arity])
-    return _limited(frame, file), read
+        fields = file.types[: predicate.arity]
+        read = replace(read, fields=fields, types=tuple(map(types_of_column, fields)))
+    return _limited(frame, file), replace(read, nulls=file.nulls)
 
 
 def _delimited(session: SparkSession, file: DataFile, predicate: Predicate) -> tuple[DataFrame, Input]:
@@ -104,7 +104,8 @@ def _delimited(session: SparkSession, file: DataFile, predicate: Predicate) -> t
     )
     types = file.types or (ColumnType.ANY,) * len(names)
     wanted = [place for place, of in enumerate(types) if of is not ColumnType.SKIP]
-    if file.header in (Header.NAMES, Header.DETECTED) and has_header and set(file.names) <= set(names):
+    may_be_named = file.header in (Header.NAMES, Header.DETECTED) and has_header
+    if may_be_named and file.names and set(file.names) <= set(names):
         chosen = [str(name) for name in file.names]
     else:
         chosen = [names[place] for place in wanted]
@@ -113,7 +114,7 @@ def _delimited(session: SparkSession, file: DataFile, predicate: Predicate) -> t
     columns = tuple(map(types_of_column, fields))
     times = tuple(chosen[count:])
     spark = (_STRING,) * len(chosen)
-    return _limited(frame, file), Input(predicate, tuple(chosen), spark, columns, times, fields)
+    return _limited(frame, file), Input(predicate, tuple(chosen), spark, columns, times, fields, file.nulls)
 
 
 def _columns(file: DataFile, predicate: Predicate) -> tuple[list[str], bool]:

@@ -26,6 +26,7 @@ from tidelog.proof.tree import MOST_ROWS
 from tidelog.spark.derived import SPECIAL, Derived
 from tidelog.spark.failures import telling
 from tidelog.spark.given import ANSWERS, STRING, Given, needed_for, only_input, resolved, wanted_predicates
+from tidelog.spark.nulls import Said
 from tidelog.spark.rederiving import Change
 from tidelog.spark.schemas import slots
 from tidelog.spark.strategies import Choice
@@ -43,6 +44,8 @@ def derive(
     apply: bool | None = None,
     partitions: int | None = None,
     sizes: Mapping[str, int] | None = None,
+    nulls: Said | None = None,
+    mixed: str = "text",
     on_error: str = "fail",
     on_violation: str = "fail",
     **settings: Any,
@@ -53,7 +56,12 @@ def derive(
     columns `start` and `end`, or `interval`, beside them say when a fact holds.
     `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. So many
     `partitions` of the facts lie with as many tasks, which exchange what they derive; without it there is one
-    task, unless the inputs are large by Spark's estimate, or by `sizes`, the rows of each. `on_error` is
+    task, unless the inputs are large by Spark's estimate, or by `sizes`, the rows of each.
+
+    `nulls` says what becomes of a row that lacks a value: `reject`, as a row that cannot be read; `drop-row`;
+    or `value`, by which a missing value is one that is equal to itself alone. It is one word for all inputs,
+    or by predicate one word, or one for each column: `{"flight": {"dst": "value"}}`. A column of values of
+    several types is text, or with `mixed="struct"` a struct with a field for each type. `on_error` is
     `fail`, `skip` to leave out rows that cannot be read, or `collect` to have them in `rejects`;
     `on_violation` is `fail`, or `keep` to have them in `violations`. All other settings are those of
     `Reasoner`.
@@ -66,15 +74,18 @@ def derive(
     frames = dict(inputs or {})
     if previous is not None:
         change = Change.of(
-            program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply
+            program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
-        given, frames = Given.of(change.made.program, change.frames(), settings), change.frames()
+        frames = change.frames()
+        given = Given.of(
+            change.made.program, frames, settings, nulls=change.nulls(), mixed=mixed, tells=False
+        )
         choice = given.choose(frames, partitions, change.sizes_of())
         found = given.derive(frames, change.names(), on_error, on_violation, choice)
         return found.with_frames(change.changed(found))
     if inserted or deleted:
         raise ValueError("`inserted` and `deleted` go with `previous`, the frames of what was derived before")
-    given = Given.of(program, frames, settings)
+    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
     choice = given.choose(frames, partitions, sizes)
     return given.derive(frames, outputs, on_error, on_violation, choice)
 
@@ -84,6 +95,8 @@ def query(
     text: str,
     inputs: Mapping[str, DataFrame] | None = None,
     *,
+    nulls: Said | None = None,
+    mixed: str = "text",
     on_error: str = "fail",
     **settings: Any,
 ) -> DataFrame:
@@ -93,7 +106,9 @@ def query(
     read. A query without variables has one row, `holds`, if it holds.
     """
     frames = dict(inputs or {})
-    return Given.of(program, frames, settings).query(frames, text, on_error)[ANSWERS]
+    return Given.of(program, frames, settings, nulls=nulls, mixed=mixed).query(frames, text, on_error)[
+        ANSWERS
+    ]
 
 
 def explain(
@@ -104,6 +119,7 @@ def explain(
     proofs: int = 1,
     limit: int = MOST_ANSWERS,
     rows: int | None = MOST_ROWS,
+    nulls: Said | None = None,
     **settings: Any,
 ) -> Explanation:
     """Return why a fact such as `reach(a, c)` holds, as `Reasoner.explain` does. This runs a job.
@@ -111,7 +127,7 @@ def explain(
     Only the frames that the fact depends on are read.
     """
     frames = dict(inputs or {})
-    given = Given.of(program, frames, settings)
+    given = Given.of(program, frames, settings, nulls=nulls)
     asked = resolved(fact, given.program)
     special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
     places = slots({"explanation": [spark_types.BinaryType()], **special})
@@ -119,7 +135,7 @@ def explain(
     ask = Proofs(fact, options, places.of["explanation"][0])
     found = given.rows(ask, frames, places, OnError.FAIL, needed_for(asked, given.program))
     with telling():
-        (row,) = Derived(found, {}, places).only("explanation", ["packed"]).collect()
+        (row,) = Derived(lambda: found, {}, places).only("explanation", ["packed"]).collect()
     return unpacked(bytes(row.packed))
 
 
@@ -171,13 +187,15 @@ def check(
     apply: bool | None = None,
     partitions: int | None = None,
     sizes: Mapping[str, int] | None = None,
+    nulls: Said | None = None,
+    mixed: str = "text",
     **settings: Any,
 ) -> Checked:
     """Return the schemas of the outputs, or raise all that is wrong with the program and the inputs.
 
     With `previous` its `reason` says whether a change would be applied, or everything derived again, and why.
     """
-    given = Given.of(program, dict(inputs or {}), settings)
+    given = Given.of(program, dict(inputs or {}), settings, nulls=nulls, mixed=mixed)
     wanted = given.outputs(wanted_predicates(given.program, outputs))
     found = strata(given.program.rules, given.program.predicates)
     schemas = {name: output.schema for name, output in wanted.items()}
@@ -186,15 +204,17 @@ def check(
         choice = given.choose(frames, partitions, sizes)
     else:
         change = Change.of(
-            given.program, frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply
+            given.program, frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
-        changing = Given.of(change.made.program, change.frames(), settings)
+        changing = Given.of(
+            change.made.program, change.frames(), settings, nulls=change.nulls(), mixed=mixed, tells=False
+        )
         choice = changing.choose(change.frames(), partitions, change.sizes_of())
         choice = replace(choice, reason=f"{change.told}; {choice.reason}")
     empty = tuple(f"`{name}`" for name in given.inputs)  # as the program alone would have them
     doubts = [
         item
-        for item in (*given.program.warnings, *given.inferred.warnings)
+        for item in dict.fromkeys((*given.program.warnings, *given.inferred.warnings))
         if item.code != EMPTY_PREDICATE or not item.message.startswith(empty)
     ]
     return Checked(schemas, doubts, found, choice)

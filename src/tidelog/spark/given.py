@@ -6,7 +6,7 @@ out, which `derived` makes frames of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from secrets import token_bytes
@@ -17,29 +17,31 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
+from tidelog.engine.columnar.typed import check_mixed, with_structs
 from tidelog.engine.events import Tally
 from tidelog.engine.exchange import make_certificate
 from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, ProgramError, Source, suggest
 from tidelog.io.faults import OnError
 from tidelog.logic.equality import has_equality
-from tidelog.logic.inference import Inferred, infer, infer_answers
+from tidelog.logic.inference import Columns, Inferred, infer, infer_answers, united
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
-from tidelog.logic.resolve import giving_times, program_of, resolve_query
+from tidelog.logic.resolve import giving_times, program_of, resolve_query, warn
 from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
 from tidelog.relation import column_names
 from tidelog.spark import codes
-from tidelog.spark.around import around, goes_around
+from tidelog.spark.around import Around, goes_around
 from tidelog.spark.barrier import Exchange
 from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of, slots_with, union
 from tidelog.spark.joins import Joins
+from tidelog.spark.nulls import Said, counted, with_nulls
 from tidelog.spark.parquet import COLUMNS, FILES, Target
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, limit_of
-from tidelog.spark.task import TAG, Answers, Everything, Reading, Task, Writing
+from tidelog.spark.task import TAG, Answers, Everything, Task, Writing
 from tidelog.spark.times import time_fields
 from tidelog.spark.writer import FILES_TYPES
 from tidelog.syntax.parser import parse_literals
@@ -58,6 +60,7 @@ class Given:
     inputs: Mapping[str, Input]
     inferred: Inferred
     settings: Mapping[str, Any]
+    mixed: str = "text"
 
     @classmethod
     def of(
@@ -65,8 +68,15 @@ class Given:
         program: Program | Path | str,
         inputs: Mapping[str, DataFrame | spark_types.StructType],
         settings: Mapping[str, Any],
+        *,
+        nulls: Said | None = None,
+        mixed: str = "text",
+        tells: bool = True,
     ) -> Given:
-        """Return a program with its inputs; raise all that is wrong with them."""
+        """Return a program with its inputs; raise all that is wrong with them.
+
+        `tells` is whether a caller in Python is told of what never matches, given these inputs.
+        """
         known = program_of(program)
         check_program(known)
         frames = {name: each for name, each in inputs.items() if isinstance(each, DataFrame)}
@@ -74,10 +84,12 @@ class Given:
         schemas = {
             name: each.schema if isinstance(each, DataFrame) else each for name, each in inputs.items()
         }
-        read = read_schemas(known, schemas)
+        read = with_nulls(read_schemas(known, schemas), nulls)
         known = giving_times(known, [each.predicate.name for each in read.values() if each.times])
-        inferred = infer(known, {each.predicate.name: each.types for each in read.values()})
-        return cls(known, read, inferred, settings)
+        inferred = infer(known, *held_by(read.values()))
+        if tells:
+            warn(item for item in inferred.warnings if item not in known.warnings)
+        return cls(known, read, inferred, settings, mixed)
 
     def derive(
         self,
@@ -93,7 +105,7 @@ class Given:
         program, faults = self.program, OnError(on_error)
         wanted = self.outputs(wanted_predicates(program, outputs))
         passing = {
-            name: around(frames[each], self.inputs[each], output, faults)
+            name: Around(output, frames[each], self.inputs[each], faults)
             for name, output in wanted.items()
             if (each := self.input_of(output.predicate)) and goes_around(program, self.inputs[each], output)
         }
@@ -101,18 +113,25 @@ class Given:
         places = slots_of(wanted)
         ask = Everything(_writings(wanted, places), on_violation == "keep")
         needed = _read_by(program, [*wanted.values()])
+        said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
         if choice.strategy == JOINS:
-            rows = self._joined(frames, wanted, places, faults, ask.keeps_violations, needed)
-            return Derived(rows, wanted, places, passing, are_counted=False)
+            joined = self._joined(frames, wanted, places, faults, ask.keeps_violations, needed)
+            return Derived(lambda: joined, wanted, places, passing, are_counted=False, nulls=said)
 
         def write_files(target: Target) -> DataFrame:
             named = slots_with({FILES: FILES_TYPES})
-            told = self.rows(ask, frames, named, faults, needed, choice, target)
-            return Derived(told, {}, named).only(FILES, COLUMNS)
+            told = Derived(lambda: self.rows(ask, frames, named, faults, needed, choice, target), {}, named)
+            return told.only(FILES, COLUMNS)
 
-        rows = self.rows(ask, frames, places, faults, needed, choice)
-        is_divided = choice.strategy == EXCHANGE
-        return Derived(rows, wanted, places, passing, is_divided=is_divided, write_files=write_files)
+        return Derived(
+            lambda: self.rows(ask, frames, places, faults, needed, choice),
+            wanted,
+            places,
+            passing,
+            is_divided=choice.strategy == EXCHANGE,
+            write_files=write_files,
+            nulls=said,
+        )
 
     def _joined(
         self,
@@ -132,15 +151,28 @@ class Given:
         joins = Joins.of(self.program, self.inferred, session, limits, limit)
         return joins.rows(inputs, outputs, places, on_error, keeps_violations)
 
-    def query(self, frames: Mapping[str, DataFrame], text: str, on_error: str) -> Derived:
-        """Return a query's answers, as the output `answers`, with the rows that were rejected."""
+    def query(
+        self,
+        frames: Mapping[str, DataFrame],
+        text: str,
+        on_error: str,
+        tell: Callable[[Iterable[Diagnostic]], None] = warn,
+    ) -> Derived:
+        """Return a query's answers, as the output `answers`, with the rows that were rejected.
+
+        `tell` is called with what never matches in the query.
+        """
         asked = resolved(text, self.program)
         output = self.answers(asked)
+        tell(infer_answers(asked.rule, self.inferred, self.program)[1])
         places = slots_of({ANSWERS: output})
         (writing,) = _writings({ANSWERS: output}, places)
         needed = needed_for(asked, self.program)
-        rows = self.rows(Answers(text, writing), frames, places, OnError(on_error), needed)
-        return Derived(rows, {ANSWERS: output}, places)
+        ask, faults = Answers(text, writing), OnError(on_error)
+        said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
+        return Derived(
+            lambda: self.rows(ask, frames, places, faults, needed), {ANSWERS: output}, places, nulls=said
+        )
 
     def choose(
         self, frames: Mapping[str, DataFrame], partitions: int | None, sizes: Mapping[str, int] | None
@@ -157,7 +189,7 @@ class Given:
 
     def outputs(self, predicates: Sequence[Predicate]) -> dict[str, Output]:
         """Return what the frames of predicates hold."""
-        found = outputs_of(predicates, self.inferred)
+        found = outputs_of(predicates, self.inferred, self.mixed)
         timed = self.program.timed
         return {
             name: self._timed(each, column_names(each.predicate)) if each.predicate.name in timed else each
@@ -169,7 +201,8 @@ class Given:
         types, _ = infer_answers(query.rule, self.inferred, self.program)
         names = query.variables
         asked = Predicate(ANSWERS, len(names), names, (ColumnType.ANY,) * len(names), ANSWERS)
-        output = Output(asked, tuple(map(Contents, types)))
+        schema = tuple(map(Contents, types))
+        output = Output(asked, with_structs(schema) if check_mixed(self.mixed) else schema)
         return self._timed(output, names) if asks_when(query, self.program) else output
 
     def _timed(self, output: Output, names: Sequence[str]) -> Output:
@@ -192,17 +225,7 @@ class Given:
         """
         inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
         taken = slots({name: each.spark for name, each in inputs.items()})
-        readings = tuple(
-            Reading(
-                each.predicate.name,
-                taken.of[name],
-                each.read_as,
-                each.columns,
-                each.times,
-                each.fields is not None,
-            )
-            for name, each in inputs.items()
-        )
+        readings = tuple(each.reading(taken.of[name]) for name, each in inputs.items())
         program = replace(self.program, queries=(), outputs=())
         schema = {slot: _arrow_of(of) for slot, of in places.types.items()}
         special = {name: places.of[name] for name in (*SPECIAL, FILES) if name in places.of}
@@ -242,6 +265,17 @@ def _check_streaming(frames: Mapping[str, DataFrame]) -> None:
         message = f"{', '.join(f'`{name}`' for name in streaming)}: a streaming frame"
         help = "each micro-batch would be evaluated alone; use `foreachBatch`"
         raise ProgramError(Diagnostic(codes.STREAMING, message, help=help))
+
+
+def held_by(inputs: Iterable[Input]) -> tuple[dict[str, Columns], dict[str, Columns]]:
+    """Return the types of what inputs hold, by predicate, and those of missing values that are values."""
+    types: dict[str, Columns] = {}
+    missing: dict[str, Columns] = {}
+    for each in inputs:
+        name = each.predicate.name
+        types[name] = united(types.get(name, each.held), each.held)
+        missing[name] = united(missing.get(name, each.missing), each.missing)
+    return types, missing
 
 
 def read_schemas(program: Program, schemas: Mapping[str, spark_types.StructType]) -> dict[str, Input]:

@@ -55,8 +55,8 @@ from tidelog.logic.values import ColumnType, Value, boolean
 from tidelog.reasoner import Reasoner
 from tidelog.spark.derived import quoted
 from tidelog.spark.memory import Counted, Limit
-from tidelog.spark.schemas import Input, Output, Slots
-from tidelog.spark.task import REJECTS, TAG, VIOLATIONS, Collected
+from tidelog.spark.schemas import Input, Output, Slots, arrow_of, spark_type
+from tidelog.spark.task import NULLS, REJECTS, TAG, VIOLATIONS, Collected, Reading
 from tidelog.violations import told_apart, violated
 
 ROWS: Final = 1 << 16  # that a task evaluates at once, where rows do not depend on each other
@@ -177,6 +177,7 @@ class Evaluation:
     shown: str = BEFORE  # what the rows are called in messages
     group: tuple[str, ...] | None = None
     on_error: OnError = OnError.FAIL
+    reading: Reading | None = None  # how the rows are read, if they are those of an input
     limit: Limit = field(default_factory=Limit)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -198,8 +199,12 @@ class Evaluation:
 
     def _load(self, reasoner: Reasoner, table: Any) -> None:
         faults = Faults(OnError.FAIL if self.on_error is OnError.FAIL else OnError.SKIP)
-        wanted = wanted_columns(table.schema, self.reads, (), self.shown)
-        reasoner.load(BEFORE, read_arrow_data([table], wanted, faults))
+        if self.reading is not None:
+            batches = self.reading.batches(table, self.shown, faults)
+        else:
+            wanted = wanted_columns(table.schema, self.reads, (), self.shown)
+            batches = read_arrow_data([table], wanted, faults)
+        reasoner.load(BEFORE, batches)
         faults.check()
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[list[Any]]:
@@ -231,19 +236,21 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Rejection:
-    """The rows of an input that cannot be read, a batch at a time."""
+    """The rows of an input that cannot be read, a batch at a time, or how many lack which values."""
 
-    reads: tuple[ColumnType, ...]
+    reading: Reading
     shown: str
+    are_counted: bool = False
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield place, code, reason and row of each."""
+        """Yield place, code, reason and row of each; or place, column, what is done, and how many rows."""
         for batch in batches:
             faults = Collected(OnError.COLLECT)
-            wanted = wanted_columns(batch.schema, self.reads, (), self.shown)
-            for _ in read_arrow_data([batch], wanted, faults):
+            for _ in self.reading.batches(pa.Table.from_batches([batch]), self.shown, faults):
                 pass
-            texts = zip(*faults.collected, strict=True) if faults.collected else ()
+            counts = [(*what, str(rows)) for what, rows in faults.nulls.items()]
+            found = counts if self.are_counted else faults.collected
+            texts = zip(*found, strict=True) if found else ()
             if columns := [pa.array(map(str, column), pa.string()) for column in texts]:
                 yield pa.RecordBatch.from_arrays(columns, names=list(REJECTED.names))
 
@@ -252,8 +259,13 @@ def written(dictionary: Any, ids: Any, held: Held | Contents) -> Any:
     """Return values as a column holds them, or as an output of these types has them."""
     if held == TEXT:
         return decode.to_texts(dictionary, ids, "exact").cast(pa.string())
-    column = to_typed(dictionary, ids, Contents(held.types) if isinstance(held, Held) else held)
-    return column.cast(pa.string()) if pa.types.is_large_string(column.type) else column
+    contents = Contents(held.types) if isinstance(held, Held) else held
+    return to_typed(dictionary, ids, contents).cast(arrow_of(spark_type(contents)))
+
+
+def _columns_of(frame: DataFrame, given: Input) -> DataFrame:
+    """Return the columns of a frame that hold the arguments of its predicate, in their order."""
+    return frame.select(*(F.col(quoted(column)) for column in given.columns))
 
 
 # ---- the rules of a stratum
@@ -292,6 +304,10 @@ class Joins:
             rejected = self.read(each.predicate.name, frame, each, on_error)
             if rejected is not None and on_error is OnError.COLLECT:
                 parts.append(_in_slots(REJECTS, rejected, places))
+            if each.nulls:
+                counting = Rejection(each.reading(), each.predicate.written, are_counted=True)
+                counts = _columns_of(frame, each).mapInArrow(counting, REJECTED)
+                parts.append(_in_slots(NULLS, counts, places))
         self.state()
         self.run()
         found = violated(self.program, lambda name: not self.frames[name].isEmpty())
@@ -344,25 +360,29 @@ class Joins:
 
     def read(self, name: str, frame: DataFrame, given: Input, on_error: OnError) -> DataFrame | None:
         """Add the rows of an input, and return those that cannot be read: place, code, reason and row."""
-        rows = frame.select(*(F.col(quoted(column)) for column in given.columns))
+        rows = _columns_of(frame, given)
         if not given.columns:
             self.add(name, frame.limit(1).select(F.lit(True).alias("c0")))
             return None
         held = self.held(name)
         natural = [column_of(types) for types in given.types]
-        if all(
+        is_native = all(
             each.type and each.read_as is one is other
             for each, one, other in zip(held, natural, given.read_as, strict=True)
-        ):
+        )
+        if is_native and not given.nulls and given.fields is None:
             return self._add_as_it_is(name, rows, on_error)
         terms = tuple(Variable(f"x{place}") for place in range(len(held)))
         program = _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
         shown = f"the frame `{given.predicate.written}`"
-        task = Evaluation(program, given.read_as, tuple(held), shown, on_error=on_error, limit=self.limit)
+        reading = given.reading()
+        task = Evaluation(
+            program, given.read_as, tuple(held), shown, on_error=on_error, reading=reading, limit=self.limit
+        )
         self.add(name, rows.mapInArrow(task, _schema(held)))
         if on_error is OnError.FAIL:
             return None
-        return rows.mapInArrow(Rejection(given.read_as, shown), REJECTED)
+        return rows.mapInArrow(Rejection(reading, shown), REJECTED)
 
     def _add_as_it_is(self, name: str, rows: DataFrame, on_error: OnError) -> DataFrame | None:
         """Add rows that hold values as they are wanted, some of which may be missing."""

@@ -23,10 +23,11 @@ from tidelog.changes import Delta, find_predicate
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.errors import Diagnostic, ProgramError, Span
 from tidelog.io.faults import OnError
-from tidelog.logic.inference import Columns, Inferred, infer
+from tidelog.io.nulls import Nulls
+from tidelog.logic.inference import Columns, Inferred, infer, united
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import program_of
-from tidelog.logic.types import Contents, Type, Types, column_of, types_of_column
+from tidelog.logic.types import NEVER, Contents, Type, Types, column_of, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.opening import StoredReasoner, open_store
@@ -36,6 +37,7 @@ from tidelog.spark.changes import CHANGE_TYPE, DELETE, INSERT, Shape
 from tidelog.spark.derived import SPECIAL
 from tidelog.spark.derived import quoted as _quoted
 from tidelog.spark.given import check_program, only_input
+from tidelog.spark.nulls import Said, nulls_of, wrong_columns
 from tidelog.spark.schemas import Input, Output, arrow_of, outputs_of, read_input, spark_type
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import carried
@@ -76,6 +78,8 @@ def maintain(
     order: str | None = None,
     app_id: str = APP_ID,
     on_change: Callable[[Changes, int | None], object] | None = None,
+    nulls: Said | None = None,
+    mixed: str = "text",
     on_error: str = "fail",
     missing: str = "ignore",
     rows_at_once: int = MOST_ROWS,
@@ -87,7 +91,9 @@ def maintain(
     one `predicate`, or of several `predicates`, each with a function that selects its rows of a batch. The
     column `op` says of a row that it comes (`+`, `insert`, `update_postimage`) or goes (`-`, `delete`,
     `update_preimage`); by default it is `_change_type`, or else `op`, and without either all rows come. Of
-    several rows of one fact in a batch the one of the highest `order` counts.
+    several rows of one fact in a batch the one of the highest `order` counts. `nulls` says what becomes of
+    rows that lack a value, as in `derive`; columns have the names of the program, or of `inputs`. `mixed` is
+    that of `derive`, too.
 
     Each batch is one transaction, applied exactly once: its number is kept in the store, for each `app_id`.
     `on_change(changes, batch_id)` is called before it is committed. Further settings are those of `Reasoner`.
@@ -118,6 +124,8 @@ def maintain(
         missing,
         rows_at_once,
         settings,
+        nulls,
+        mixed,
     )
     made.inferred  # noqa: B018 - raises what is wrong with the inputs
     return made
@@ -194,6 +202,8 @@ class Maintained:
     missing: str
     rows_at_once: int
     settings: Mapping[str, Any]
+    nulls: Said | None = None
+    mixed: str = "text"
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return how it goes to the process of a server of Connect: with the package, if need be."""
@@ -272,7 +282,8 @@ class Maintained:
         session = sources[0].frame.sparkSession if sources else None
 
         def changes_of(delta: Delta | None) -> Changes:
-            return Changes(self, delta, tuple(faults.collected), session)
+            nulls = {(place.strip("`"), *what): rows for (place, *what), rows in faults.nulls.items()}
+            return Changes(self, delta, tuple(faults.collected), session, nulls)
 
         def publish(delta: Delta) -> None:
             if self.on_change is not None:
@@ -310,7 +321,7 @@ class Maintained:
             inserts = None if op is not None else True
         read = self._read(name, predicate, frame.schema, {op, order})
         columns = [*read.columns, *(each for each in (op, order) if each is not None)]
-        shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts, order is not None)
+        shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts, order is not None, read.nulls)
         return _Source(shape, frame.select(*map(_quoted, columns)))
 
     def _operation(
@@ -354,6 +365,7 @@ class Maintained:
             raise ProgramError(faults)
         if read.times:
             raise _timed(f"the columns {_listed(read.times)} of `{name}` say when facts hold")
+        read = replace(read, nulls=self._nulls.get(predicate.name, ()))
         if predicate.declared:
             return read
         if said is None:
@@ -385,12 +397,43 @@ class Maintained:
     @cached_property
     def inferred(self) -> Inferred:
         """What all columns hold; it depends on the program and the schemas of inputs alone."""
-        return infer(self.program, self._given)
+        missing = {
+            name: tuple(frozenset({Type.LITERAL}) if one is Nulls.VALUE else NEVER for one in nulls)
+            for name, nulls in self._nulls.items()
+        }
+        given = {
+            name: united(types, missing.get(name, (NEVER,) * len(types)))
+            for name, types in self._given.items()
+        }
+        return infer(self.program, given, missing)
+
+    @cached_property
+    def _nulls(self) -> dict[str, tuple[Nulls, ...]]:
+        """What is done about missing values, by predicate and argument."""
+        said: dict[str, str | Mapping[str, str]]
+        if self.nulls is None or isinstance(self.nulls, str):
+            word = self.nulls
+            given = [name for name in self.program.predicates if name not in self.program.derived]
+            said = {} if word is None else dict.fromkeys(given, word)
+        else:
+            predicates = self.program.predicates
+            said = {find_predicate(name, predicates).name: each for name, each in self.nulls.items()}
+        found, faults = {}, []
+        for name, words in said.items():
+            predicate, schema = self.program.predicates[name], self.inputs.get(name)
+            is_said = schema is not None and len(schema.names) == predicate.arity
+            names = tuple(schema.names) if schema is not None and is_said else predicate.names
+            if not isinstance(words, str):
+                faults += wrong_columns(predicate.written, words, names)
+            found[name] = nulls_of(words, names)
+        if faults:
+            raise ProgramError(faults)
+        return found
 
     def output(self, name: str) -> Output:
         """Return the columns of a predicate's frames."""
         predicate = find_predicate(name, self.program.predicates)
-        return outputs_of([predicate], self.inferred)[predicate.written]
+        return outputs_of([predicate], self.inferred, self.mixed)[predicate.written]
 
     # ---- comparing with the store
 
@@ -405,7 +448,7 @@ class Maintained:
         if not predicate.arity:
             message = f"`{name}` has no columns to compare"
             raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, help="use `apply`"))
-        shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts=False)
+        shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts=False, nulls=read.nulls)
         types = [_compared_as(*each) for each in zip(read.spark, read.types, read.read_as, strict=True)]
         stored, others = tables.representable(reasoner, shape, types)
         of = [spark_type(Contents(each or STRINGS)) for each in types]
@@ -463,9 +506,12 @@ class Changes(Mapping[str, DataFrame]):
         delta: Delta | None,
         rejected: tuple[tuple[str, str, str, str], ...],
         session: SparkSession | None,
+        nulls: Mapping[tuple[str, ...], int] | None = None,
     ) -> None:
         self.delta = delta  # as the reasoner has it; None: the batch was applied before
         self.rejected = rejected  # rows that could not be read: place, code, reason and the row
+        # How many rows lack a value: by the predicate, the column, and what became of them.
+        self.nulls = dict(nulls or {})
         self._maintained = maintained
         self._session = session
 

@@ -12,9 +12,11 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql.types import StructType
 
 from tidelog.changes import find_predicate
 from tidelog.errors import Diagnostic, ProgramError
+from tidelog.io.nulls import Nulls
 from tidelog.logic.inference import infer
 from tidelog.logic.program import Program
 from tidelog.logic.strata import strata
@@ -25,6 +27,7 @@ from tidelog.rewrite.delete_rederive import Maintenance, NotMaintainable, afterw
 from tidelog.spark import codes
 from tidelog.spark.derived import Derived, quoted
 from tidelog.spark.given import check_program, read_schemas, wanted_predicates
+from tidelog.spark.nulls import Said
 from tidelog.spark.strategies import VALUE, estimate
 
 Frames = Mapping[str, DataFrame]
@@ -63,6 +66,7 @@ class Change:
     applying: Maintenance  # what would be run to apply the change
     is_applied: bool
     reason: str
+    said: Said | None = None  # what becomes of missing values, by predicate
 
     @classmethod
     def of(
@@ -75,6 +79,7 @@ class Change:
         outputs: Sequence[str] | None,
         sizes: Mapping[str, int] | None,
         apply: bool | None,
+        nulls: Said | None = None,
     ) -> Change:
         """Choose whether the change is applied to what was derived before, or everything is derived again.
 
@@ -85,13 +90,16 @@ class Change:
             {find_predicate(name, program.predicates).name: frame for name, frame in each.items()}
             for each in (inputs, previous, inserted, deleted)
         )
+        said = _by_predicate(nulls, program)
         explicit = given.keys() & program.derived
         try:
             made = maintenance(program, came, went, explicit)
         except NotMaintainable as reason:
             help = "leave `previous`, `inserted` and `deleted` out, and derive everything from the new inputs"
             raise ProgramError(Diagnostic(codes.NOT_REDERIVED, str(reason), help=help)) from None
-        applied = cls(program, given, before, came, went, outputs, sizes, made, made, True, "`apply=True`")
+        applied = cls(
+            program, given, before, came, went, outputs, sizes, made, made, True, "`apply=True`", said
+        )
         again = replace(applied, made=afterwards(program, came, went, explicit), is_applied=False)
         if apply is False:
             return replace(again, reason="`apply=False`")
@@ -139,10 +147,11 @@ class Change:
             before = self.previous.get(name) if name in self.program.derived else self.inputs.get(name)
             if before is None:
                 continue
-            places = zip(before.columns, now.schema.fields, strict=True)
+            places = list(zip(before.columns, now.schema.fields, strict=True))
+            _check_structs(before, now)
             same = before.select(
                 *(F.col(quoted(old)).cast(new.dataType).alias(new.name) for old, new in places)
-            )
+            ).dropna()  # rows of inputs that lack a value are no facts
             if name in self.applying.gained:
                 found[self.applying.gained[name]] = now.subtract(same)
             if name in self.applying.lost:
@@ -156,6 +165,18 @@ class Change:
         known = {self.program.find(name): rows for name, rows in self.sizes.items()}
         places = {_place(each.name, self.made): rows for each, rows in known.items() if each is not None}
         return {name: rows for name, rows in places.items() if name in self.frames()}
+
+    def nulls(self) -> Said | None:
+        """Return what becomes of missing values in the frames as they are named now."""
+        if self.said is None or isinstance(self.said, str):
+            return self.said
+        made, frames = self.made, self.frames()
+        found = {}
+        for name, words in self.said.items():
+            for place in (_place(name, made), made.inserted.get(name), made.deleted.get(name)):
+                if place in frames:
+                    found[place] = words
+        return found
 
     # ---- what it costs
 
@@ -228,6 +249,28 @@ class Change:
                     help = f"declare the columns of `{name}`: texts could be read as other values"
                     faults.append(Diagnostic(codes.NOT_REDERIVED, message, help=help))
         return faults
+
+
+def _by_predicate(said: Said | None, program: Program) -> Said | None:
+    """Return what is said of missing values by the full names of predicates; raise if they are values."""
+    words = [said] if isinstance(said, str) else [] if said is None else list(said.values())
+    all_words = [word for each in words for word in ([each] if isinstance(each, str) else each.values())]
+    if Nulls.VALUE.value in all_words:
+        message = "missing values are texts in frames, and could not be told from others afterwards"
+        help = "leave `previous`, `inserted` and `deleted` out, or drop the rows that lack values"
+        raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
+    if said is None or isinstance(said, str):
+        return said
+    return {find_predicate(name, program.predicates).name: each for name, each in said.items()}
+
+
+def _check_structs(before: DataFrame, now: DataFrame) -> None:
+    """Raise if a column was a struct and is text now, or was text and is a struct."""
+    for old, new in zip(before.schema.fields, now.schema.fields, strict=True):
+        if isinstance(old.dataType, StructType) != isinstance(new.dataType, StructType):
+            message = f"column `{new.name}` was {old.dataType.simpleString()} in `previous`"
+            help = "derive with the same `mixed` as before"
+            raise ProgramError(Diagnostic(codes.NOT_REDERIVED, message, help=help))
 
 
 def _place(name: str, made: Maintenance) -> str:

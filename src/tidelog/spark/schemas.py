@@ -10,24 +10,32 @@
 | timestamp | dateTime, in UTC |
 | timestamp_ntz | dateTime without a time zone |
 | string, char, varchar | string |
+| struct<int: bigint, string: string, …> | several types, a field for each |
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
+from decimal import Decimal
 
 import pyarrow as pa
-from pyarrow.types import is_decimal
+from pyarrow.types import is_decimal, is_struct
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
-from tidelog.engine.columnar.typed import arrow_type
+from tidelog.engine.columnar.typed import arrow_type, check_mixed, with_structs
 from tidelog.errors import Diagnostic
-from tidelog.logic.inference import Columns, Inferred, Schema
+from tidelog.io.nulls import Nulls, policy
+from tidelog.io.structs import fields_of
+from tidelog.logic.inference import Columns, Inferred, Schema, united
 from tidelog.logic.program import Predicate
-from tidelog.logic.types import Contents, Type, column_of
+from tidelog.logic.types import NEVER, Contents, Type, Types, column_of
 from tidelog.logic.values import ColumnType
 from tidelog.spark import codes
+from tidelog.spark.task import Reading
 from tidelog.temporal.intake import time_columns
 
 _READ: Mapping[type[spark_types.DataType], Type] = {
@@ -54,6 +62,7 @@ _WRITTEN: Mapping[pa.DataType, spark_types.DataType] = {
     pa.timestamp("us"): spark_types.TimestampNTZType(),
     pa.timestamp("us", "UTC"): spark_types.TimestampType(),
 }
+_WHOLE = (spark_types.ByteType, spark_types.ShortType, spark_types.IntegerType)
 NULLARY = "holds"  # the one column of a predicate without arguments
 
 
@@ -62,18 +71,50 @@ def read_type(of: spark_types.DataType) -> Type | None:
     return _READ.get(type(of))
 
 
+def read_types(of: spark_types.DataType) -> Types | None:
+    """Return the types of the values of a Spark column; None if it has none here.
+
+    Those of a struct with a field for each type are several.
+    """
+    if isinstance(of, spark_types.StructType):
+        return _types_of_struct(of)
+    found = read_type(of)
+    return None if found is None else frozenset({found})
+
+
+def _types_of_struct(of: spark_types.StructType) -> Types | None:
+    if any(read_type(field.dataType) is None for field in of.fields):
+        return None
+    found = fields_of(arrow_of(of))
+    if found is None:
+        return None
+    return frozenset(found) | ({Type.BLANK} if Type.IRI in found else NEVER)
+
+
 def spark_type(contents: Contents) -> spark_types.DataType:
     """Return Spark's type of a column."""
-    wanted = arrow_type(contents)
+    return _spark_of(arrow_type(contents))
+
+
+def _spark_of(wanted: pa.DataType) -> spark_types.DataType:
     if is_decimal(wanted):
         return spark_types.DecimalType(wanted.precision, wanted.scale)
+    if is_struct(wanted):
+        fields = [spark_types.StructField(field.name, _spark_of(field.type)) for field in wanted]
+        return spark_types.StructType(fields)
     return _WRITTEN.get(wanted, spark_types.StringType())
 
 
 def arrow_of(of: spark_types.DataType) -> pa.DataType:
-    """Return Arrow's type of an output's column of this Spark type."""
+    """Return Arrow's type of values of this Spark type, as an output's column has it."""
     if isinstance(of, spark_types.DecimalType):
         return pa.decimal128(of.precision, of.scale)
+    if isinstance(of, spark_types.StructType):
+        return pa.struct([(field.name, arrow_of(field.dataType)) for field in of.fields])
+    if isinstance(of, _WHOLE):
+        return pa.int64()
+    if isinstance(of, spark_types.FloatType):
+        return pa.float64()
     return next((arrow for arrow, spark in _WRITTEN.items() if spark == of), pa.string())
 
 
@@ -93,6 +134,30 @@ class Input:
     types: Columns  # of the arguments
     times: tuple[str, ...] = ()  # the last of the columns
     fields: tuple[ColumnType, ...] | None = None  # how texts are read that are fields of a file
+    nulls: tuple[Nulls, ...] = ()  # what is done about missing values, by argument
+
+    @property
+    def missing(self) -> Columns:
+        """The type of missing values, for each argument in which they are values."""
+        values = [policy(self.nulls, place) is Nulls.VALUE for place in range(len(self.types))]
+        return tuple(frozenset({Type.LITERAL}) if is_value else NEVER for is_value in values)
+
+    @property
+    def held(self) -> Columns:
+        """The types of the arguments, missing values included where these are values."""
+        return united(self.types, self.missing)
+
+    def reading(self, slots: tuple[str, ...] = ()) -> Reading:
+        """Return how tasks read the input, whose columns lie in these slots."""
+        return Reading(
+            self.predicate.name,
+            slots,
+            self.read_as,
+            self.columns,
+            self.times,
+            self.fields is not None,
+            self.nulls,
+        )
 
     @property
     def read_as(self) -> tuple[ColumnType, ...]:
@@ -123,7 +188,7 @@ def read_input(
         message = f"`{predicate.written}` has {predicate.arity} columns, the frame {len(schema.fields)}"
         help = f"select its columns in order: {', '.join(predicate.names) or 'none'}"
         return None, [Diagnostic(codes.WRONG_COLUMNS, message, place=place, help=help)]
-    found = [(field, read_type(field.dataType)) for field in chosen]
+    found = [(field, read_types(field.dataType)) for field in chosen]
     faults = [
         Diagnostic(
             codes.NO_SUCH_TYPE,
@@ -131,12 +196,12 @@ def read_input(
             place=place,
             help="cast it, such as to string, or select its parts",
         )
-        for field, type in found
-        if type is None
+        for field, types in found
+        if types is None
     ]
     if faults:
         return None, faults
-    kinds = tuple(frozenset({type}) for _, type in found if type is not None)
+    kinds = tuple(types for _, types in found if types is not None)
     chosen += [schema[time] for time in times]
     columns, spark = tuple(field.name for field in chosen), tuple(field.dataType for field in chosen)
     return Input(predicate, columns, spark, kinds, tuple(times)), []
@@ -184,6 +249,28 @@ def plain_names(given: Slots) -> dict[str, str]:
     return found
 
 
+def never_null(column: Column, of: spark_types.DataType) -> Column:
+    """Return a column that has a value in each row as one that Spark knows to have: another is never used."""
+    if isinstance(of, spark_types.StructType):
+        other = F.struct(*(F.lit(None).cast(field.dataType).alias(field.name) for field in of.fields))
+    elif isinstance(of, spark_types.DecimalType):
+        other = F.lit(Decimal(0).scaleb(-of.scale)).cast(of)
+    else:
+        other = F.lit(_FILLERS[type(of)]).cast(of)
+    return F.coalesce(column, other)
+
+
+_FILLERS: Mapping[type[spark_types.DataType], object] = {
+    spark_types.BooleanType: False,
+    spark_types.LongType: 0,
+    spark_types.DoubleType: 0.0,
+    spark_types.DateType: date(1970, 1, 1),
+    spark_types.TimestampType: datetime(1970, 1, 2),
+    spark_types.TimestampNTZType: datetime(1970, 1, 2),
+    spark_types.StringType: "",
+}
+
+
 @dataclass(frozen=True)
 class Output:
     """The columns of a predicate's frame: their names, and what they hold."""
@@ -203,10 +290,15 @@ class Output:
 
     @property
     def schema(self) -> spark_types.StructType:
-        """The schema of the frame."""
-        return spark_types.StructType([spark_types.StructField(*field) for field in self.fields])
+        """The schema of the frame: arguments have values in all rows, only times may have no bound."""
+        whens = {name for name, _ in self.times}
+        fields = [spark_types.StructField(name, of, name in whens) for name, of in self.fields]
+        return spark_types.StructType(fields)
 
 
-def outputs_of(predicates: Sequence[Predicate], inferred: Inferred) -> dict[str, Output]:
-    """Return the outputs by the names that users know them by."""
-    return {predicate.written: Output(predicate, inferred.schema(predicate)) for predicate in predicates}
+def outputs_of(predicates: Sequence[Predicate], inferred: Inferred, mixed: str = "text") -> dict[str, Output]:
+    """Return the outputs by the names that users know them by; `mixed` is as in `Relation.to_arrow`."""
+    shaped = with_structs if check_mixed(mixed) else tuple
+    return {
+        predicate.written: Output(predicate, shaped(inferred.schema(predicate))) for predicate in predicates
+    }

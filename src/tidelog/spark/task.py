@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -21,6 +21,7 @@ from tidelog.errors import Inconsistent, TidelogError
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults, OnError
+from tidelog.io.nulls import HOLD_EMPTY_TEXT, Nulls, policy
 from tidelog.logic.inference import Schema
 from tidelog.logic.program import Program
 from tidelog.logic.values import ColumnType
@@ -35,8 +36,8 @@ from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import BOUNDS, TimedRelation
 
 TAG = "predicate"
-# Outputs that are no predicates.
-REJECTS, VIOLATIONS, ERRORS, COUNTS = "rejects", "violations", "errors", "counts"
+# Outputs that are no predicates: no name of a predicate begins with a space.
+REJECTS, NULLS, VIOLATIONS, ERRORS, COUNTS = " rejects", " nulls", " violations", " errors", " counts"
 ROWS = 1 << 16  # of a batch that goes out
 READ = 1 << 18  # rows that are converted at once
 ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
@@ -55,6 +56,19 @@ class Reading:
     names: tuple[str, ...]
     times: tuple[str, ...] = ()
     are_fields: bool = False  # texts as files have them, which may be numbers
+    nulls: tuple[Nulls, ...] = ()
+
+    def batches(self, table: Any, shown: str, faults: Faults) -> Iterator[Batch]:
+        """Yield the rows of a table of these columns; those that cannot be read are given to `faults`."""
+        table = table.rename_columns(list(self.names))
+        types = (*self.types, *(ColumnType.ANY for _ in self.times))
+        wanted = wanted_columns(table.schema, types, (), shown)
+        wanted = replace(wanted, times=len(self.times), nulls=self.nulls)
+        if self.are_fields:
+            marks = tuple(of if of is ColumnType.ANY else None for of in types)
+            wanted = replace(wanted, marks=marks)
+            table = with_missing(table, self.types, self.nulls)
+        yield from read_arrow_data([table], wanted, faults)
 
 
 @dataclass(frozen=True)
@@ -114,6 +128,10 @@ class Task:
         counts = {REJECTS: len(faults.collected)}
         if faults.collected:
             yield self._texts(REJECTS, [list(each) for each in zip(*faults.collected, strict=True)])
+        if faults.nulls:
+            counts |= {missing(*what): rows for what, rows in faults.nulls.items()}
+            told = [(*what, str(rows)) for what, rows in faults.nulls.items()]
+            yield self._texts(NULLS, [list(each) for each in zip(*told, strict=True)])
         for part in parts:
             counts[part.name] = counts.get(part.name, 0) + part.rows
             if part.name in self.special:
@@ -132,6 +150,7 @@ class Task:
     def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
         faults = Collected(self.on_error)
         reasoner = Reasoner(self.program, threads=1, allow_read=(), allow_write=(), **self.settings)
+        reasoner.warn = _told_by_the_driver
         self._load(reasoner, batches, faults)
         yield from self.shown(faults, self.ask(reasoner))
 
@@ -180,16 +199,9 @@ class Task:
         if not reading.slots:
             yield Batch((), 1)
             return
-        schema = pa.schema(
-            [pa.field(*each) for each in zip(reading.names, parts[0].schema.types, strict=True)]
-        )
-        types = (*reading.types, *(ColumnType.ANY for _ in reading.times))
         shown = self.program.predicates[reading.predicate].written
-        wanted = replace(wanted_columns(schema, types, (), shown), times=len(reading.times))
-        if reading.are_fields:
-            marks = tuple(of if of is ColumnType.ANY else None for of in types)
-            wanted = replace(wanted, marks=marks)
-        yield from read_arrow_data(_taken(parts, schema), wanted, faults)
+        for table in _taken(parts):
+            yield from reading.batches(table, shown, faults)
 
     # ---- out
 
@@ -210,7 +222,28 @@ class Task:
             yield pa.RecordBatch.from_arrays(arrays, names=[TAG, *self.schema])
 
 
-def _taken(parts: list[Any], schema: Any) -> Iterator[Any]:
+def missing(predicate: str, column: str, done: str) -> str:
+    """Return the name of how many rows lack the value of a column, and what was done about it."""
+    return f"{predicate}.{column} {done}"
+
+
+def with_missing(table: Any, types: Sequence[ColumnType], nulls: Sequence[Nulls]) -> Any:
+    """Return a table of fields without those that are empty where that means a missing value."""
+    for place, of in enumerate(types):
+        texts = table.column(place)
+        is_said = policy(tuple(nulls), place) is not Nulls.REJECT
+        if is_said and of not in HOLD_EMPTY_TEXT and pa.types.is_string(texts.type):
+            is_empty = pc.equal(pc.utf8_trim_whitespace(texts), "")
+            filled = pc.if_else(is_empty, pa.scalar(None, texts.type), texts)
+            table = table.set_column(place, table.field(place), filled)
+    return table
+
+
+def _told_by_the_driver(doubts: object) -> None:
+    """Say nothing: the call that made the task has warned of what never matches."""
+
+
+def _taken(parts: list[Any]) -> Iterator[Any]:
     """Yield tables of some batches each, and drop these: what was read is not held twice for long."""
     parts.reverse()
     while parts:
@@ -218,7 +251,7 @@ def _taken(parts: list[Any], schema: Any) -> Iterator[Any]:
         while parts and rows < READ:
             some.append(parts.pop())
             rows += some[-1].num_rows
-        yield pa.Table.from_batches(some).rename_columns(schema.names)
+        yield pa.Table.from_batches(some)
 
 
 class Collected(Faults):
@@ -235,7 +268,7 @@ class Collected(Faults):
         fault = row.diagnostic
         place = (fault.place or "").split(":")[0]
         message = f"{fault.message}: {row.text}" if self.on_error is OnError.FAIL else fault.message
-        super().add(BadRow(replace(fault, place=place, message=message), row.text))
+        super().add(BadRow(replace(fault, place=place, message=message), row.text, row.missing))
 
     def _write(self, row: BadRow) -> None:
         fault = row.diagnostic

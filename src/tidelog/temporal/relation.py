@@ -137,13 +137,13 @@ class TimedRelation(Relation):
         """When the rows hold, in their order."""
         return self[self.time]
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, mixed: str = "text") -> pa.Table:
         """The rows as an Arrow table: the arguments, then start, end, and whether these are left out.
 
         Bounds are integers if all are whole, timestamps if they are dateTimes, else exact texts; null where
         there is no end.
         """
-        return super().to_arrow()
+        return super().to_arrow(mixed)
 
     def table_of(self, columns: Sequence[pa.Array]) -> pa.Table:
         """The columns of the arguments with those of the bounds."""

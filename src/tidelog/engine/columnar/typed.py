@@ -1,10 +1,13 @@
 """Columns of Arrow whose types follow from what is inferred of them, never from the rows.
 
-A column of several types is text. A value that its type cannot hold raises `Misfit`: it is never rounded, and
-never left out.
+A column of several types is text, or a struct with a field for each of them, of which one has a value. A
+value that its type cannot hold raises `Misfit`: it is never rounded, and never left out.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +17,17 @@ import pyarrow.compute as pc
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.arrow import array_of, mask_of, taken
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE, Dictionary
-from tidelog.logic.types import ANY, MOMENT, NEVER, Contents, Type, Types, types_of_kinds
+from tidelog.logic.types import (
+    ANY,
+    MOMENT,
+    NEVER,
+    Contents,
+    Type,
+    Types,
+    parts_of,
+    type_of,
+    types_of_kinds,
+)
 from tidelog.logic.values import MOST_DIGITS, ColumnType, Kind, Value
 
 Ids = npt.NDArray[np.int32]
@@ -44,6 +57,9 @@ _KINDS = {
 }
 
 
+_NUMBERS = {one: number for number, one in enumerate(Type)}
+
+
 class Misfit(ValueError):  # noqa: N818 - named after what it is
     """A value that the type of its column cannot hold."""
 
@@ -61,7 +77,27 @@ def arrow_type(contents: Contents) -> pa.DataType:
     """
     if contents.size is not None:
         return pa.decimal128(*contents.size)
-    return _ARROW_TYPES.get(contents.types, TEXT)
+    if contents.is_struct:
+        return pa.struct([(one.value, _arrow_type(frozenset({one}))) for one in parts_of(contents.types)])
+    return _arrow_type(contents.types)
+
+
+def _arrow_type(types: Types) -> pa.DataType:
+    return _ARROW_TYPES.get(types, TEXT)
+
+
+def with_structs(schema: Iterable[Contents]) -> tuple[Contents, ...]:
+    """Return what columns hold, those of several types as structs."""
+    return tuple(
+        replace(each, is_struct=arrow_type(each) == TEXT and len(parts_of(each.types)) > 1) for each in schema
+    )
+
+
+def check_mixed(mixed: str) -> bool:
+    """Return whether columns of several types are to be structs; raise ValueError if neither is said."""
+    if mixed not in ("text", "struct"):
+        raise ValueError(f"mixed is `text` or `struct`, not {mixed!r}")
+    return mixed == "struct"
 
 
 def types_of(dictionary: Dictionary, ids: Ids) -> Types:
@@ -81,6 +117,8 @@ def to_typed(dictionary: Dictionary, ids: Ids, contents: Contents) -> pa.Array:
     """
     wanted = arrow_type(contents)
     _refuse_types(dictionary, ids, contents.types, wanted)
+    if contents.is_struct:
+        return _struct(dictionary, ids, wanted)
     if wanted == TEXT:
         return decode.to_texts(dictionary, ids, "plain").cast(TEXT)
     if not len(ids):
@@ -95,6 +133,11 @@ def to_readable(dictionary: Dictionary, ids: Ids, contents: Contents) -> tuple[p
     A column of several types has exact texts. Moments with another time zone than UTC do not fit.
     """
     types = contents.types
+    if contents.is_struct:
+        is_moment = dictionary.kind[ids] == Kind.DATETIME
+        is_elsewhere = ~np.isin(dictionary.extra[ids], (0, NO_TIME_ZONE))
+        _refuse(dictionary, ids, is_moment & is_elsewhere, _arrow_type(frozenset({Type.DATETIME})))
+        return to_typed(dictionary, ids, contents), None
     if types == {Type.STRING}:
         return to_typed(dictionary, ids, contents), ColumnType.STRING
     if types <= {Type.IRI, Type.BLANK}:
@@ -106,6 +149,43 @@ def to_readable(dictionary: Dictionary, ids: Ids, contents: Contents) -> tuple[p
     if pa.types.is_timestamp(wanted) and wanted.tz is not None:
         _refuse(dictionary, ids, dictionary.extra[ids] != 0, wanted)
     return to_typed(dictionary, ids, contents), None
+
+
+def _struct(dictionary: Dictionary, ids: Ids, wanted: pa.DataType) -> pa.Array:
+    """Return the values as structs of which one field has a value: that of the value's type.
+
+    IRIs and strings are plain texts, other literals exact ones.
+    """
+    distinct, places = decode.without_repeats(ids)
+    held = _types_by_value(dictionary, distinct)
+    children = []
+    for field in wanted:
+        chosen = held == _NUMBERS[Type(field.name)]
+        some = distinct[chosen]
+        if Type(field.name) in (Type.LANGUAGE_STRING, Type.LITERAL):
+            values = decode.to_texts(dictionary, some, "exact").cast(TEXT)
+        elif field.type == TEXT:
+            values = decode.to_texts(dictionary, some, "plain").cast(TEXT)
+        else:
+            values = _typed(dictionary, some, field.type) if len(some) else pa.array([], field.type)
+        numbers = pa.array(np.cumsum(chosen) - 1, mask=~chosen)
+        children.append(values.take(numbers))
+    return taken(pa.StructArray.from_arrays(children, fields=list(wanted)), places)
+
+
+def _types_by_value(dictionary: Dictionary, ids: Ids) -> npt.NDArray[np.int8]:
+    """Return the number of the type of each value, by which `_NUMBERS` has it."""
+    kinds = dictionary.kind[ids]
+    numbers = np.zeros(max(Kind) + 1, np.int8)
+    for kind in Kind:
+        (numbers[kind], *_) = (_NUMBERS[one] for one in parts_of(types_of_kinds((kind,))))
+    found: npt.NDArray[np.int8] = numbers[kinds]
+    is_local = (kinds == Kind.DATETIME) & (dictionary.extra[ids] == NO_TIME_ZONE)
+    found[(kinds == Kind.DATETIME) & ~is_local] = _NUMBERS[Type.DATETIME]
+    found[is_local] = _NUMBERS[Type.LOCAL_DATETIME]
+    for place in np.flatnonzero(kinds == Kind.BIG).tolist():
+        found[place] = _NUMBERS[type_of(dictionary.decode(int(ids[place])))]
+    return found
 
 
 def check(dictionary: Dictionary, ids: Ids, contents: Contents) -> None:
