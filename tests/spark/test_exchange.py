@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterable, Iterator
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,8 @@ from tests.corpus import cases
 from tidelog import spark as ts
 from tidelog.spark.barrier import Exchange
 from tidelog.spark.failures import telling
-from tidelog.spark.strategies import BYTES, STRATEGY
+from tidelog.spark.memory import TASK_MEMORY
+from tidelog.spark.strategies import STRATEGY
 from tidelog.temporal.reasoning import TimeSettings
 
 if TYPE_CHECKING:
@@ -129,10 +131,8 @@ def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) 
     assert (ts.check(PROGRAM, inputs).strategy, ts.check(PROGRAM, inputs).tasks) == ("task", 1)
     assert ts.check(PROGRAM, inputs, partitions=2).strategy == "exchange"
     assert not ts.check(PROGRAM, inputs).warnings
-    large = ts.check(PROGRAM, inputs, sizes={"edge": 160_000_000})
-    assert (large.strategy, large.tasks) == ("exchange", 2) and "7,680,000,000 bytes" in large.reason
     too_large = ts.check(PROGRAM, inputs, sizes={"edge": 1_000_000_000})
-    assert too_large.strategy == "joins" and "cannot run at once: there are 2 slots" in too_large.reason
+    assert too_large.strategy == "joins" and "tasks of one machine share its memory" in too_large.reason
     for arguments, match in (
         ({"partitions": 3}, r"E873(.|\n)*spark\.cores\.max"),
         ({"program": UNDIVIDED, "partitions": 2}, r"E873(.|\n)*boxminus\[0, 1\] p"),
@@ -152,11 +152,22 @@ def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) 
         with pytest.raises(tl.ProgramError, match="there is no strategy `frames`"):
             ts.check(PROGRAM, inputs)
         session.conf.set(STRATEGY, "auto")
-        session.conf.set(BYTES, "1")
+        session.conf.set(TASK_MEMORY, "50g")
+        large = ts.check(PROGRAM, inputs, sizes={"edge": 160_000_000})
+        assert (large.strategy, large.tasks) == ("exchange", 2)
+        told = "7,680,000,000 bytes, which take about 61.4 GB in one task; 53.7 GB for each task ("
+        assert told in large.reason
+        too_large = ts.check(PROGRAM, inputs, sizes={"edge": 1_000_000_000})
+        assert too_large.strategy == "joins" and "cannot run at once: there are 2 slots" in too_large.reason
+        undivided = ts.check(TIMED, {}, sizes={"p": 1_000_000_000})
+        assert undivided.strategy == "task"
+        assert undivided.reason.startswith("one task derives everything: its facts have to fit the memory")
+        assert "192.0 GB in one task" in undivided.reason and "diamondminus" in undivided.reason
+        session.conf.set(TASK_MEMORY, "100")
         pairs = edges.sparkSession.range(10).selectExpr("id", "id + 1")
         assert ts.check(PROGRAM, {"edge": pairs}).strategy == "joins"
     finally:
-        for key in (STRATEGY, BYTES):
+        for key in (STRATEGY, TASK_MEMORY):
             session.conf.unset(key)
 
 
@@ -250,10 +261,50 @@ def test_a_task_that_is_killed_in_any_round_is_tried_again(
 def test_facts_that_do_not_fit_are_an_error(spark: SparkSession, partitions: int) -> None:
     program = "pair(?x, ?y) :- node(?x), node(?y) ."
     nodes = spark.range(6000).selectExpr("id AS x")
-    spark.conf.set("tidelog.taskMemory", "100m")
-    try:
-        with pytest.raises(tl.Stopped, match=r"E882(.|\n)*help: ask for more tasks"), telling():
-            ts.derive(program, {"node": nodes}, partitions=partitions)["pair"].count()
-    finally:
-        spark.conf.unset("tidelog.taskMemory")
+    numbers = spark.range(3_000_000).selectExpr("id AS x", "id + 1 AS y")
+    help = r"`partitions=2`, at least" if partitions == 1 else r"`partitions=4` would be needed, .* 2 slots"
+    for memory, rules, inputs, match in (
+        ("200m", program, {"node": nodes}, rf"E882(.|\n)*do not fit 210 MB(.|\n)* rows(.|\n)*help: .*{help}"),
+        ("150m", "q(?x) :- e(?x, ?x) .", {"e": numbers}, r"E882(.|\n)*`partitions="),
+    ):
+        spark.conf.set(TASK_MEMORY, memory)
+        try:
+            with pytest.raises(tl.Stopped, match=match), telling():
+                found = ts.derive(rules, inputs, partitions=partitions)
+                next(iter(found.values())).count()
+        finally:
+            spark.conf.unset(TASK_MEMORY)
     assert ts.derive(program, {"node": nodes.limit(10)}, partitions=partitions)["pair"].count() == 100
+
+
+def unreachable() -> type[Exchange]:
+    """Tasks that tell the others a wrong address; a class of this function, so that it goes to workers."""
+
+    class Unreachable(Exchange):
+        def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
+            barrier: Any = import_module("tidelog.spark.barrier")
+            listener = barrier.Listener
+
+            def deaf(host: str) -> Any:
+                made = listener(host)
+                made.address = "127.0.0.1:9"  # where nobody listens
+                return made
+
+            barrier.Listener = deaf
+            try:
+                yield from super()._parts(batches)
+            finally:
+                barrier.Listener = listener
+
+    return Unreachable
+
+
+@pytest.mark.slow
+def test_executors_that_cannot_reach_one_another_are_told_of_joins(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    edges = spark.createDataFrame([(1, 2), (2, 3)], "x int, y int")
+    monkeypatch.setattr("tidelog.spark.given.Exchange", unreachable())
+    match = r"E690(.|\n)*cannot reach task(.|\n)*help: .*set `tidelog.strategy=joins`$"
+    with pytest.raises(tl.TidelogError, match=match), telling():
+        ts.derive(GRAPH, {"edge": edges}, partitions=2)["reach"].collect()

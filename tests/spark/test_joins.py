@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
@@ -17,9 +20,10 @@ from tidelog.engine.events import Tally
 from tidelog.engine.limits import Limits
 from tidelog.errors import EvaluationError
 from tidelog.logic.inference import infer
+from tidelog.logic.program import Atom, Rule, Variable
 from tidelog.logic.terms import exact
 from tidelog.spark.failures import telling
-from tidelog.spark.joins import Alike, Joins
+from tidelog.spark.joins import AFTER, BEFORE, ROWS, Alike, Evaluation, Joins, _program
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -182,3 +186,18 @@ def test_bad_rows_and_violations(few: SparkSession) -> None:
             ts.derive(GRAPH, frames, on_error="skip")
         with pytest.raises(tl.Stopped, match="E611"):
             ts.derive(GRAPH, frames_of(few), max_facts=20)
+
+
+def test_groups_are_not_cut() -> None:
+    terms = (Variable("x"), Variable("y"))
+    task = Evaluation(_program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),))), (), (), group=("x",))
+    lengths = [ROWS - 1, 3, ROWS, 1, 2 * ROWS, 5]  # of groups, in order
+    groups = np.repeat(np.arange(len(lengths)), lengths)
+    whole = pa.record_batch({"x": groups, "y": np.arange(len(groups))})
+    batches = [whole.slice(start, 1000) for start in range(0, whole.num_rows, 1000)]
+    parts = [pa.Table.from_batches(part) for part in task._parts(batches)]
+    assert pa.concat_tables(parts).equals(pa.Table.from_batches([whole]))
+    held = [set(part.column("x").to_pylist()) for part in parts]
+    assert [sorted(each) for each in held] == [[0, 1, 2, 3], [4], [5]]  # a part ends with a batch
+    together = [pa.Table.from_batches(part) for part in replace(task, group=())._parts(batches)]
+    assert [part.num_rows for part in together] == [whole.num_rows]

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import tidelog as tl
-from tidelog.spark.strategies import BYTES, STRATEGY, Choice, choose
+from tidelog.spark.memory import TASK_MEMORY
+from tidelog.spark.strategies import STRATEGY, Choice, choose
 
 DYNAMIC = {"spark.dynamicAllocation.enabled": "true"}
 PATHS = "path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- path(?x, ?y), path(?y, ?z) ."
@@ -54,7 +55,7 @@ def test_the_number_of_slots_is_taken_where_none_is_asked_for() -> None:
 
 @pytest.mark.parametrize(("slots", "settings"), [(2, {}), (8, DYNAMIC)])
 def test_what_is_chosen_by_size_runs_otherwise(slots: int, settings: dict[str, str]) -> None:
-    found = session(slots, **settings, **{BYTES: "1000"})
+    found = session(slots, **settings, **{TASK_MEMORY: "20k"})
     assert chosen(found, rows=10).strategy == "task"
     large = chosen(found, rows=100)
     assert large.strategy == "joins"
@@ -65,4 +66,4 @@ def test_what_is_chosen_by_size_runs_otherwise(slots: int, settings: dict[str, s
 
 def test_one_task_needs_no_slots() -> None:
     assert chosen(session(1, **DYNAMIC), partitions=1).strategy == "task"
-    assert chosen(session(8, **{BYTES: "1000"}), rows=100).strategy == "exchange"
+    assert chosen(session(8, **{TASK_MEMORY: "20k"}), rows=100).strategy == "exchange"

@@ -86,6 +86,8 @@ def read_arrow_data(tables: Iterable[Any], wanted: Wanted, faults: Faults) -> It
         try:
             arrays = with_bounds([_plain_array(column) for column in columns], wanted.times)
             batches = [_read_part(part, wanted, faults) for part in _parts(arrays, rows, wanted, faults)]
+        except pa.ArrowMemoryError:  # says nothing about the data
+            raise
         except pa.ArrowException as fault:
             message = f"the data cannot be read: {fault}"
             raise DataError(Diagnostic(codes.NO_SUCH_VALUES, message, place=wanted.shown)) from fault

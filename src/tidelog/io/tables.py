@@ -56,6 +56,8 @@ def read(file: DataFile, faults: Faults | None = None, threads: int = 1) -> Iter
         for batch in _limited(_rows(file, faults, threads), file.limit):
             faults.rows += batch.rows
             yield batch
+    except pa.ArrowMemoryError:  # says nothing about the file
+        raise
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
         message = f"`{file.shown}` cannot be read as {file.format}: {error}"
         raise DataError(Diagnostic(codes.NOT_OF_FORMAT, message, place=file.shown)) from error

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any, Final
 
 from tidelog.engine import exchange
-from tidelog.engine.exchange import Listener
+from tidelog.engine.exchange import Listener, Lost
 from tidelog.equality import divided as equality
 from tidelog.equality.divided import by_rules, task_of
 from tidelog.errors import Inconsistent
 from tidelog.io.columns import Batch
 from tidelog.logic.program import BOTTOM, Program
-from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Reading, Task, limited_memory, written
+from tidelog.spark.memory import Counted
+from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Reading, Task, written
 from tidelog.temporal import divided as temporal
 from tidelog.temporal.intake import split_batch
 from tidelog.violations import told_apart, violated
@@ -26,6 +27,10 @@ from tidelog.violations import told_apart, violated
 SETTINGS: Final = ("timeout", "max_facts")
 EQUALITY: Final = ("equality", "unique_names")
 Deriving = exchange.Task | equality.Divided | temporal.Divided
+UNREACHED: Final = (
+    "tasks connect to one another, on any port: where executors cannot, "
+    "leave it to one task, by `partitions=1`, or set `tidelog.strategy=joins`"
+)
 
 
 @dataclass(frozen=True)
@@ -40,14 +45,19 @@ class Exchange:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield this task's part of the rows of all outputs."""
-        yield from self.task.rows(self._parts(batches))
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        hosts = _hosts(context)
+        read = Counted(batches)
+        yield from self.task.rows(self._parts(read), read, hosts.count(hosts[context.partitionId()]))
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
         from pyspark import BarrierTaskContext
 
         context = BarrierTaskContext.get()
         number = context.partitionId()
-        hosts = [info.address.rpartition(":")[0].strip("[]") for info in context.getTaskInfos()]
+        hosts = _hosts(context)
         # Seen in attempts that follow one in which some tasks had ended before others failed.
         if len(hosts) != self.count:
             raise RuntimeError(f"{len(hosts)} of {self.count} tasks were started: Spark tries again")
@@ -56,15 +66,17 @@ class Exchange:
         told = [json.loads(each) for each in said]
         addresses, attempt = [address for address, _ in told], told[0][1]
         faults = Collected(self.task.on_error)
-        mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
+        try:
+            mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
+        except Lost as error:
+            raise Lost([replace(each, help=UNREACHED) for each in error.diagnostics]) from None
         program = self._program()
-        with limited_memory(self.task.memory, hosts.count(hosts[number])):
-            with mesh:
-                deriving = self._deriving(program, mesh, int(attempt, 16))
-                for reading, read in self.task.read(batches, faults):
-                    _load(deriving, reading, _checked(read, faults))
-                deriving.run()
-            yield from self.task.shown(faults, self._outputs(deriving, program))
+        with mesh:
+            deriving = self._deriving(program, mesh, int(attempt, 16))
+            for reading, read in self.task.read(batches, faults):
+                _load(deriving, reading, _checked(read, faults))
+            deriving.run()
+        yield from self.task.shown(faults, self._outputs(deriving, program))
 
     def _settings(self, *names: str) -> dict[str, Any]:
         return {key: self.task.settings[key] for key in names if key in self.task.settings}
@@ -91,6 +103,11 @@ class Exchange:
             yield Part(VIOLATIONS, dict(zip(("code", "message"), texts, strict=True)), len(texts[0]))
         for output in self.ask.outputs:
             yield written(deriving.relation(output.predicate), output)
+
+
+def _hosts(context: Any) -> list[str]:
+    """Return where the tasks of a barrier stage run."""
+    return [info.address.rpartition(":")[0].strip("[]") for info in context.getTaskInfos()]
 
 
 def _load(deriving: Deriving, reading: Reading, batches: Iterator[Batch]) -> None:

@@ -11,16 +11,17 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tidelog import errors
+from tidelog.engine.exchange import Lost
 from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError
 from tidelog.spark import codes
 
 _CLASSES: Final = {
     name: getattr(errors, name)
     for name in ("ProgramError", "DataError", "EvaluationError", "Inconsistent", "Stopped")
-}
+} | {"Lost": Lost}
 # The code is part of it: before the message, a way through Python code may show the line that raises it.
 _TOLD: Final = re.compile(rf"({'|'.join(_CLASSES)}): (?=error\[[A-Z]\d+\])(.*)", re.DOTALL)
-_END: Final = re.compile(r"\s*SQLSTATE: \w+.*", re.DOTALL)
+_END: Final = re.compile(r"\s*(SQLSTATE: \w+|\n\s*at org\.apache\.spark).*", re.DOTALL)
 _PYTHON: Final = re.compile(
     r"Python in worker has different version: ([\d.]+) than that in driver: (\d+\.\d+)"
 )
@@ -37,7 +38,7 @@ def telling() -> Iterator[None]:
     """In the block, raise what a task says, or what else Spark failed with, as an error of tidelog."""
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError) as error:  # the second is a barrier stage that failed for good
         raise error_of(error) from error
 
 

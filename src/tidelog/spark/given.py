@@ -40,7 +40,7 @@ from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, re
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.settings import check_settings, on_error_of
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, task_memory
+from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, limit_of
 from tidelog.spark.task import TAG, Answers, Everything, Task, Writing
 from tidelog.spark.times import time_fields
 from tidelog.spark.writer import FILES_TYPES
@@ -151,7 +151,8 @@ class Given:
         ship(session, scratch_folder())
         inputs = [(frames[name], each) for name, each in self.inputs.items() if needed(each.predicate.name)]
         limits = Limits(Tally(), self.settings.get("timeout"), self.settings.get("max_facts"))
-        joins = Joins.of(self.program, self.inferred, session, limits)
+        limit = limit_of(session, self.program, 1)
+        joins = Joins.of(self.program, self.inferred, session, limits, limit)
         return joins.rows(inputs, outputs, places, on_error, keeps_violations)
 
     def query(
@@ -234,8 +235,8 @@ class Given:
         schema = {slot: arrow_of(of) for slot, of in places.types.items()}
         special = {name: places.of[name] for name in (*SPECIAL, FILES) if name in places.of}
         session = session_of(frames)
-        memory = task_memory(session)
-        task = Task(program, readings, ask, schema, special, on_error, self.settings, memory, target)
+        limit = limit_of(session, program, choice.tasks)
+        task = Task(program, readings, ask, schema, special, on_error, self.settings, limit, target)
         fields = [(TAG, STRING), *places.types.items()]
         out = spark_types.StructType([spark_types.StructField(*field) for field in fields])
         ship(session, scratch_folder())

@@ -2,7 +2,9 @@
 
 For facts that exceed the memory of all workers, or where executors cannot reach one another: Spark spills,
 and each round of a recursion is a job. Atoms become joins, negations anti-joins. Comparisons, assignments,
-functions and aggregates are evaluated by the embedded engine over one batch, or one group of rows, at a time.
+functions and aggregates are evaluated by the embedded engine over one batch, or one group of rows, at a time:
+a group has to fit the memory of a task, and nothing else has to. Frames that several joins read are kept by
+Spark, which puts on disk what does not fit.
 
 There is no dictionary: columns hold values. Columns that share a variable in some rule are compared, so they
 hold values in the same way: Spark's own, if all of them are of one type that Spark compares as we do, else
@@ -20,6 +22,7 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
@@ -51,6 +54,7 @@ from tidelog.logic.values import ColumnType, Value, boolean
 from tidelog.reasoner import Reasoner
 from tidelog.spark.around import Readable
 from tidelog.spark.derived import quoted
+from tidelog.spark.memory import Counted, Limit
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, spark_type
 from tidelog.spark.task import NULLS, REJECTS, TAG, VIOLATIONS, Collected, Reading
 from tidelog.violations import told_apart, violated
@@ -61,6 +65,7 @@ BEFORE, AFTER = "rows before", "rows after"  # the relations of the program that
 REJECTED: Final = spark_types.StructType(
     [spark_types.StructField(name, spark_types.StringType()) for name in ("place", "code", "reason", "row")]
 )
+ONE_GROUP: Final = "an aggregate is computed from all rows of a group at once"
 ROW: Final = Variable(" row")  # no variable of a program has a space
 
 _NATIVE: Mapping[Type, spark_types.DataType] = {
@@ -160,18 +165,27 @@ class Alike:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A program from `rows before` to `rows after`, over one batch at a time or all rows of a partition."""
+    """A program from `rows before` to `rows after`, over one batch at a time.
+
+    Of an aggregate, all rows of a `group` are evaluated at once: these are columns by which rows are sorted,
+    none if all rows are one group.
+    """
 
     program: Program
     reads: tuple[ColumnType, ...]
     writes: tuple[Held | Contents, ...]
     shown: str = BEFORE  # what the rows are called in messages
-    is_whole: bool = False
+    group: tuple[str, ...] | None = None
     on_error: OnError = OnError.FAIL
     reading: Reading | None = None  # how the rows are read, if they are those of an input
+    limit: Limit = field(default_factory=Limit)
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows that follow from those of each part."""
+        read = Counted(batches)
+        yield from self.limit.within(self._rows(read), read)
+
+    def _rows(self, batches: Iterable[Any]) -> Iterator[Any]:
         for part in self._parts(batches):
             reasoner = Reasoner(self.program, threads=1)
             self._load(reasoner, pa.Table.from_batches(part))
@@ -194,15 +208,30 @@ class Evaluation:
         faults.check()
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[list[Any]]:
-        """Yield all batches, or parts of them of some size: each costs the start of a reasoner."""
+        """Yield some batches together, since each part costs the start of a reasoner; groups are not cut."""
         some: list[Any] = []
+        rows = 0
         for batch in batches:
+            cut = self._cut(some, batch) if rows >= ROWS else None
+            if cut is not None:
+                yield [*some, batch.slice(0, cut)]
+                batch, some, rows = batch.slice(cut), [], 0
             some.append(batch)
-            if not self.is_whole and sum(each.num_rows for each in some) >= ROWS:
-                yield some
-                some = []
+            rows += batch.num_rows
         if some:
             yield some
+
+    def _cut(self, some: Sequence[Any], batch: Any) -> int | None:
+        """Return how many rows of a batch still belong to a part; None if all of them do."""
+        if self.group is None:
+            return 0
+        both = pa.Table.from_batches([some[-1].slice(some[-1].num_rows - 1), batch]).combine_chunks()
+        changes = np.zeros(batch.num_rows, bool)
+        for name in self.group:
+            column = both.column(name)
+            changes |= pc.not_equal(column[1:], column[:-1]).to_numpy()
+        found = np.flatnonzero(changes)
+        return int(found[-1]) if len(found) else None
 
 
 @dataclass(frozen=True)
@@ -250,13 +279,16 @@ class Joins:
     program: Program
     alike: Alike
     limits: Limits
+    limit: Limit = field(default_factory=Limit)  # on the memory of each task
     frames: dict[str, DataFrame] = field(default_factory=dict)
 
     @staticmethod
-    def of(program: Program, inferred: Inferred, session: SparkSession, limits: Limits) -> Joins:
+    def of(
+        program: Program, inferred: Inferred, session: SparkSession, limits: Limits, limit: Limit
+    ) -> Joins:
         """Return a program without facts yet."""
         apart = told_apart(program)
-        return Joins(session, apart, Alike(apart, inferred), limits)
+        return Joins(session, apart, Alike(apart, inferred), limits, limit)
 
     def rows(
         self,
@@ -293,7 +325,9 @@ class Joins:
         """Derive everything: each round is a job."""
         numbers = {id(rule): number for number, rule in enumerate(self.program.rules)}
         for name in self.program.predicates:
-            self.frames.setdefault(name, self.empty(name))
+            given = self.frames.get(name)
+            # Each rule, and each round of a recursion, would read it and remove duplicates again.
+            self.frames[name] = self.empty(name) if given is None else _kept(given)
         for stratum in strata(self.program.rules):
             self._close(stratum, numbers)
 
@@ -342,7 +376,9 @@ class Joins:
         program = _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
         shown = given.predicate.written
         reading = given.reading()
-        task = Evaluation(program, given.read_as, tuple(held), shown, on_error=on_error, reading=reading)
+        task = Evaluation(
+            program, given.read_as, tuple(held), shown, on_error=on_error, reading=reading, limit=self.limit
+        )
         self.add(name, rows.mapInArrow(task, _schema(held)))
         if on_error is OnError.FAIL:
             return None
@@ -367,7 +403,8 @@ class Joins:
             return frame.toDF(*names)
         terms = tuple(Variable(f"x{place}") for place in range(len(held)))
         program = _program(Rule(Atom(AFTER, terms), (Atom(BEFORE, terms),)))
-        task = Evaluation(program, tuple(each.read_as for each in held), output.types, f"`{name}`")
+        reads = tuple(each.read_as for each in held)
+        task = Evaluation(program, reads, output.types, f"`{name}`", limit=self.limit)
         return frame.mapInArrow(task, output.schema)
 
     def add(self, name: str, frame: DataFrame) -> None:
@@ -513,8 +550,9 @@ class _Body:
         rule, alike = self.rule, self.joins.alike
         terms = rule.head.terms or (ROW,)
         held = [alike.held((rule.head.predicate, place)) for place in range(len(rule.head.terms))] or [TRUE]
+        group = None
         if rule.aggregations:
-            matches = self._grouped(matches.distinct())
+            matches, group = self._grouped(matches.distinct())
         elif not pending:
             chosen = (
                 each.literal(term.value) if isinstance(term, Constant) else F.col(term.name)
@@ -522,23 +560,34 @@ class _Body:
             )
             return matches.select(*(column.alias(f"c{place}") for place, column in enumerate(chosen)))
         inner = replace(rule, head=Atom(AFTER, terms), body=(), places=())
-        return self._run(matches, pending, inner, held)
+        return self._run(matches, pending, inner, held, group)
 
-    def _grouped(self, matches: DataFrame) -> DataFrame:
-        """Return the matches with those of each group in one partition: all in one, if tasks compute it."""
-        group = [variable.name for variable in self.rule.group]
-        is_bound = group and set(group) <= set(matches.columns)
-        return matches.repartition(*group) if is_bound else matches.repartition(1)
+    def _grouped(self, matches: DataFrame) -> tuple[DataFrame, tuple[str, ...]]:
+        """Return the matches with those of each group together, and the columns of groups.
+
+        All are one group if there are no columns, or if tasks compute them.
+        """
+        group = tuple(variable.name for variable in self.rule.group)
+        if not group or not set(group) <= set(matches.columns):
+            return matches.repartition(1), ()
+        columns = [F.col(quoted(name)) for name in group]
+        return matches.repartition(*columns).sortWithinPartitions(*columns), group
 
     def _run(
-        self, matches: DataFrame, tests: Sequence[Literal], rule: Rule, held: Sequence[Held]
+        self,
+        matches: DataFrame,
+        tests: Sequence[Literal],
+        rule: Rule,
+        held: Sequence[Held],
+        group: tuple[str, ...] | None = None,
     ) -> DataFrame:
         """Return the heads of a rule whose body is the matches and some tests."""
         before = tuple(map(Variable, matches.columns))
         rule = replace(rule, body=(Atom(BEFORE, before), *tests))
         program = _program(rule)
         reads = tuple(self._held(variable).read_as for variable in before)
-        task = Evaluation(program, reads, tuple(held), is_whole=bool(rule.aggregations))
+        limit = self.joins.limit if group is None else replace(self.joins.limit, undivided=ONE_GROUP)
+        task = Evaluation(program, reads, tuple(held), group=group, limit=limit)
         return matches.mapInArrow(task, _schema(held))
 
     def _held(self, variable: Variable) -> Held:

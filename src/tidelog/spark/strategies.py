@@ -15,15 +15,13 @@ from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.rewrite.localise import NotLocalisable, check_localisable
 from tidelog.spark import codes
+from tidelog.spark.memory import PER_BYTE, TASK_MEMORY, Limit, budget, shown
 from tidelog.temporal.division import check_divisible
 from tidelog.temporal.reasoning import USUAL, TimeSettings
 
 AUTO, TASK, EXCHANGE, JOINS = STRATEGIES = ("auto", "task", "exchange", "joins")
 STRATEGY: Final = "tidelog.strategy"
-BYTES: Final = "tidelog.taskBytes"
-MEMORY: Final = ("tidelog.taskMemory", "spark.executor.pyspark.memory")
-SETTINGS: Final = (STRATEGY, BYTES, MEMORY[0])  # of ours
-TASK_BYTES: Final = 4 << 30  # of inputs, as Catalyst estimates them, that one task takes
+SETTINGS: Final = (STRATEGY, TASK_MEMORY)  # of sessions, that say where a program runs
 VALUE: Final = 24  # bytes of a value, about, where rows are given
 BY_JOINS: Final = "Spark joins frames, which need not fit the memory; each round of a recursion is a job"
 ONE_TASK: Final = "one task derives everything: its facts have to fit the memory of a worker"
@@ -81,17 +79,20 @@ def choose(
 
 def _by_size(program: Program, session: Any, size: int | None, time: TimeSettings) -> Choice:
     """Choose as few tasks as take inputs of so many bytes."""
-    most = int(_setting(session, BYTES, str(TASK_BYTES)))
-    tasks = 1 if size is None else -(-size // most)
-    if tasks <= 1:
-        return Choice()
-    told = f"inputs of about {size or 0:,} bytes, {most:,} for each task ({BYTES})"
+    allowed = budget(partial(_setting, session))
+    need = int(PER_BYTE * (size or 0))
+    tasks = allowed.tasks_for(need)
+    told = f"inputs of about {size or 0:,} bytes, which take about {shown(need)} in one task; {allowed.told}"
+    if tasks == 1:
+        return Choice(reason=ONE_TASK if size is None else f"{ONE_TASK}. It has {told}")
     try:
         _check(partial(check_divisible, settings=time), program)
     except ProgramError as error:
         reason = error.diagnostics[0].message
         return Choice(reason=f"{ONE_TASK}. It has {told}, but {reason}")
     try:
+        if tasks is None:
+            raise _error("tasks of one machine share its memory", "")
         _check_slots(session, tasks)
     except ProgramError as error:
         reason = error.diagnostics[0].message
@@ -124,16 +125,15 @@ def _check_slots(session: Any, tasks: int) -> None:
         )
 
 
-def task_memory(session: Any) -> int | None:
-    """Return the bytes that a task may take, if a setting says so, such as `4g`."""
-    for key in MEMORY:
-        text = _setting(session, key, "")
-        found = re.fullmatch(r"(\d+)([bkmgt]?)b?", text.lower())
-        if found:
-            return int(found[1]) << _UNITS[found[2].upper().replace("B", "")]
-        if text:
-            raise _error(f"`{key}` is {text!r}, which is no size", "write it as `512m` or `4g`")
-    return None
+def limit_of(session: Any, program: Program, tasks: int) -> Limit:
+    """Return what each of so many tasks may take, and what an error says that it does not suffice."""
+    allowed = budget(partial(_setting, session))
+    undivided = ""
+    try:
+        check_divisible(program)
+    except NotLocalisable as reason:
+        undivided = f"the program runs in one task, since {reason}"
+    return Limit(allowed.limit, allowed.told, tasks, _slots(session), undivided)
 
 
 def is_encrypted(session: Any) -> bool:

@@ -6,12 +6,8 @@ Nothing here reads or writes a file: the program has no imports, and its sandbox
 from __future__ import annotations
 
 import json
-import re
-import resource
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,8 +16,7 @@ import pyarrow.compute as pc
 from tidelog.engine.columnar.typed import Misfit, to_typed
 from tidelog.engine.exchange import Collision, Lost
 from tidelog.engine.exchange.codes import FAILED
-from tidelog.engine.limits import OUT_OF_MEMORY
-from tidelog.errors import Diagnostic, Inconsistent, Stopped, TidelogError
+from tidelog.errors import Inconsistent, TidelogError
 from tidelog.explaining import MAGIC
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import Batch
@@ -33,7 +28,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.proof.explanation_form import explanation_to_json
 from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation, misfit_error
-from tidelog.spark import codes
+from tidelog.spark.memory import Counted, Limit
 from tidelog.spark.parquet import FILES, Target
 from tidelog.temporal.intake import split_batch
 from tidelog.temporal.periodic_relation import PeriodicRelation
@@ -43,7 +38,7 @@ TAG = "predicate"
 # Outputs that are no predicates: no name of a predicate begins with a space.
 REJECTS, NULLS, VIOLATIONS, ERRORS, COUNTS = " rejects", " nulls", " violations", " errors", " counts"
 ROWS = 1 << 16  # of a batch that goes out
-MOST_MEMORY = 0.8  # of what is left
+READ = 1 << 18  # rows that are converted at once
 ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
 
 
@@ -105,7 +100,7 @@ class Task:
     special: Mapping[str, tuple[str, ...]]  # the slots of rejects, violations and errors
     on_error: OnError = OnError.FAIL
     settings: Mapping[str, Any] = field(default_factory=dict)
-    memory: int | None = None  # bytes that the task may take, else most of what its machine has left
+    limit: Limit = field(default_factory=Limit)
     target: Target | None = None  # files to which facts are written, instead of going out
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -114,13 +109,14 @@ class Task:
         An error is a row too, which raises it where an output is used: Spark would repeat a task that fails,
         and show the way through its own code.
         """
-        yield from self.rows(self._parts(batches))
+        read = Counted(batches)
+        yield from self.rows(self._parts(read), read)
 
-    def rows(self, parts: Iterator[Part]) -> Iterator[Any]:
-        """Yield the rows of outputs in batches, an error as a row."""
+    def rows(self, parts: Iterator[Part], read: Counted, beside: int = 1) -> Iterator[Any]:
+        """Yield the rows of outputs in batches, an error as a row; `beside` tasks run on this machine."""
+        made = (batch for part in parts for batch in self._batches(*part))
         try:
-            for part in parts:
-                yield from self._batches(*part)
+            yield from self.limit.within(made, read, beside)
         except TidelogError as error:
             if isinstance(error, ATTEMPTS) or error.diagnostics[0].code == FAILED:
                 raise  # another attempt may succeed
@@ -152,11 +148,10 @@ class Task:
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
         faults = Collected(self.on_error)
-        with limited_memory(self.memory):
-            reasoner = Reasoner(self.program, threads=1, allow_read=(), allow_write=(), **self.settings)
-            reasoner.warn = _told_by_the_driver
-            self._load(reasoner, batches, faults)
-            yield from self.shown(faults, self.ask(reasoner))
+        reasoner = Reasoner(self.program, threads=1, allow_read=(), allow_write=(), **self.settings)
+        reasoner.warn = _told_by_the_driver
+        self._load(reasoner, batches, faults)
+        yield from self.shown(faults, self.ask(reasoner))
 
     # ---- in
 
@@ -169,12 +164,26 @@ class Task:
                 reasoner.load_timed(reading.predicate, timed)
             elif reading.slots:
                 reasoner.load(reading.predicate, read)
-            else:
+            elif any(True for _ in read):
                 reasoner.insert(reading.predicate, [()])
         faults.check()
 
     def read(self, batches: Iterable[Any], faults: Collected) -> Iterator[tuple[Reading, Iterator[Batch]]]:
-        """Yield the rows of each input that has some: a row's tag is the number of its input."""
+        """Yield the rows of each input. All are read when the first ones are used."""
+        parts: dict[int, list[Any]] = {}
+
+        def rows(number: int) -> Iterator[Batch]:
+            if not parts:
+                parts.update(self._by_input(batches))
+            if some := parts[number]:
+                parts[number] = []
+                yield from self._batches_of(self.inputs[number], some, faults)
+
+        for number, reading in enumerate(self.inputs):
+            yield reading, rows(number)
+
+    def _by_input(self, batches: Iterable[Any]) -> dict[int, list[Any]]:
+        """Return the rows of each input: a row's tag is the number of its input."""
         parts: dict[int, list[Any]] = {number: [] for number in range(len(self.inputs))}
         for batch in batches:
             tags = batch.column(TAG)
@@ -183,16 +192,15 @@ class Task:
                     slots = list(self.inputs[tag].slots)
                     some = batch.select(slots) if slots else batch.select([TAG])
                     parts[tag].append(some.filter(pc.equal(tags, tag)))
-        for number, reading in enumerate(self.inputs):
-            if parts[number]:
-                yield reading, self._batches_of(reading, parts.pop(number), faults)
+        return parts
 
     def _batches_of(self, reading: Reading, parts: list[Any], faults: Collected) -> Iterator[Batch]:
         if not reading.slots:
             yield Batch((), 1)
             return
         shown = self.program.predicates[reading.predicate].written
-        yield from reading.batches(pa.Table.from_batches(parts), shown, faults)
+        for table in _taken(parts):
+            yield from reading.batches(table, shown, faults)
 
     # ---- out
 
@@ -234,31 +242,15 @@ def _told_by_the_driver(doubts: object) -> None:
     """Say nothing: the call that made the task has warned of what never matches."""
 
 
-@contextmanager
-def limited_memory(size: int | None, tasks: int = 1) -> Iterator[None]:
-    """In the block, take no more memory than so many bytes: then it is an error, not the end of the process.
-
-    By default that is most of what the machine has left, divided by the tasks that share it.
-    """
-    before = resource.getrlimit(resource.RLIMIT_DATA)
-    if size is None:
-        free = re.search(r"MemAvailable: *(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"))
-        size = int(MOST_MEMORY * 1024 * int(free[1]) / tasks) if free else before[0]
-    held = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[5]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_DATA, (held + size, before[1]))
-    try:
-        yield
-    except (MemoryError, Stopped) as error:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
-        if isinstance(error, Stopped) and error.diagnostics[0].code != OUT_OF_MEMORY:
-            raise
-        message = f"the facts of a task do not fit {size / 1e6:,.0f} MB"
-        if isinstance(error, Stopped):
-            message = f"{message}: {error.diagnostics[0].message}"
-        help = "ask for more tasks, by `partitions`, or let each take more memory, by `tidelog.taskMemory`"
-        raise Stopped(Diagnostic(codes.NO_MEMORY, message, help=help)) from None
-    finally:
-        resource.setrlimit(resource.RLIMIT_DATA, before)
+def _taken(parts: list[Any]) -> Iterator[Any]:
+    """Yield tables of some batches each, and drop these: what was read is not held twice for long."""
+    parts.reverse()
+    while parts:
+        some, rows = [], 0
+        while parts and rows < READ:
+            some.append(parts.pop())
+            rows += some[-1].num_rows
+        yield pa.Table.from_batches(some)
 
 
 class Collected(Faults):
