@@ -67,33 +67,49 @@ def read(session: Any, path: str, form: str) -> Any:
 # ---- jobs
 
 
-def plain(session: Any, inputs: Mapping[str, str], form: str, target: Path) -> int:
-    """Read all files, keep each row once, and write them: a scan for each number of columns."""
+def tagged(session: Any, inputs: Mapping[str, str], form: str) -> dict[tuple[str, ...], Any]:
+    """Return the files of the same columns as one frame, by the predicates whose rows it holds."""
     from pyspark.sql import functions as sql
 
-    frames: dict[str, list[str]] = {}
-    for path in inputs.values():
-        frames.setdefault(read(session, path, form).schema.simpleString(), []).append(path)
-    read_all = []
-    for paths in frames.values():
-        schema = read(session, paths[0], form).schema
-        reader = session.read.schema(schema)
+    groups: dict[str, list[str]] = {}
+    for name, path in inputs.items():
+        groups.setdefault(read(session, path, form).schema.simpleString(), []).append(name)
+    found = {}
+    for names in groups.values():
+        paths = [inputs[name] for name in names]
+        reader = session.read.schema(read(session, paths[0], form).schema)
         frame = reader.parquet(*paths) if form == "parquet" else reader.csv(paths, sep="\t", quote="")
-        read_all.append(frame.withColumn("file", sql.col("_metadata.file_name")))
-    every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), read_all)
+        stem = sql.substring_index(sql.col("_metadata.file_name"), ".", 1)
+        found[tuple(names)] = frame.withColumn("predicate", stem)
+    return found
+
+
+def plain(session: Any, inputs: Mapping[str, str], form: str, target: Path) -> int:
+    """Read all files, keep each row once, and write them: a scan for each number of columns."""
+    frames = list(tagged(session, inputs, form).values())
+    every = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames)
     every.distinct().write.mode("overwrite").parquet(str(target))
     return 0
 
 
 def derived(
-    session: Any, text: str, inputs: Mapping[str, str], form: str, target: Path, tasks: int, writer: str
+    session: Any,
+    text: str,
+    inputs: Mapping[str, str],
+    form: str,
+    target: Path,
+    tasks: int | None,
+    writer: str,
+    shares: bool,
 ) -> int:
     """Derive what follows, and write it."""
     from tidelog import spark as ts
 
-    frames = {name: read(session, path, form) for name, path in inputs.items()}
+    frames: Mapping[Any, Any] = {name: read(session, path, form) for name, path in inputs.items()}
+    if shares:
+        frames = tagged(session, inputs, form)
     found = ts.derive(text, frames, partitions=tasks)
-    if writer == "arrow":
+    if writer == "files":
         return sum(found.save(target, mode="overwrite").values())
     found.facts.write.mode("overwrite").partitionBy("predicate").parquet(str(target))
     return sum(found.observation.get.values())
@@ -103,15 +119,18 @@ def jobs(session: Any, name: str, size: int, folder: Path) -> dict[str, Job]:
     """Return the jobs of a workload by name."""
     text, inputs, form = facts_of(name, size, folder)
 
-    def by(tasks: int, writer: str) -> Job:
-        return lambda target: derived(session, text, inputs, form, target, tasks, writer)
+    def by(tasks: int | None, writer: str, shares: bool = True) -> Job:
+        return lambda target: derived(session, text, inputs, form, target, tasks, writer, shares)
 
-    return {
+    found: dict[str, Job] = {
         "plain": partial(plain, session, inputs, form),
-        "task, save": by(1, "arrow"),
-        "exchange of 2, save": by(CORES, "arrow"),
-        "task, facts by Spark's writer": by(1, "spark"),
+        "task, save": by(None, "files"),
+        "exchange of 2, save": by(CORES, "files"),
+        "task, facts by Spark's writer": by(None, "spark"),
     }
+    if len(inputs) > 1:
+        found["task, save, a frame for each predicate"] = by(None, "files", False)
+    return found
 
 
 # ---- measured
@@ -157,7 +176,7 @@ def main() -> None:
                     taken[name].append(spent)
                 told = ", ".join(f"{who} {cpu:.2f}" for who, cpu in shares(before).items())
                 print(
-                    f"{turn:3d} {name:30s} {spent:6.2f} s ({told}) {rows or ''}", file=sys.stderr, flush=True
+                    f"{turn:3d} {name:40s} {spent:6.2f} s ({told}) {rows or ''}", file=sys.stderr, flush=True
                 )
         base = median(taken.get("plain", [])) if taken.get("plain") else None
         print("| job | CPU s, median | least to most | by plain |\n|---|---|---|---|")

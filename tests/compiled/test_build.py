@@ -123,7 +123,7 @@ def test_a_wheel_has_what_it_needs_and_its_tag_is_true(wheel: Path) -> None:
         object_file = archive.read(f"tidelog/compiled/{NAME}")
         (metadata,) = (archive.read(name).decode() for name in names if name.endswith("dist-info/METADATA"))
     assert object_file == (HERE / NAME).read_bytes()  # reproducible, also from another folder
-    assert {"tidelog/py.typed", "tidelog/rules/owl2rl.rls", "pyspark_tidelog/__init__.py"} <= names
+    assert {"tidelog/py.typed", "tidelog/rules/owl2rl.rls"} <= names
     assert any(name.endswith("licenses/LICENSE") for name in names)
     assert "Requires-Dist: numpy" in metadata
     assert "Requires-Dist: numba<0.70,>=0.62\n" not in metadata

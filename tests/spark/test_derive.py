@@ -358,3 +358,37 @@ def test_another_python_of_workers_is_told() -> None:
     (fault,) = error_of(RuntimeError(text)).diagnostics
     assert (fault.code, fault.message) == ("E868", "a worker of Spark has Python 3.12, the driver 3.11")
     assert "PYSPARK_PYTHON" in str(fault.help)
+
+
+def test_one_frame_holds_several_predicates(session: SparkSession) -> None:
+    program = """
+    @declare flight(x: string, y: string) . @declare city(x: string) . @declare noted(x: string) .
+    far(?x, ?z) :- flight(?x, ?y), flight(?y, ?z), city(?z) .
+    @output far . @output noted .
+    """
+    rows = [
+        ("flight", "a", "b"), ("flight", "b", "c"), ("city", "c", None), ("noted", "n", "ignored"),
+        ("train", "a", "c"), (None, "u", "v"),
+    ]  # fmt: skip
+    frame = session.createDataFrame(rows, "predicate string, c1 string, c2 string")
+    names = ("flight", "city", "noted")
+    for partitions in (1, 2):
+        derived = ts.derive(program, {names: frame}, on_error="collect", partitions=partitions)
+        assert rows_of(derived["far"]) == {("a", "c")}
+        assert rows_of(derived["noted"]) == {("n",)}
+        reasons = sorted((row.reason, row.row) for row in derived.rejects.collect())
+        assert [reason for reason, _ in reasons] == [
+            "`train` is none of its predicates (column `predicate`)",
+            "there is no predicate (column `predicate`)",
+        ]
+        assert reasons[0][1] == '["a", "c"]'
+    with pytest.raises(Exception, match=r"`train` is none of its predicates"):
+        ts.derive(program, {names: frame})["far"].collect()
+    known = frame.where("predicate in ('flight', 'city', 'noted')")
+    again = ts.derive(program, {("flight", "city"): known.where("predicate != 'noted'")})
+    assert rows_of(again["far"]) == {("a", "c")} and not rows_of(again["noted"])
+    assert ts.check(program, {names: frame.schema})["noted"].simpleString() == "struct<x:string>"
+    with pytest.raises(tl.ProgramError, match="has no column `predicate`"):
+        ts.derive(program, {names: frame.drop("predicate")})
+    with pytest.raises(ValueError, match="several frames are given for city"):
+        ts.derive(program, {names: frame, "city": frame})  # type: ignore[dict-item]

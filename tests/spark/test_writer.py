@@ -1,4 +1,4 @@
-"""The format `tidelog`: all predicates in one pass, complete or not at all."""
+"""All predicates written in one pass, complete or not at all."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tidelog import spark as ts
-from tidelog.errors import DataError
+from tidelog.errors import DataError, ProgramError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,8 +51,8 @@ def test_predicates_are_written_in_one_pass(session: SparkSession, tmp_path: Pat
     assert files_in(folder) == before == listed(folder)
     with pytest.raises(ValueError, match="'append' or 'overwrite'"):
         derived.save(folder, mode="replace")
-    with pytest.raises(Exception, match="E870"):
-        edges.write.format("tidelog").mode("append").save(str(folder))
+    with pytest.raises(ProgramError, match="E870"):
+        derived.save("s3://bucket/facts")
 
 
 def test_tasks_that_exchange_facts_write_their_parts(session: SparkSession, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ MEANINGS: Final = {
     NO_SESSION: "no Spark session, and no frame to take it from",
     NOT_SHIPPED: "a worker of Spark without tidelog, or without what it needs",
     FAILED: "a job of Spark that failed",
-    NOT_WRITTEN: "what the format `tidelog` cannot write, or read",
+    NOT_WRITTEN: "where `derived.save` cannot write",
     FORMAT: "an import or export in a format, or with options, that Spark does not have",
     STRATEGY: "a strategy, or a number of tasks, by which a program cannot run",
     RETIRED: "the Spark engine of `Reasoner`, which is no more",

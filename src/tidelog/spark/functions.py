@@ -27,6 +27,7 @@ from tidelog.proof.explanation_form import explanation_of
 from tidelog.proof.tree import MOST_ROWS
 from tidelog.spark.derived import SPECIAL, Derived
 from tidelog.spark.failures import telling
+from tidelog.spark.frames import Frames
 from tidelog.spark.given import ANSWERS, STRING, Given, needed_for, only_input, resolved, wanted_predicates
 from tidelog.spark.nulls import Said
 from tidelog.spark.rederiving import Change
@@ -34,10 +35,13 @@ from tidelog.spark.schemas import slots
 from tidelog.spark.strategies import Choice
 from tidelog.spark.task import Proofs
 
+# Frames by predicate, or one for several predicates; `check` takes schemas, too.
+Inputs = Mapping[str, Any] | Mapping[tuple[str, ...], Any] | Mapping[str | tuple[str, ...], Any]
+
 
 def derive(
     program: Program | Path | str,
-    inputs: Mapping[str, DataFrame] | None = None,
+    inputs: Inputs | None = None,
     *,
     outputs: Sequence[str] | None = None,
     previous: Mapping[str, DataFrame] | None = None,
@@ -55,7 +59,9 @@ def derive(
     """Return the frames that a program derives from others, by predicate. Nothing runs yet.
 
     Columns of an input are taken by the names of the predicate's columns if it has them all, else in order;
-    columns `start` and `end`, or `interval`, beside them say when a fact holds.
+    columns `start` and `end`, or `interval`, beside them say when a fact holds. One frame may hold the rows
+    of several predicates, `{("flight", "train"): connections}`: its column `predicate` tells them apart, and
+    it is read once.
     `outputs` are the predicates wanted, by default those of `@output`, else all derived ones. So many
     `partitions` of the facts lie with as many tasks, which exchange what they derive; without it there is one
     task, unless the inputs are large by Spark's estimate, or by `sizes`, the rows of each.
@@ -73,7 +79,7 @@ def derive(
     is applied to `previous`, or everything is derived again: `apply` says so, else what costs less by Spark's
     estimates.
     """
-    frames = dict(inputs or {})
+    frames: Mapping[str, DataFrame] = Frames(inputs or {})
     if previous is not None:
         change = Change.of(
             program_of(program), frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
@@ -95,7 +101,7 @@ def derive(
 def query(
     program: Program | Path | str,
     text: str,
-    inputs: Mapping[str, DataFrame] | None = None,
+    inputs: Inputs | None = None,
     *,
     nulls: Said | None = None,
     mixed: str = "text",
@@ -107,7 +113,7 @@ def query(
     Nothing runs yet; then only what the query asks for is derived, and only the frames that it depends on are
     read. A query without variables has one row, `holds`, if it holds.
     """
-    frames = dict(inputs or {})
+    frames: Mapping[str, DataFrame] = Frames(inputs or {})
     given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
     return given.query(frames, text, on_error)[ANSWERS]
 
@@ -115,7 +121,7 @@ def query(
 def explain(
     program: Program | Path | str,
     fact: str,
-    inputs: Mapping[str, DataFrame] | None = None,
+    inputs: Inputs | None = None,
     *,
     proofs: int = 1,
     limit: int = MOST_ANSWERS,
@@ -128,7 +134,7 @@ def explain(
     Only the frames that the fact depends on are read, and only what it asks for is derived, by magic sets;
     everything is where there is equality, or the fact holds at times.
     """
-    frames = dict(inputs or {})
+    frames: Mapping[str, DataFrame] = Frames(inputs or {})
     given = Given.of(program, frames, settings, nulls=nulls)
     asked = resolved(fact, given.program)
     special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
@@ -188,7 +194,7 @@ class Checked(dict[str, spark_types.StructType]):
 
 def check(
     program: Program | Path | str,
-    inputs: Mapping[str, DataFrame | spark_types.StructType] | None = None,
+    inputs: Inputs | None = None,
     *,
     outputs: Sequence[str] | None = None,
     previous: Mapping[str, DataFrame] | None = None,
@@ -205,16 +211,18 @@ def check(
 
     With `previous` its `reason` says whether a change would be applied, or everything derived again, and why.
     """
-    given = Given.of(program, dict(inputs or {}), settings, nulls=nulls, mixed=mixed)
+    frames = Frames(inputs or {})
+    given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
     wanted = given.outputs(wanted_predicates(given.program, outputs))
     found = strata(given.program.rules, given.program.predicates)
     schemas = {name: output.schema for name, output in wanted.items()}
-    frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
+    given_frames = {name: each for name, each in (inputs or {}).items() if isinstance(each, DataFrame)}
+    running: Mapping[str, DataFrame] = Frames(given_frames)
     if previous is None:
-        choice = given.choose(frames, partitions, sizes)
+        choice = given.choose(running, partitions, sizes)
     else:
         change = Change.of(
-            given.program, frames, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
+            given.program, running, previous, inserted or {}, deleted or {}, outputs, sizes, apply, nulls
         )
         changing = Given.of(
             change.made.program, change.frames(), settings, nulls=change.nulls(), mixed=mixed, tells=False

@@ -33,6 +33,7 @@ from tidelog.spark import codes
 from tidelog.spark.around import Around, Readable, goes_around
 from tidelog.spark.barrier import Exchange
 from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of, slots_with, union
+from tidelog.spark.frames import PREDICATE, Frames
 from tidelog.spark.joins import Joins
 from tidelog.spark.nulls import Said, counted, with_nulls
 from tidelog.spark.parquet import COLUMNS, FILES, Target
@@ -41,14 +42,13 @@ from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.settings import check_settings, on_error_of
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, limit_of
-from tidelog.spark.task import TAG, Answers, Everything, Task, Writing
+from tidelog.spark.task import NO_PREDICATE, NONE, TAG, Answers, Everything, Task, Writing
 from tidelog.spark.times import time_fields
 from tidelog.spark.writer import FILES_TYPES
 from tidelog.syntax.parser import parse_literals
 from tidelog.temporal.reasoning import USUAL, asks_when
 
 STRING = spark_types.StringType()
-NONE = -1  # the tag of a row that is there so that the task runs even where no input has rows
 ANSWERS = "answers"  # the name of what a query asks for
 
 
@@ -66,7 +66,7 @@ class Given:
     def of(
         cls,
         program: Program | Path | str,
-        inputs: Mapping[str, DataFrame | spark_types.StructType],
+        inputs: Mapping[str, Any],
         settings: Mapping[str, Any],
         *,
         nulls: Said | None = None,
@@ -80,14 +80,12 @@ class Given:
         check_settings(settings)
         known = program_of(program)
         check_program(known)
-        for name, each in inputs.items():
-            if not isinstance(each, DataFrame | spark_types.StructType):
-                raise TypeError(f"`{name}` is no DataFrame, but {type(each).__name__}")
-        frames = {name: each for name, each in inputs.items() if isinstance(each, DataFrame)}
+        frames = Frames(inputs)
         _check_streaming(frames)
-        schemas = {
-            name: each.schema if isinstance(each, DataFrame) else each for name, each in inputs.items()
-        }
+        schemas = {}
+        for name in frames:
+            predicate = known.find(name)
+            schemas[name] = frames.schema_of(name, None if predicate is None else predicate.arity)
         read = with_nulls(read_schemas(known, schemas), nulls)
         known = giving_times(known, [each.predicate.name for each in read.values() if each.times])
         inferred = infer(known, *held_by(read.values()))
@@ -111,7 +109,9 @@ class Given:
         passing = {
             name: Around(output, Readable(frames[each], self.inputs[each], faults))
             for name, output in wanted.items()
-            if (each := self.input_of(output.predicate)) and goes_around(program, self.inputs[each], output)
+            if (each := self.input_of(output.predicate))
+            and not Frames(frames).is_shared(each)  # it is read for others anyway
+            and goes_around(program, self.inputs[each], output)
         }
         wanted = {name: output for name, output in wanted.items() if name not in passing}
         places = slots_of(wanted)
@@ -185,7 +185,7 @@ class Given:
         session = _known_session(frames)
         columns = {name: len(each.columns) for name, each in self.inputs.items()}
         time = self.settings.get("time", USUAL)
-        return choose(self.program, session, frames.values(), partitions, sizes, columns, time)
+        return choose(self.program, session, Frames(frames).sources, partitions, sizes, columns, time)
 
     def input_of(self, predicate: Predicate) -> str | None:
         """Return the name under which the one frame of a predicate is given, if there is one."""
@@ -230,7 +230,7 @@ class Given:
         """
         inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
         taken = slots({name: each.spark for name, each in inputs.items()})
-        readings = tuple(each.reading(taken.of[name]) for name, each in inputs.items())
+        readings = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
         program = replace(self.program, queries=(), outputs=())
         schema = {slot: arrow_of(of) for slot, of in places.types.items()}
         special = {name: places.of[name] for name in (*SPECIAL, FILES) if name in places.of}
@@ -240,7 +240,8 @@ class Given:
         fields = [(TAG, STRING), *places.types.items()]
         out = spark_types.StructType([spark_types.StructField(*field) for field in fields])
         ship(session, scratch_folder())
-        tagged = _tagged(session, frames, inputs, taken).repartition(choice.tasks)
+        tagged = _tagged(session, frames, inputs, taken)
+        tagged = tagged.coalesce(1) if choice.is_small else tagged.repartition(choice.tasks)
         if choice.strategy != EXCHANGE:
             return tagged.mapInArrow(Shipped(task), out)
         certificate = make_certificate() if is_encrypted(session) else None
@@ -266,9 +267,11 @@ def check_program(program: Program) -> None:
         raise ProgramError(found)
 
 
-def _check_streaming(frames: Mapping[str, DataFrame]) -> None:
-    streaming = [name for name, frame in frames.items() if frame.isStreaming]
-    if streaming:
+def _check_streaming(frames: Frames) -> None:
+    if any(frame.isStreaming for frame in frames.sources):
+        streaming = [
+            name for name, frame in frames.items() if isinstance(frame, DataFrame) and frame.isStreaming
+        ]
         message = f"{', '.join(f'`{name}`' for name in streaming)}: a streaming frame"
         help = "each micro-batch would be evaluated alone; use `foreachBatch`"
         raise ProgramError(Diagnostic(codes.STREAMING, message, help=help))
@@ -376,10 +379,10 @@ def _writings(outputs: Mapping[str, Output], places: Slots) -> tuple[Writing, ..
 
 def _known_session(frames: Mapping[str, DataFrame]) -> SparkSession | None:
     """Return the session of the frames, else the one that runs, if there is one."""
-    for name, frame in frames.items():
-        if not isinstance(frame, DataFrame):  # `check` takes schemas instead of frames
-            raise TypeError(f"`{name}` is a schema, and here a DataFrame is needed")
-    return next((frame.sparkSession for frame in frames.values()), None) or SparkSession.getActiveSession()
+    given = Frames(frames)
+    for name in given.schemas:  # `check` takes schemas instead of frames
+        raise TypeError(f"`{name}` is a schema, and here a DataFrame is needed")
+    return next((frame.sparkSession for frame in given.sources), None) or SparkSession.getActiveSession()
 
 
 def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
@@ -393,11 +396,28 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
 def _tagged(
     session: SparkSession, frames: Mapping[str, DataFrame], inputs: Mapping[str, Input], taken: Slots
 ) -> DataFrame:
-    """Return the rows of all inputs in one frame, with the number of their input."""
-    parts = []
-    for number, (name, each) in enumerate(inputs.items()):
-        places = dict(zip(taken.of[name], each.columns, strict=True))
-        parts.append(frames[name].select(F.lit(number).alias(TAG), *_filled(places, taken)))
+    """Return the rows of all inputs in one frame, with the name of their input.
+
+    The name is text, since Spark compiles one program for all frames of the same columns then: numbers would
+    be constants in it.
+    """
+    given, parts = Frames(frames), []
+    for name, each in inputs.items():
+        if not given.is_shared(name):
+            places = dict(zip(taken.of[name], each.columns, strict=True))
+            parts.append(frames[name].select(F.lit(name).alias(TAG), *_filled(places, taken)))
+    for names, whole in given.groups:
+        wanted = [name for name in names if name in inputs]
+        if wanted and isinstance(whole, DataFrame):
+            places = {}
+            for name in wanted:
+                places |= dict(zip(taken.of[name], inputs[name].columns, strict=True))
+            tag = F.col(PREDICATE)
+            # Rows of other predicates than those that it was given for are told by the task.
+            is_unknown = tag.isNull() | ~tag.isin(list(names))
+            rows = whole if len(wanted) == len(names) else whole.where(tag.isin(wanted) | is_unknown)
+            tag = F.coalesce(tag, F.lit(NO_PREDICATE))
+            parts.append(rows.select(tag.alias(TAG), *_filled(places, taken)))
     first = session.range(1).select(F.lit(NONE).alias(TAG), *_filled({}, taken))
     return union([first, *parts])
 

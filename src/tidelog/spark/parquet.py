@@ -5,6 +5,7 @@ Knows no Spark.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,9 +18,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidelog.io.atomic import replacing
+
 HIDDEN: Final = "."  # Spark skips files whose names begin so
 FILES: Final = " files"  # the output that says which files were written; no predicate is called so
 COLUMNS: Final = ("predicate", "file", "rows")  # its columns
+MANIFEST: Final = "_manifest.json"  # skipped, too
 ROWS: Final = 1 << 20  # of a row group
 
 
@@ -35,9 +39,11 @@ class Target:
         """Return the folder of a predicate."""
         return Path(self.folder, quote(predicate, safe=" "))
 
-    def unfinished(self, predicate: str) -> Iterator[Path]:
-        """Yield the files of this run that readers skip."""
-        return self.folder_of(predicate).glob(f"{HIDDEN}part-{self.run}-*")
+    def remove_unfinished(self) -> None:
+        """Remove files of this run that are not read: of tasks that died, or that Spark ran twice."""
+        for predicate in self.schemas:
+            for left in self.folder_of(predicate).glob(f"{HIDDEN}part-{self.run}-*"):
+                left.unlink(missing_ok=True)
 
     def write(self, predicate: str, columns: Iterable[Any], rows: int) -> str:
         """Write one file, and return its name."""
@@ -76,6 +82,67 @@ class File:
         with suppress(OSError):
             self._writer.close()
         self.path.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Commit:
+    """What the last task of a write does: it gives files their names, and says which there are.
+
+    Spark may run it twice, or again after it has failed at any point: what is done already is left so.
+    """
+
+    target: Target
+    is_overwriting: bool
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows that name files, once all files have their names."""
+        target = self.target
+        written = [tuple(row[name] for name in COLUMNS) for batch in batches for row in batch.to_pylist()]
+        before = self._files_before()
+        files = {} if self.is_overwriting else {name: dict(each) for name, each in before.items()}
+        empty = {name for name in target.schemas if not files.get(name)} - {name for name, _, _ in written}
+        for name in sorted(empty):  # it has a schema, too
+            no_values = [pa.array([], field.type) for field in target.schemas[name]]
+            written.append((name, target.write(name, no_values, 0), 0))
+        for name, hidden, rows in written:
+            place = target.folder_of(name) / hidden
+            final = place.with_name(hidden.removeprefix(HIDDEN))
+            with suppress(FileNotFoundError):  # it has its name
+                place.rename(final)
+            if not final.exists():
+                raise FileNotFoundError(f"{final}: a file that a task has written is not there")
+            files.setdefault(name, {})[final.name] = rows
+        with replacing(Path(target.folder, MANIFEST)) as stream:
+            stream.write(json.dumps({"files": files}, indent=1, ensure_ascii=False).encode())
+        for name, old in before.items() if self.is_overwriting else ():
+            for file in old.keys() - files.get(name, {}).keys():
+                (target.folder_of(name) / file).unlink(missing_ok=True)
+        target.remove_unfinished()
+        if written:
+            columns = map(list, zip(*written, strict=True))
+            yield pa.RecordBatch.from_pydict(dict(zip(COLUMNS, columns, strict=True)))
+
+    def _files_before(self) -> dict[str, dict[str, int]]:
+        try:
+            manifest = json.loads(Path(self.target.folder, MANIFEST).read_bytes())
+        except FileNotFoundError:
+            return {}
+        found: dict[str, dict[str, int]] = manifest["files"]
+        return found
+
+
+@dataclass(frozen=True)
+class Abort:
+    """What a task does when a write has failed."""
+
+    target: Target
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Remove the files that have no names yet; yields nothing."""
+        for _ in batches:
+            pass
+        self.target.remove_unfinished()
+        yield from ()
 
 
 @dataclass(frozen=True)

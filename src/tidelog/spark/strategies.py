@@ -22,6 +22,7 @@ from tidelog.temporal.reasoning import USUAL, TimeSettings
 AUTO, TASK, EXCHANGE, JOINS = STRATEGIES = ("auto", "task", "exchange", "joins")
 STRATEGY: Final = "tidelog.strategy"
 SETTINGS: Final = (STRATEGY, TASK_MEMORY)  # of sessions, that say where a program runs
+SMALL: Final = 128 << 20  # bytes, as many as Spark reads of a file in one task
 VALUE: Final = 24  # bytes of a value, about, where rows are given
 BY_JOINS: Final = "Spark joins frames, which need not fit the memory; each round of a recursion is a job"
 ONE_TASK: Final = "one task derives everything: its facts have to fit the memory of a worker"
@@ -38,6 +39,7 @@ class Choice:
     strategy: str = TASK
     tasks: int = 1
     reason: str = ONE_TASK
+    is_small: bool = False  # one task can read the inputs, too, without an exchange
 
     def __str__(self) -> str:
         return f"{self.strategy}: {self.reason}"
@@ -84,7 +86,8 @@ def _by_size(program: Program, session: Any, size: int | None, time: TimeSetting
     tasks = allowed.tasks_for(need)
     told = f"inputs of about {size or 0:,} bytes, which take about {shown(need)} in one task; {allowed.told}"
     if tasks == 1:
-        return Choice(reason=ONE_TASK if size is None else f"{ONE_TASK}. It has {told}")
+        reason = ONE_TASK if size is None else f"{ONE_TASK}. It has {told}"
+        return Choice(reason=reason, is_small=size is not None and size <= SMALL)
     try:
         _check(partial(check_divisible, settings=time), program)
     except ProgramError as error:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from tidelog.engine.columnar.typed import Misfit, to_typed
 from tidelog.engine.exchange import Collision, Lost
 from tidelog.engine.exchange.codes import FAILED
-from tidelog.errors import Inconsistent, TidelogError
+from tidelog.errors import Diagnostic, Inconsistent, TidelogError
 from tidelog.explaining import MAGIC
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import Batch
@@ -28,6 +28,7 @@ from tidelog.logic.values import ColumnType
 from tidelog.proof.explanation_form import explanation_to_json
 from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation, misfit_error
+from tidelog.spark import codes
 from tidelog.spark.memory import Counted, Limit
 from tidelog.spark.parquet import FILES, Target
 from tidelog.temporal.intake import split_batch
@@ -37,6 +38,8 @@ from tidelog.temporal.relation import BOUNDS, TimedRelation
 TAG = "predicate"
 # Outputs that are no predicates: no name of a predicate begins with a space.
 REJECTS, NULLS, VIOLATIONS, ERRORS, COUNTS = " rejects", " nulls", " violations", " errors", " counts"
+NONE = ""  # the tag of a row that is there so that the task runs even where no input has rows
+NO_PREDICATE = " none"  # the tag of a row that is of no predicate
 ROWS = 1 << 16  # of a batch that goes out
 READ = 1 << 18  # rows that are converted at once
 ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
@@ -94,7 +97,7 @@ class Task:
     """A program, how its facts come in, and what is asked of it; sent to the workers as it is."""
 
     program: Program
-    inputs: tuple[Reading, ...]
+    inputs: Mapping[str, Reading]
     ask: Callable[[Reasoner], Iterator[Part]]
     schema: Mapping[str, Any]  # of what goes out: Arrow's types by slot, the tag aside
     special: Mapping[str, tuple[str, ...]]  # the slots of rejects, violations and errors
@@ -170,29 +173,46 @@ class Task:
 
     def read(self, batches: Iterable[Any], faults: Collected) -> Iterator[tuple[Reading, Iterator[Batch]]]:
         """Yield the rows of each input. All are read when the first ones are used."""
-        parts: dict[int, list[Any]] = {}
+        parts: dict[str, list[Any]] = {}
 
-        def rows(number: int) -> Iterator[Batch]:
+        def rows(name: str) -> Iterator[Batch]:
             if not parts:
-                parts.update(self._by_input(batches))
-            if some := parts[number]:
-                parts[number] = []
-                yield from self._batches_of(self.inputs[number], some, faults)
+                parts.update(self._by_input(batches, faults))
+            if some := parts[name]:
+                parts[name] = []
+                yield from self._batches_of(self.inputs[name], some, faults)
 
-        for number, reading in enumerate(self.inputs):
-            yield reading, rows(number)
+        for name, reading in self.inputs.items():
+            yield reading, rows(name)
 
-    def _by_input(self, batches: Iterable[Any]) -> dict[int, list[Any]]:
-        """Return the rows of each input: a row's tag is the number of its input."""
-        parts: dict[int, list[Any]] = {number: [] for number in range(len(self.inputs))}
+    def _by_input(self, batches: Iterable[Any], faults: Collected) -> dict[str, list[Any]]:
+        """Return the rows of each input: a row's tag is its name."""
+        parts: dict[str, list[Any]] = {name: [] for name in self.inputs}
         for batch in batches:
-            tags = batch.column(TAG)
-            for tag in pc.unique(tags).to_pylist():
-                if tag is not None and tag >= 0:
-                    slots = list(self.inputs[tag].slots)
-                    some = batch.select(slots) if slots else batch.select([TAG])
-                    parts[tag].append(some.filter(pc.equal(tags, tag)))
+            tags = batch.column(TAG).dictionary_encode()
+            for number, tag in enumerate(tags.dictionary.to_pylist()):
+                if tag == NONE:
+                    continue
+                slots = list(self.inputs[tag].slots) if tag in parts else list(self._in_slots)
+                some = batch.select(slots) if slots else batch.select([TAG])
+                some = some.filter(pc.equal(tags.indices, number))
+                if tag in parts:
+                    parts[tag].append(some)
+                else:
+                    self._refuse(tag, some, faults)
         return parts
+
+    @property
+    def _in_slots(self) -> list[str]:
+        return sorted({slot for reading in self.inputs.values() for slot in reading.slots})
+
+    def _refuse(self, tag: str, rows: Any, faults: Collected) -> None:
+        """Give rows of a shared frame to `faults` that are of none of its predicates."""
+        what = "there is no predicate" if tag == NO_PREDICATE else f"`{tag}` is none of its predicates"
+        fault = Diagnostic(codes.NO_SUCH_PREDICATE, f"{what} (column `{TAG}`)", place="a shared frame")
+        for row in rows.to_pylist():
+            values = [value for value in row.values() if value is not None]
+            faults.add(BadRow(fault, json.dumps(values, ensure_ascii=False, default=str)))
 
     def _batches_of(self, reading: Reading, parts: list[Any], faults: Collected) -> Iterator[Batch]:
         if not reading.slots:
