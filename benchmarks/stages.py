@@ -54,14 +54,19 @@ def declared(found: re.Match[str]) -> str:
     return f"@declare {found[1]}({columns}) ."
 
 
-def read(session: Any, path: str, form: str) -> Any:
-    """Return the frame of a file, with a schema, so that nothing is looked at before."""
+def schema_of(path: str, form: str) -> str:
+    """Return the schema of a file, in Spark's words."""
     if form == "parquet":
-        return session.read.schema("x bigint, y bigint").parquet(path)
+        return "x bigint, y bigint"
     with Path(path).open(encoding="utf-8") as lines:
         columns = lines.readline().count("\t") + 1
-    schema = ", ".join(f"c{place} string" for place in range(columns))
-    return session.read.csv(path, schema=schema, sep="\t", quote="", mode="FAILFAST")
+    return ", ".join(f"c{place} string" for place in range(columns))
+
+
+def read(session: Any, paths: list[str], form: str) -> Any:
+    """Return files of the same columns as a frame; nothing is looked at before."""
+    reader = session.read.schema(schema_of(paths[0], form))
+    return reader.parquet(*paths) if form == "parquet" else reader.csv(paths, sep="\t", quote="")
 
 
 # ---- jobs
@@ -73,12 +78,10 @@ def tagged(session: Any, inputs: Mapping[str, str], form: str) -> dict[tuple[str
 
     groups: dict[str, list[str]] = {}
     for name, path in inputs.items():
-        groups.setdefault(read(session, path, form).schema.simpleString(), []).append(name)
+        groups.setdefault(schema_of(path, form), []).append(name)
     found = {}
     for names in groups.values():
-        paths = [inputs[name] for name in names]
-        reader = session.read.schema(read(session, paths[0], form).schema)
-        frame = reader.parquet(*paths) if form == "parquet" else reader.csv(paths, sep="\t", quote="")
+        frame = read(session, [inputs[name] for name in names], form)
         stem = sql.substring_index(sql.col("_metadata.file_name"), ".", 1)
         found[tuple(names)] = frame.withColumn("predicate", stem)
     return found
@@ -105,9 +108,11 @@ def derived(
     """Derive what follows, and write it."""
     from tidelog import spark as ts
 
-    frames: Mapping[Any, Any] = {name: read(session, path, form) for name, path in inputs.items()}
+    frames: Mapping[Any, Any]
     if shares:
         frames = tagged(session, inputs, form)
+    else:
+        frames = {name: read(session, [path], form) for name, path in inputs.items()}
     found = ts.derive(text, frames, partitions=tasks)
     if writer == "files":
         return sum(found.save(target, mode="overwrite").values())

@@ -391,4 +391,4 @@ def test_one_frame_holds_several_predicates(session: SparkSession) -> None:
     with pytest.raises(tl.ProgramError, match="has no column `predicate`"):
         ts.derive(program, {names: frame.drop("predicate")})
     with pytest.raises(ValueError, match="several frames are given for city"):
-        ts.derive(program, {names: frame, "city": frame})  # type: ignore[dict-item]
+        ts.derive(program, {names: frame, "city": frame})

@@ -280,6 +280,12 @@ class Derived(Mapping[str, DataFrame]):
         every = [F.col(quoted(name)).isNull() for name in (TAG, *self._slots.types)]
         return self._rows.where((F.col(SHARED) >= 0) & ~reduce(lambda one, other: one & other, every))
 
+    def at_once(self, name: str, columns: Sequence[str]) -> DataFrame:
+        """Return the rows of one output without an exchange before, where one task has derived them."""
+        places = zip(self._slots.of[name], columns, strict=True)
+        chosen = [F.col(quoted(slot)).alias(column) for slot, column in places]
+        return self._observed.where(self._is_one_of([name])).select(*chosen)
+
     def only(
         self, name: str, columns: Sequence[str], schema: spark_types.StructType | None = None
     ) -> DataFrame:

@@ -125,7 +125,7 @@ class Given:
         def write_files(target: Target) -> DataFrame:
             named = slots_with({FILES: FILES_TYPES})
             told = Derived(lambda: self.rows(ask, frames, named, faults, needed, choice, target), {}, named)
-            return told.only(FILES, COLUMNS)
+            return told.at_once(FILES, COLUMNS) if choice.tasks == 1 else told.only(FILES, COLUMNS)
 
         return Derived(
             lambda: self.rows(ask, frames, places, faults, needed, choice),
@@ -241,7 +241,10 @@ class Given:
         out = spark_types.StructType([spark_types.StructField(*field) for field in fields])
         ship(session, scratch_folder())
         tagged = _tagged(session, frames, inputs, taken)
-        tagged = tagged.coalesce(1) if choice.is_small else tagged.repartition(choice.tasks)
+        if choice.is_small:
+            tagged = tagged.coalesce(1)
+        else:  # by all columns: Spark would sort rows that it deals out in turn, to deal them the same again
+            tagged = tagged.repartition(choice.tasks, *(quoted(each) for each in tagged.columns))
         if choice.strategy != EXCHANGE:
             return tagged.mapInArrow(Shipped(task), out)
         certificate = make_certificate() if is_encrypted(session) else None
