@@ -44,7 +44,7 @@ NONE = ""  # the tag of a row that is there so that the task runs even where no 
 NO_PREDICATE = " none"  # the tag of a row that is of no predicate
 ROWS = 1 << 16  # of a batch that goes out
 READ = 1 << 18  # rows that are converted at once when they come in …
-WRITTEN = 1 << 18  # … and when they go out
+WRITTEN = 1 << 17  # … and when they go out
 ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 CHECKED_FROM = 64 << 20  # smaller arrays are not worth a look at the machine
 KEPT_FREE = 128 << 20
@@ -65,6 +66,7 @@ def grown(array: npt.NDArray[Any], used: int, size: int) -> npt.NDArray[Any]:
 
 
 def give_back() -> None:
-    """Give memory that is free back to the system, where the C library can."""
+    """Give memory that is free back to the system: Arrow's, and the C library's where it can."""
+    pa.default_memory_pool().release_unused()
     with suppress(AttributeError, OSError):  # others than glibc do so by themselves, or cannot
         ctypes.CDLL(None).malloc_trim(0)
