@@ -360,7 +360,9 @@ def written(relation: Relation, output: Writing) -> Iterator[Part]:
     for first in range(0, max(coded.rows, 1), most):
         rows = min(most, coded.rows - first)
         ids = [column[first : first + rows] for column in coded.columns]
-        yield Part(output.name, dict(zip(output.slots, _arguments(relation, ids, output), strict=False)), rows)
+        yield Part(
+            output.name, dict(zip(output.slots, _arguments(relation, ids, output), strict=False)), rows
+        )
 
 
 def _arguments(relation: Relation, ids: Iterable[Any], output: Writing) -> Iterator[Any]:
