@@ -1,4 +1,4 @@
-"""What does not fit one task of a cluster of two workers: two tasks derive it, and joins derive still more."""
+"""What does not fit one task of a cluster of two workers: two tasks derive it, and joins derive more."""
 
 from __future__ import annotations
 
