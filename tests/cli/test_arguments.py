@@ -10,6 +10,7 @@ from tidelog.cli import arguments, options, time_options
 from tidelog.engine.registry import ENGINES
 from tidelog.io.faults import OnError
 from tidelog.io.formats import EXTENSIONS, canonical_format
+from tidelog.maintenance import registry
 from tidelog.plan.stages import STAGES
 from tidelog.temporal.materialise import PROCEDURES
 
@@ -35,6 +36,8 @@ def test_every_command_has_help_with_an_example(command: str, tidelog: Tidelog) 
 def test_choices_are_those_of_the_library() -> None:
     assert (*ENGINES, "spark") == options.ENGINES  # which is no engine of a reasoner
     assert arguments.STAGES == STAGES
+    assert arguments.MARKINGS == registry.MARKINGS
+    assert arguments.MARKINGS[0] == registry.DEFAULT_MARKING
     assert time_options.PROCEDURES == PROCEDURES
     assert set(options.ON_ERROR) == {item.value for item in OnError}
     assert all(canonical_format(name) in EXTENSIONS for name in options.FORMATS if name != "table")

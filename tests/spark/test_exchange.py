@@ -16,8 +16,8 @@ from tests.corpus import cases
 from tidelog import spark as ts
 from tidelog.spark.barrier import Exchange
 from tidelog.spark.failures import telling
-from tidelog.spark.memory import TASK_MEMORY
-from tidelog.spark.strategies import STRATEGY
+from tidelog.spark.memory import PER_BYTE, TASK_MEMORY
+from tidelog.spark.strategies import STRATEGY, VALUE
 from tidelog.temporal.reasoning import TimeSettings
 
 if TYPE_CHECKING:
@@ -102,9 +102,14 @@ def test_rules_over_time_are_divided(session: SparkSession, sensors: dict[str, D
         found = {name: rows_of(frame) for name, frame in divided.items()}
         assert found == {name: rows_of(frame) for name, frame in whole.items()}
         assert all(found.values())
-    checked = ts.check(SENSORS, sensors, sizes={"heat": 80_000_000}, **settings)
-    assert (checked.strategy, checked.tasks) == ("exchange", 2)
-    assert ts.check(UNDIVIDED, {}, sizes={"p": 100_000_000}).strategy == "task"
+    session.conf.set(TASK_MEMORY, "1g")
+    try:
+        rows = int(1.2 * (1 << 30) / len(sensors["heat"].columns) / VALUE / PER_BYTE)
+        checked = ts.check(SENSORS, sensors, sizes={"heat": rows}, **settings)
+        assert (checked.strategy, checked.tasks) == ("exchange", 2)
+        assert ts.check(UNDIVIDED, {}, sizes={"p": rows}).strategy == "task"
+    finally:
+        session.conf.unset(TASK_MEMORY)
 
 
 def test_constraints_over_time_are_those_of_one_task(
@@ -159,10 +164,10 @@ def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) 
         assert told in large.reason
         too_large = ts.check(PROGRAM, inputs, sizes={"edge": 1_000_000_000})
         assert too_large.strategy == "joins" and "cannot run at once: there are 2 slots" in too_large.reason
-        undivided = ts.check(TIMED, {}, sizes={"p": 1_000_000_000})
+        undivided = ts.check(UNDIVIDED, {}, sizes={"p": 1_000_000_000})
         assert undivided.strategy == "task"
         assert undivided.reason.startswith("one task derives everything: its facts have to fit the memory")
-        assert "192.0 GB in one task" in undivided.reason and "diamondminus" in undivided.reason
+        assert "192.0 GB in one task" in undivided.reason and "boxminus[0, 1] p" in undivided.reason
         session.conf.set(TASK_MEMORY, "100")
         pairs = edges.sparkSession.range(10).selectExpr("id", "id + 1")
         assert ts.check(PROGRAM, {"edge": pairs}).strategy == "joins"
@@ -190,12 +195,12 @@ def ending(folder: Path, is_killed: bool) -> type[Exchange]:
     died = folder / "died"
 
     class Ending(Exchange):
-        def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
+        def _parts(self, batches: Iterable[Any], *met: Any) -> Iterator[Any]:
             from pyspark import BarrierTaskContext
 
             if BarrierTaskContext.get().partitionId() == 1 and not died.exists():
                 batches = self._ended(batches)
-            return super()._parts(batches)
+            return super()._parts(batches, *met)
 
         def _ended(self, batches: Iterable[Any]) -> Iterator[Any]:
             yield from batches
@@ -223,7 +228,7 @@ def ending_in(folder: Path, exchange: int) -> type[Exchange]:
     died = folder / "died"
 
     class Ending(Exchange):
-        def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
+        def _parts(self, batches: Iterable[Any], *met: Any) -> Iterator[Any]:
             from tidelog.engine.exchange.tasks import Task
 
             swap, done = Task._swap, []
@@ -237,7 +242,7 @@ def ending_in(folder: Path, exchange: int) -> type[Exchange]:
 
             Task._swap = ended  # type: ignore[method-assign,assignment]
             try:
-                yield from super()._parts(batches)
+                yield from super()._parts(batches, *met)
             finally:
                 Task._swap = swap  # type: ignore[method-assign]
 
@@ -281,7 +286,7 @@ def unreachable() -> type[Exchange]:
     """Tasks that tell the others a wrong address; a class of this function, so that it goes to workers."""
 
     class Unreachable(Exchange):
-        def _parts(self, batches: Iterable[Any]) -> Iterator[Any]:
+        def _meet(self, *where: Any) -> Any:
             barrier: Any = import_module("tidelog.spark.barrier")
             listener = barrier.Listener
 
@@ -292,7 +297,7 @@ def unreachable() -> type[Exchange]:
 
             barrier.Listener = deaf
             try:
-                yield from super()._parts(batches)
+                return super()._meet(*where)
             finally:
                 barrier.Listener = listener
 

@@ -129,7 +129,7 @@ def batches():
         columns = [first, first + (first % 5 != 4)]  # chains of five
         if kind == "string":
             columns = [[f"http://example.org/thing/{number}" for number in each] for each in columns]
-        arrays = [pa.array(["e"] * BATCH), *map(pa.array, columns)]
+        arrays = [pa.repeat("e", BATCH), *map(pa.array, columns)]
         yield pa.RecordBatch.from_arrays(arrays, names=["predicate", "c0", "c1"])
 
 slots = tuple(f"o{place}" for place in range(len(head.terms)))
@@ -139,7 +139,7 @@ of = ColumnType.STRING if kind == "string" else ColumnType.INTEGER
 reading = Reading("e", ("c0", "c1"), (of, of), ("a", "b"))
 ask = Everything((Writing(head.predicate, head.predicate, slots, types),))
 special = dict.fromkeys((COUNTS, ERRORS, NULLS, REJECTS, VIOLATIONS), ("text",))
-task = Task(program, {"e": reading}, ask, schema, special, limit=Limit(size or None))
+task = Task(program, {reading.predicate: reading}, ask, schema, special, limit=Limit(size or None))
 
 peak = 0
 def look():

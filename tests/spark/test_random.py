@@ -1,4 +1,4 @@
-"""Random programs by one task, on classic sessions and on Connect: the facts of the reference.
+"""Random programs by each strategy, on classic sessions and on Connect: the facts of the reference.
 
 Several programs run as one, with predicates of their own, so that a session runs few jobs.
 """
@@ -46,23 +46,37 @@ def together(several: list[Case]) -> str:
     )
 
 
-@pytest.mark.parametrize("strategy", ["task"])
+LISTS = st.lists(cases(EVERYTHING).filter(ends), min_size=PROGRAMS, max_size=PROGRAMS)
+
+
+@pytest.mark.parametrize("strategy", ["task", "exchange"])
 @settings(max_examples=TIMES, deadline=None, phases=[Phase.generate], suppress_health_check=NOT_HERE)
-@given(st.lists(cases(EVERYTHING).filter(ends), min_size=PROGRAMS, max_size=PROGRAMS))
+@given(LISTS)
 def test_random_programs(session: SparkSession, strategy: str, several: list[Case]) -> None:
+    check(session, strategy, several)
+
+
+@settings(max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=NOT_HERE)
+@given(LISTS)
+def test_random_programs_by_joins(session: SparkSession, several: list[Case]) -> None:
+    """Fewer of them: each round of each recursion is a job."""
+    check(session, "joins", several)
+
+
+def check(session: SparkSession, strategy: str, several: list[Case]) -> None:
+    """Compare what a strategy derives with the reference."""
     program = tl.parse(together(several))
     expected = reference.evaluate(program)
     session.conf.set(STRATEGY, strategy)
     try:
         derived = ts.derive(program, {}, outputs=[*program.derived])
-        with derived.persist():
-            found = {
-                name: {tuple(map(text, row)) for row in frame.collect()} for name, frame in derived.items()
-            }
+        rows = derived.facts.collect()
     finally:
         session.conf.unset(STRATEGY)
-    for name, rows in found.items():
-        assert rows == {tuple(map(plain, row)) or ("true",) for row in expected[name]}, (
-            name,
-            together(several),
-        )
+    found: dict[str, set[tuple[str, ...]]] = {name: set() for name in derived}
+    for row in rows:
+        columns = derived.layout[row.predicate].values()
+        found[row.predicate].add(tuple(text(row[column]) for column in columns))
+    for name, each in found.items():
+        wanted = {tuple(map(plain, row)) or ("true",) for row in expected[name]}
+        assert each == wanted, (name, together(several))

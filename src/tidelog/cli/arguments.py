@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 STAGES: Final = ("parsed", "resolved", "strata", "rewritten", "plan")
 STRATEGIES: Final = ("auto", "lookup", "magic", "tabling", "full")
-MARKINGS: Final = ("none", "literal", "linked")
+MARKINGS: Final = ("auto", "none", "literal", "linked")
 MISSING: Final = ("error", "ignore")
 
 _EXIT_CODES: Final = (

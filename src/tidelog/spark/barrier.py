@@ -6,7 +6,7 @@ They learn one another's addresses by one `allGather`. If one of them is lost, S
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import Any, Final
@@ -48,28 +48,34 @@ class Exchange:
         from pyspark import BarrierTaskContext
 
         context = BarrierTaskContext.get()
-        hosts = _hosts(context)
-        read = Counted(batches)
-        yield from self.task.rows(self._parts(read), read, hosts.count(hosts[context.partitionId()]))
-
-    def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
-        from pyspark import BarrierTaskContext
-
-        context = BarrierTaskContext.get()
-        number = context.partitionId()
-        hosts = _hosts(context)
+        hosts = [info.address.rpartition(":")[0].strip("[]") for info in context.getTaskInfos()]
         # Seen in attempts that follow one in which some tasks had ended before others failed.
         if len(hosts) != self.count:
             raise RuntimeError(f"{len(hosts)} of {self.count} tasks were started: Spark tries again")
+        # Memory is not limited yet: a task that ended before it met the others would let them wait for ever.
+        mesh, attempt = self._meet(context, hosts)
+        read = Counted(batches)
+        try:
+            parts = self._parts(read, mesh, attempt)
+            yield from self.task.rows(parts, read, hosts.count(hosts[mesh.number]))
+        finally:
+            mesh.close()
+
+    def _meet(self, context: Any, hosts: Sequence[str]) -> tuple[exchange.Mesh, str]:
+        """Return the connections with all other tasks, and what this attempt is called."""
+        number = context.partitionId()
         listener = Listener(hosts[number])
         said = context.allGather(json.dumps([listener.address, token_hex(16)]))
         told = [json.loads(each) for each in said]
         addresses, attempt = [address for address, _ in told], told[0][1]
-        faults = Collected(self.task.on_error)
         try:
             mesh = listener.join(number, addresses, self.secret, attempt, certificate=self.certificate)
         except Lost as error:
             raise Lost([replace(each, help=UNREACHED) for each in error.diagnostics]) from None
+        return mesh, attempt
+
+    def _parts(self, batches: Iterable[Any], mesh: exchange.Mesh, attempt: str) -> Iterator[Part]:
+        faults = Collected(self.task.on_error)
         program = self._program()
         with mesh:
             deriving = self._deriving(program, mesh, int(attempt, 16))
@@ -103,11 +109,6 @@ class Exchange:
             yield Part(VIOLATIONS, dict(zip(("code", "message"), texts, strict=True)), len(texts[0]))
         for output in self.ask.outputs:
             yield from written(deriving.relation(output.predicate), output)
-
-
-def _hosts(context: Any) -> list[str]:
-    """Return where the tasks of a barrier stage run."""
-    return [info.address.rpartition(":")[0].strip("[]") for info in context.getTaskInfos()]
 
 
 def _load(deriving: Deriving, reading: Reading, batches: Iterator[Batch]) -> None:

@@ -259,9 +259,9 @@ class Limit:
         with watch.running():
             while True:
                 try:
-                    watch.check()
                     with watch.switched(True):
                         item = next(items, None)
+                    watch.check()
                 except (MemoryError, Stopped) as error:
                     if isinstance(error, Stopped) and error.diagnostics[0].code != OUT_OF_MEMORY:
                         raise
