@@ -41,3 +41,24 @@ def test_two_workers_derive_what_the_memory_of_neither_holds() -> None:
     assert "set `partitions=2`, at least" in task["error"]
     assert exchange.get("outputs") == here["outputs"], exchange.get("error")  # checksums, too
     assert max(task["megabytes"], exchange["megabytes"]) <= 1.05 * MEMORY
+
+
+@pytest.mark.slow
+def test_joins_derive_what_exceeds_the_memory_of_all_workers() -> None:
+    """Compare the rows of `link` and `reach`, as Spark has them, with the memory in which it computes them.
+
+    A row is 112 bytes: 32 of its own, and texts of 11, 27 and 27, rounded up to 8. The memory is what Spark
+    reports of both executors: `spark.memory.fraction` of heaps of 512 MB, less 300 MB that Spark reserves.
+    The rest of the heaps, and Python workers of at most 200 MB, are not counted. What Spark reports that it
+    kept, in memory and on disk, has copies of several rounds too.
+    """
+    settings = {
+        "spark.memory.fraction": "0.1",
+        "spark.rdd.compress": "false",
+        "spark.sql.adaptive.advisoryPartitionSizeInBytes": "8m",
+    }
+    words = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    (joins,) = run("--sites", "60000", "--machines", "9", "--memory", "200m", *words, "joins")
+    assert counted(joins) == rows(60_000, 9)
+    data = 112 * (60_000 * 8 + rows(60_000, 9)["reach"]) >> 20
+    assert 0 < 4 * joins["room"] <= data <= joins["kept"]
