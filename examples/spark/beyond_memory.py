@@ -2,9 +2,11 @@
 
     python examples/spark/cluster.py --workers 2 -- python examples/spark/beyond_memory.py task exchange
 
-Prints a line of JSON for each strategy that is named: the rows and a checksum of each output, or the error;
-the CPU seconds of all executors, and the most anonymous memory that one of their Python workers had, in MB.
-`here` derives in this process.
+Which machines of a site reach one another: the links of a site make a chain, and texts name all. Tasks write
+what they derive to Parquet files. Prints a line of JSON for each strategy that is named: the rows and a
+checksum of each output, or the error; the CPU seconds of all executors, the most anonymous memory that one of
+their Python workers had, how much of frames Spark kept at once, in memory and on disk, and how much memory
+executors have for that (all in MB). `here` derives in this process.
 """
 
 from __future__ import annotations
@@ -13,15 +15,18 @@ import argparse
 import json
 import os
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 import psutil
 import pyarrow as pa
+from pyarrow.dataset import dataset
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -29,25 +34,29 @@ import tidelog as tl
 from tidelog import spark as ts
 from tidelog.spark.failures import telling
 
-CHAIN = 5  # nodes that are linked: 4 edges, 10 pairs of which the second is reached from the first
-GROUP = 40  # nodes that have the same mates
 PROGRAM = """
-    reach(?x, ?y) :- edge(?x, ?y) .
-    reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
-    far(?x, #count(?y)) :- reach(?x, ?y) .
-    last(?y) :- edge(_, ?y), ~edge(?y, _) .
-    mate(?x, ?y) :- member(?x, ?group), member(?y, ?group) .
+    @declare link(site: string, from: string, to: string) .
+    reach(?site, ?x, ?y) :- link(?site, ?x, ?y) .
+    reach(?site, ?x, ?z) :- reach(?site, ?x, ?y), link(?site, ?y, ?z) .
+    size(?site, #count(?x)) :- link(?site, ?x, _) .
+    last(?site, ?y) :- link(?site, _, ?y), ~link(?site, ?y, _) .
+    @output reach, size, last .
 """
-PRIME = 1_000_003
+OUTPUTS = ("last", "reach", "size")
+SITE, MACHINE = "site-%06d", "machine-%06d-%04d.example"
+WEIGHTS = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
 
 
 class Observed:
     """What the executors of an application take while it runs. Mutable."""
 
-    def __init__(self, application: str) -> None:
-        self.megabytes = 0
+    def __init__(self, session: SparkSession) -> None:
+        self.megabytes = 0  # of the largest Python worker
+        self.kept = 0  # MB of frames that Spark kept at once, in memory and on disk
+        self.room = 0  # MB that all executors have for what they compute and keep
         self.seconds: dict[int, float] = {}
-        self._application = application
+        self._application = session.sparkContext.applicationId
+        self._store = session.sparkContext._jsc.sc().statusStore()  # as the pages of Spark's UI
 
     @contextmanager
     def looking(self) -> Iterator[None]:
@@ -67,7 +76,13 @@ class Observed:
             thread.join()
 
     def look(self) -> None:
-        """Look at all processes once."""
+        """Look at all processes, and at what Spark keeps, once."""
+        kept = self._store.rddList(True)
+        each = [kept.apply(number) for number in range(kept.size())]
+        self.kept = max(self.kept, sum(frame.memoryUsed() + frame.diskUsed() for frame in each) >> 20)
+        executors = self._store.executorList(True)
+        each = [executors.apply(number) for number in range(executors.size())]
+        self.room = sum(one.maxMemory() for one in each if one.id() != "driver") >> 20
         for process in psutil.process_iter(["cmdline"]):
             words = process.info["cmdline"] or ()
             if self._application in words and "--executor-id" in words:
@@ -85,47 +100,47 @@ class Observed:
             self.megabytes = max(self.megabytes, (memory.rss - memory.shared) >> 20)
 
 
-def inputs(session: SparkSession, nodes: int) -> dict[str, DataFrame]:
-    """Return chains of nodes, and the groups that these are members of."""
-    every = session.range(nodes, numPartitions=8)
-    return {
-        "edge": every.where(F.col("id") % CHAIN != CHAIN - 1).selectExpr("id AS x", "id + 1 AS y"),
-        "member": every.selectExpr("id AS x", f"id DIV {GROUP} AS g"),
-    }
+def links(session: SparkSession, sites: int, machines: int) -> DataFrame:
+    """Return the links of each site, which make a chain of its machines."""
+    every = session.range(sites * (machines - 1), numPartitions=8)
+    site, place = F.expr(f"id DIV {machines - 1}"), F.col("id") % (machines - 1)
+    return every.select(
+        F.format_string(SITE, site).alias("site"),
+        F.format_string(MACHINE, site, place).alias("from"),
+        F.format_string(MACHINE, site, place + 1).alias("to"),
+    )
 
 
-def derived(frames: Mapping[str, DataFrame], partitions: int | None) -> dict[str, list[int]]:
-    """Return the rows and a checksum of each output, in one pass."""
-    with telling():
-        outputs = ts.derive(PROGRAM, frames, partitions=partitions)
-        marks = [
-            F.when(F.col("predicate") == name, _mixed([F.col(place) for place in places.values()]))
-            for name, places in outputs.layout.items()
-        ]
-        found = outputs.facts.groupBy("predicate").agg(F.count("*"), F.sum(F.coalesce(*marks)))
-        return {name: [rows, checksum] for name, rows, checksum in found.orderBy("predicate").collect()}
+def derived(link: DataFrame, partitions: int | None) -> dict[str, list[int]]:
+    """Return the rows and a checksum of each output, which tasks write to Parquet files."""
+    with tempfile.TemporaryDirectory(prefix="tidelog-beyond-memory-") as folder:
+        with telling():
+            rows = ts.derive(PROGRAM, {"link": link}, partitions=partitions).save(folder)
+        files = {name: dataset(f"{folder}/{name}", format="parquet") for name in OUTPUTS}
+        return {name: [rows[name], checksum(each.to_batches())] for name, each in files.items()}
 
 
-def derived_here(nodes: int) -> dict[str, list[int]]:
+def derived_here(link: DataFrame) -> dict[str, list[int]]:
     """Return the same, derived in this process."""
-    every = np.arange(nodes)
-    first = every[every % CHAIN != CHAIN - 1]
     reasoner = tl.Reasoner(PROGRAM)
-    reasoner.insert("edge", pa.table({"x": first, "y": first + 1}))
-    reasoner.insert("member", pa.table({"x": every, "g": every // GROUP}))
-    found = {}
-    for name in ("far", "last", "mate", "reach"):
-        table = reasoner[name].to_arrow()
-        mixed = _mixed([column.to_numpy() for column in table.columns])
-        found[name] = [table.num_rows, int(mixed.sum())]
-    return found
+    reasoner.insert("link", link.toArrow())
+    tables = {name: reasoner[name].to_arrow() for name in OUTPUTS}
+    return {name: [table.num_rows, checksum(table.to_batches())] for name, table in tables.items()}
 
 
-def _mixed(columns: Sequence[Any]) -> Any:
-    """Return a number for each row."""
-    weighted = [column * (place * 7 + 3) for place, column in enumerate(columns)]
-    whole = sum(weighted[1:], weighted[0]) % PRIME
-    return whole * whole % PRIME
+def checksum(batches: Iterable[pa.RecordBatch]) -> int:
+    """Return a number that follows from the set of rows, whatever their order."""
+    total = 0
+    for batch in batches:
+        mixed = np.zeros(batch.num_rows, np.uint64)
+        for column, weight in zip(batch.columns, WEIGHTS, strict=False):
+            encoded = column.dictionary_encode()
+            hashes = [crc32(str(value).encode()) for value in encoded.dictionary.to_pylist()]
+            mixed += (np.array(hashes, np.uint64) + np.uint64(1))[encoded.indices.to_numpy()] * weight
+        mixed ^= mixed >> np.uint64(29)
+        mixed *= WEIGHTS[0]
+        total += int((mixed ^ mixed >> np.uint64(32)).sum(dtype=np.uint64))
+    return total % (1 << 63)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -133,7 +148,8 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--nodes", type=int, default=150_000)
+    parser.add_argument("--sites", type=int, default=8_000)
+    parser.add_argument("--machines", type=int, default=61, help="of each site")
     parser.add_argument("--memory", default="", help="that a task may take, such as 500m")
     parser.add_argument("--conf", action="append", default=[], help="KEY=VALUE, of the session")
     parser.add_argument("strategies", nargs="+", choices=("here", "task", "exchange", "joins"))
@@ -154,22 +170,23 @@ def main(arguments: Sequence[str]) -> int:
     session.sparkContext.setLogLevel("OFF")
     if parsed.memory:
         session.conf.set("tidelog.taskMemory", parsed.memory)
-    frames = inputs(session, parsed.nodes)
+    link = links(session, parsed.sites, parsed.machines)
     for strategy in parsed.strategies:
         session.conf.set("tidelog.strategy", "joins" if strategy == "joins" else "auto")
-        observed, begun = Observed(session.sparkContext.applicationId), time.monotonic()
-        before = Observed(session.sparkContext.applicationId)
+        observed, begun = Observed(session), time.monotonic()
+        before = Observed(session)
         before.look()
         said: dict[str, Any] = {"strategy": strategy}
         with observed.looking():
             try:
                 if strategy == "here":
-                    said["outputs"] = derived_here(parsed.nodes)
+                    said["outputs"] = derived_here(link)
                 else:
-                    said["outputs"] = derived(frames, {"task": 1, "exchange": 2}.get(strategy))
+                    said["outputs"] = derived(link, {"task": 1, "exchange": 2}.get(strategy))
             except tl.TidelogError as error:
                 said["error"] = str(error)
         said["megabytes"] = observed.megabytes
+        said["kept"], said["room"] = observed.kept, observed.room
         said["cpu"] = round(sum(observed.seconds.values()) - sum(before.seconds.values()), 1)
         said["wall"] = round(time.monotonic() - begun, 1)
         print(json.dumps(said), flush=True)

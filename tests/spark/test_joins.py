@@ -22,8 +22,9 @@ from tidelog.errors import EvaluationError
 from tidelog.logic.inference import infer
 from tidelog.logic.program import Atom, Rule, Variable
 from tidelog.logic.terms import exact
+from tidelog.spark import joins
 from tidelog.spark.failures import telling
-from tidelog.spark.joins import AFTER, BEFORE, ROWS, Alike, Evaluation, Joins, _program
+from tidelog.spark.joins import AFTER, BEFORE, CONSTRAINTS, ROWS, Alike, Evaluation, Joins, _program
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -141,6 +142,18 @@ def test_joins_derive_what_a_task_derives(joined: SparkSession) -> None:
     whole = ts.derive(GRAPH, frames_of(joined), partitions=1)
     assert [frame.schema for frame in found.values()] == [frame.schema for frame in whole.values()]
     assert rows_of(found) == rows_of(whole)
+
+
+def test_parts_of_a_recursion_become_one(joined: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joins, "CONSOLIDATED", 2)
+    links = joined.range(4).selectExpr("'s' AS site", "string(id) AS x", "string(id + 1) AS y")
+    program = """
+        reach(?s, ?x, ?y) :- link(?s, ?x, ?y) .
+        reach(?s, ?x, ?z) :- reach(?s, ?x, ?y), link(?s, ?y, ?z) .
+    """
+    before = joined.conf.get(CONSTRAINTS)
+    assert ts.derive(program, {"link": links})["reach"].count() == 10
+    assert joined.conf.get(CONSTRAINTS) == before
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ class Exchange:
             texts = [[item.code for item in found], [item.message for item in found]]
             yield Part(VIOLATIONS, dict(zip(("code", "message"), texts, strict=True)), len(texts[0]))
         for output in self.ask.outputs:
-            yield written(deriving.relation(output.predicate), output)
+            yield from written(deriving.relation(output.predicate), output)
 
 
 def _load(deriving: Deriving, reading: Reading, batches: Iterator[Batch]) -> None:

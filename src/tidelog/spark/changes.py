@@ -332,8 +332,8 @@ def close(path: Path) -> None:
 def typed_table(relation: Relation, types: Schema) -> Any:
     """Return the facts of a relation as an Arrow table whose types do not depend on the rows."""
     names = relation.columns or (NULLARY,)
-    part = written(relation, Writing(relation.name, relation.name, names, types))
-    return pa.Table.from_arrays([part.columns[name] for name in names], names=list(names))
+    parts = written(relation, Writing(relation.name, relation.name, names, types))
+    return pa.concat_tables(pa.table({name: part.columns[name] for name in names}) for part in parts)
 
 
 def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types | None]) -> tuple[Any, Rows]:

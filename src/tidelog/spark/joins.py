@@ -16,6 +16,7 @@ Invariant: after each stratum its frames hold the facts that its rules derive, e
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Final
@@ -65,6 +66,7 @@ BEFORE, AFTER = "rows before", "rows after"  # the relations of the program that
 REJECTED: Final = spark_types.StructType(
     [spark_types.StructField(name, spark_types.StringType()) for name in ("place", "code", "reason", "row")]
 )
+CONSTRAINTS: Final = "spark.sql.constraintPropagation.enabled"
 ONE_GROUP: Final = "an aggregate is computed from all rows of a group at once"
 ROW: Final = Variable(" row")  # no variable of a program has a space
 
@@ -324,12 +326,13 @@ class Joins:
     def run(self) -> None:
         """Derive everything: each round is a job."""
         numbers = {id(rule): number for number, rule in enumerate(self.program.rules)}
-        for name in self.program.predicates:
-            given = self.frames.get(name)
-            # Each rule, and each round of a recursion, would read it and remove duplicates again.
-            self.frames[name] = self.empty(name) if given is None else _kept(given)
-        for stratum in strata(self.program.rules):
-            self._close(stratum, numbers)
+        with _without_constraints(self.session):
+            for name in self.program.predicates:
+                given = self.frames.get(name)
+                # Each rule, and each round of a recursion, would read it and remove duplicates again.
+                self.frames[name] = self.empty(name) if given is None else _kept(given)
+            for stratum in strata(self.program.rules):
+                self._close(stratum, numbers)
 
     def empty(self, name: str) -> DataFrame:
         """Return a frame of a predicate without facts."""
@@ -632,6 +635,24 @@ def _schema(held: Sequence[Held]) -> spark_types.StructType:
 def _kept(frame: DataFrame) -> DataFrame:
     """Return the frame so that it is computed once, and kept by the workers, on disk if it must be."""
     return frame.localCheckpoint(eager=False)
+
+
+@contextmanager
+def _without_constraints(session: SparkSession) -> Iterator[None]:
+    """In the block, Spark infers no conditions, such as that a column is not null, from others.
+
+    A frame that is kept has those of its plan, some of them on columns that it does not have; a union of such
+    frames fails then with "key not found". No column of a relation is ever null, so little is to be inferred.
+    """
+    before = session.conf.get(CONSTRAINTS, None)
+    session.conf.set(CONSTRAINTS, "false")
+    try:
+        yield
+    finally:
+        if before is None:
+            session.conf.unset(CONSTRAINTS)
+        else:
+            session.conf.set(CONSTRAINTS, before)
 
 
 def _in_slots(name: str, frame: DataFrame, places: Slots) -> DataFrame:

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Final, TypeVar
 
-from tidelog.engine.columnar.memory import available_bytes
+from tidelog.engine.columnar.memory import REFUSAL, available_bytes
 from tidelog.engine.limits import OUT_OF_MEMORY
 from tidelog.errors import Diagnostic, ProgramError, Stopped, counted
 from tidelog.spark import codes
@@ -142,6 +142,7 @@ class Watch:
 
     The system limits what is mapped, which may be much more than what is used: allocators and tables reserve
     memory that they never touch. So a thread looks at what is used, and allows as much more as is left.
+    Tables, which may reserve much in a moment, have that looked at when they are refused.
     """
 
     def __init__(self, size: int) -> None:
@@ -154,11 +155,14 @@ class Watch:
     @contextmanager
     def running(self) -> Iterator[None]:
         """In the block, look at what is used while the limit is on."""
-        thread = Thread(target=self._look, daemon=True)
+        thread = Thread(target=self._look_on, daemon=True)
+        before = REFUSAL.answer
+        REFUSAL.answer = self._look
         thread.start()
         try:
             yield
         finally:
+            REFUSAL.answer = before
             self._has_ended.set()
             thread.join()
 
@@ -185,11 +189,14 @@ class Watch:
             else:
                 resource.setrlimit(resource.RLIMIT_DATA, self._limits)
 
-    def _look(self) -> None:
+    def _look_on(self) -> None:
         while not self._has_ended.wait(PERIOD):
-            with self._lock:
-                if self._is_on:
-                    self._allow()
+            self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            if self._is_on:
+                self._allow()
 
     def _allow(self) -> None:
         whole, used, mapped = _held()

@@ -45,12 +45,13 @@ class Target:
             for left in self.folder_of(predicate).glob(f"{HIDDEN}part-{self.run}-*"):
                 left.unlink(missing_ok=True)
 
-    def write(self, predicate: str, columns: Iterable[Any], rows: int) -> str:
-        """Write one file, and return its name."""
+    def write(self, predicate: str, parts: Iterable[tuple[Sequence[Any], int]]) -> tuple[str, int]:
+        """Write one file of some columns and their rows after others; return its name and how many rows."""
         file = File(self.folder_of(predicate), self.schemas[predicate], self.run)
         try:
-            file.write(list(columns), rows)
-            return file.close()
+            for columns, rows in parts:
+                file.write(columns, rows)
+            return file.close(), file.rows
         except BaseException:
             file.remove()
             raise
@@ -103,7 +104,7 @@ class Commit:
         empty = {name for name in target.schemas if not files.get(name)} - {name for name, _, _ in written}
         for name in sorted(empty):  # it has a schema, too
             no_values = [pa.array([], field.type) for field in target.schemas[name]]
-            written.append((name, target.write(name, no_values, 0), 0))
+            written.append((name, *target.write(name, [(no_values, 0)])))
         for name, hidden, rows in written:
             place = target.folder_of(name) / hidden
             final = place.with_name(hidden.removeprefix(HIDDEN))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -41,7 +43,8 @@ REJECTS, NULLS, VIOLATIONS, ERRORS, COUNTS = " rejects", " nulls", " violations"
 NONE = ""  # the tag of a row that is there so that the task runs even where no input has rows
 NO_PREDICATE = " none"  # the tag of a row that is of no predicate
 ROWS = 1 << 16  # of a batch that goes out
-READ = 1 << 18  # rows that are converted at once
+READ = 1 << 18  # rows that are converted at once when they come in …
+WRITTEN = 1 << 17  # … and when they go out
 ATTEMPTS = (Collision, Lost)  # errors of an attempt, not of the program or the data
 
 
@@ -134,20 +137,25 @@ class Task:
             counts |= {missing(*what): rows for what, rows in faults.nulls.items()}
             told = [(*what, str(rows)) for what, rows in faults.nulls.items()]
             yield self._texts(NULLS, [list(each) for each in zip(*told, strict=True)])
-        for part in parts:
-            counts[part.name] = counts.get(part.name, 0) + part.rows
-            if part.name in self.special:
-                yield self._texts(part.name, part.columns.values())
-            else:
-                yield part if self.target is None else self._file(self.target, part)
+        asked = self._counted(parts, counts)
+        yield from asked if self.target is None else self._filed(self.target, asked)
         yield self._texts(COUNTS, [[json.dumps(counts)]])
 
-    def _file(self, target: Target, part: Part) -> Part:
-        """Write the facts of a predicate to a file; returns the row that says so."""
-        file = target.write(part.name, part.columns.values(), part.rows)
-        columns = [part.name], [file], [part.rows]
-        slots = zip(self.special[FILES], columns, strict=True)
-        return Part(FILES, {slot: pa.array(each) for slot, each in slots}, 1)
+    def _counted(self, parts: Iterator[Part], counts: dict[str, int]) -> Iterator[Part]:
+        """Yield the parts, and count the rows of each output."""
+        for part in parts:
+            counts[part.name] = counts.get(part.name, 0) + part.rows
+            yield self._texts(part.name, part.columns.values()) if part.name in self.special else part
+
+    def _filed(self, target: Target, parts: Iterator[Part]) -> Iterator[Part]:
+        """Write the facts of each predicate to a file, and yield the row that says so; the rest goes out."""
+        for name, several in groupby(parts, key=attrgetter("name")):
+            if name in self.special:
+                yield from several
+                continue
+            written = target.write(name, ((tuple(part.columns.values()), part.rows) for part in several))
+            columns = zip(self.special[FILES], (name, *written), strict=True)
+            yield Part(FILES, {slot: pa.array([each]) for slot, each in columns}, 1)
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
         faults = Collected(self.on_error)
@@ -315,7 +323,7 @@ class Everything:
             texts = {"code": [fault.code for fault in faults], "message": [fault.message for fault in faults]}
             yield Part(VIOLATIONS, texts, len(faults))
         for output in self.outputs:
-            yield written(reasoner[output.predicate], output)
+            yield from written(reasoner[output.predicate], output)
 
 
 @dataclass(frozen=True)
@@ -327,27 +335,41 @@ class Answers:
 
     def __call__(self, reasoner: Reasoner) -> Iterator[Part]:
         """Yield the answers."""
-        yield written(reasoner.query(self.query), self.output)
+        yield from written(reasoner.query(self.query), self.output)
 
 
-def written(relation: Relation, output: Writing) -> Part:
-    """Return the rows of a relation in columns of the output's types."""
+def written(relation: Relation, output: Writing) -> Iterator[Part]:
+    """Yield the rows of a relation in columns of the output's types, some rows at a time.
+
+    Values take much more memory than the ids that stand for them, so that not all are there at once. There is
+    one part at least, which may have no rows.
+    """
     count = len(output.types)
-    arguments = dict(zip(output.slots, _arguments(relation, output), strict=False))
     if isinstance(relation, TimedRelation):
+        ids = relation.each(lambda place, _, ids: ids)
+        arguments = dict(zip(output.slots, _arguments(relation, ids, output), strict=False))
         times = zip(output.slots[count:], _times(relation, output.times), strict=True)
-        return Part(output.name, arguments | dict(times), len(relation))
+        yield Part(output.name, arguments | dict(times), len(relation))
+        return
     if not count:  # one column says that it holds
-        arguments = {output.slots[0]: pa.array([True] * len(relation))}
-    return Part(output.name, arguments, len(relation))
-
-
-def _arguments(relation: Relation, output: Writing) -> Iterator[Any]:
+        yield Part(output.name, {output.slots[0]: pa.array([True] * len(relation))}, len(relation))
+        return
     coded = relation.coded
-    ids = relation.each(lambda place, _, ids: ids) if isinstance(relation, TimedRelation) else coded.columns
+    # The time to decode some rows grows with the dictionary, too: so there are not many times as few rows.
+    most = max(WRITTEN, len(coded.dictionary) // 4)
+    for first in range(0, max(coded.rows, 1), most):
+        rows = min(most, coded.rows - first)
+        ids = [column[first : first + rows] for column in coded.columns]
+        yield Part(
+            output.name, dict(zip(output.slots, _arguments(relation, ids, output), strict=False)), rows
+        )
+
+
+def _arguments(relation: Relation, ids: Iterable[Any], output: Writing) -> Iterator[Any]:
+    """Yield columns of ids as columns of values."""
     for column, types, name in zip(ids, output.types, relation.columns, strict=False):
         try:
-            yield to_typed(coded.dictionary, column, types)
+            yield to_typed(relation.coded.dictionary, column, types)
         except Misfit as misfit:
             raise misfit_error(misfit, name, output.name, types) from None
 

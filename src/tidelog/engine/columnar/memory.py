@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 CHECKED_FROM = 64 << 20  # smaller arrays are not worth a look at the machine
 KEPT_FREE = 128 << 20
@@ -45,16 +47,41 @@ def _check(size: int, dtype: Any) -> None:
         raise MemoryError(f"{wanted >> 20} MB wanted, {free >> 20} MB available")
 
 
+def _nothing() -> None:
+    """Do nothing: there is no limit but the machine's."""
+
+
+class Refusal:
+    """What is done before a refused allocation is tried again. Mutable, one for the process."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[], None] = _nothing
+
+
+REFUSAL = Refusal()
+
+
+def _allocated(make: Callable[[int, Any], npt.NDArray[Any]], size: int, dtype: Any) -> npt.NDArray[Any]:
+    """An array that takes memory when it is written to: tables reserve much more than they use at first.
+
+    So a limit on what is mapped may refuse it though little is used: who sets such a limit is asked once.
+    """
+    _check(size, dtype)
+    try:
+        return make(size, dtype)
+    except MemoryError:
+        REFUSAL.answer()
+        return make(size, dtype)
+
+
 def empty(size: int, dtype: Any) -> npt.NDArray[Any]:
     """An array whose content is not set."""
-    _check(size, dtype)
-    return np.empty(size, dtype)
+    return _allocated(np.empty, size, dtype)
 
 
 def zeros(size: int, dtype: Any) -> npt.NDArray[Any]:
     """An array of zeros, mapped lazily."""
-    _check(size, dtype)
-    return np.zeros(size, dtype)
+    return _allocated(np.zeros, size, dtype)
 
 
 def grown(array: npt.NDArray[Any], used: int, size: int) -> npt.NDArray[Any]:
@@ -65,6 +92,7 @@ def grown(array: npt.NDArray[Any], used: int, size: int) -> npt.NDArray[Any]:
 
 
 def give_back() -> None:
-    """Give memory that is free back to the system, where the C library can."""
+    """Give memory that is free back to the system: Arrow's, and the C library's where it can."""
+    pa.default_memory_pool().release_unused()
     with suppress(AttributeError, OSError):  # others than glibc do so by themselves, or cannot
         ctypes.CDLL(None).malloc_trim(0)

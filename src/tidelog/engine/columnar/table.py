@@ -7,6 +7,7 @@ of ids where that is small, hash slots elsewhere. Row numbers never move.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -204,20 +205,26 @@ class Table:
         if needed > len(self.flags):
             # Memory that is not written to costs nothing; copying does.
             factor = 2 if needed > 4 << 20 else 16 if needed > 1 << 16 else 4
-            size = max(2 * needed, len(self.flags) * factor)
-            # All or none: after a lack of memory the table is as it was.
-            columns = [memory.grown(column, used, size) for column in self.columns]
-            counters = {place: memory.grown(counter, used, size) for place, counter in self.counters.items()}
-            notes = {place: memory.zeros(size, note.dtype) for place, note in self.notes.items()}
-            for place, note in notes.items():
-                note[:used] = self.notes[place][:used]
-            flags = memory.grown(self.flags, used, size)
-            # Kernels may write to the old arrays until they are told of the new ones.
-            held = self.flags, self.columns, self.counters, self.notes
-            self.flags, self.columns, self.counters, self.notes = flags, columns, counters, notes
-            self._publish_columns()
-            del held
+            with suppress(MemoryError):
+                self._resize(max(2 * needed, len(self.flags) * factor))
+            if needed > len(self.flags):  # that much cannot even be reserved
+                self._resize(needed + needed // 4)
         return needed
+
+    def _resize(self, size: int) -> None:
+        """Let columns and flags have so many places. All or none: without memory the table is as it was."""
+        used = len(self)
+        columns = [memory.grown(column, used, size) for column in self.columns]
+        counters = {place: memory.grown(counter, used, size) for place, counter in self.counters.items()}
+        notes = {place: memory.zeros(size, note.dtype) for place, note in self.notes.items()}
+        for place, note in notes.items():
+            note[:used] = self.notes[place][:used]
+        flags = memory.grown(self.flags, used, size)
+        # Kernels may write to the old arrays until they are told of the new ones.
+        held = self.flags, self.columns, self.counters, self.notes
+        self.flags, self.columns, self.counters, self.notes = flags, columns, counters, notes
+        self._publish_columns()
+        del held
 
     def reserve_segments(self) -> None:
         """Let a hashed set be divided into segments, so that threads can own them."""

@@ -183,6 +183,7 @@ class Task:
         with self._telling(), self._limits.guarding():
             self.mesh.check = self._check_waiting
             self._state()
+            memory.give_back()  # what was used to read given facts
             heavy = self._make_plan()
             self._engine.check, self._engine.budget = self._check_plan, self._limits.budget
             self._begin()
