@@ -60,10 +60,10 @@ def work(number: int, talk: Connection, attempt: str, ends_at: int, by: signal.S
     with listener.join(number, talk.recv(), b"secret", attempt, patience=patience) as mesh:
         task = Ending(tl.parse(PROGRAM), mesh, sizes=LARGE)
         task.ends_at, task.signal = ends_at if number == VICTIM else 0, by
-        if number:
-            columns = [column_of_values([integer(10 * number + at)]) for at in (0, 1)]
-            task.load("edge", [Batch(tuple(columns), 1)])
         try:
+            if number:
+                columns = [column_of_values([integer(10 * number + at)]) for at in (0, 1)]
+                task.load("edge", [Batch(tuple(columns), 1)])
             task.run()
         except Lost as error:
             talk.send(str(error))

@@ -6,14 +6,14 @@ import json
 import sys
 from argparse import Namespace
 
-from tidelog.cli import on_spark
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, program_files, sandbox_of, warnings
 from tidelog.cli.usage import UsageError
 from tidelog.errors import Diagnostic, Severity, TidelogError
 from tidelog.logic.inference import described, infer
 from tidelog.logic.program import BUILT_IN, PRIVATE, Program
-from tidelog.spark.strategies import Choice
+
+Choice = tuple[str, dict[str, object]]  # where a program would run on Spark, as text and as JSON
 
 
 def check(options: Namespace) -> int:
@@ -32,7 +32,7 @@ def check(options: Namespace) -> int:
             if options.types:
                 types[str(name)] = list(described(program, infer(program), _shown(program)))
             if options.engine == "spark":
-                choices[str(name)] = on_spark.choice_of(options, program)
+                choices[str(name)] = _choice(options, program)
         except TidelogError as error:
             found += error.diagnostics
     errors = [item for item in found if item.severity is Severity.ERROR]
@@ -41,7 +41,7 @@ def check(options: Namespace) -> int:
         diagnostics = [item.to_json() for item in shown]
         answer: object = diagnostics
         if options.types or choices:
-            spark = {name: on_spark.choice_to_json(choice) for name, choice in choices.items()}
+            spark = {name: record for name, (_, record) in choices.items()}
             answer = {
                 "diagnostics": diagnostics,
                 **({"types": types} if options.types else {}),
@@ -53,7 +53,7 @@ def check(options: Namespace) -> int:
         for name in dict.fromkeys((*types, *choices)):
             lines = types.get(name, [])
             if name in choices:
-                lines = [*lines, on_spark.described(choices[name])]
+                lines = [*lines, choices[name][0]]
             heading = [f"# {name}"] if len(programs) > 1 else []
             sys.stdout.write("".join(f"{line}\n" for line in (*heading, *lines)))
         sys.stdout.flush()
@@ -61,6 +61,13 @@ def check(options: Namespace) -> int:
         messages.diagnose(shown)
         messages.say(("\n" if shown else "") + _summary(len(programs), len(errors), len(found) - len(errors)))
     return 1 if errors else 0
+
+
+def _choice(options: Namespace, program: Program) -> Choice:
+    from tidelog.cli import on_spark  # here, since a check without Spark needs no Arrow
+
+    choice = on_spark.choice_of(options, program)
+    return on_spark.described(choice), on_spark.choice_to_json(choice)
 
 
 def _shown(program: Program) -> list[str]:

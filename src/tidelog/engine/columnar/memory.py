@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 CHECKED_FROM = 64 << 20  # smaller arrays are not worth a look at the machine
 KEPT_FREE = 128 << 20
@@ -93,6 +93,7 @@ def grown(array: npt.NDArray[Any], used: int, size: int) -> npt.NDArray[Any]:
 
 def give_back() -> None:
     """Give memory that is free back to the system: Arrow's, and the C library's where it can."""
-    pa.default_memory_pool().release_unused()
+    if "pyarrow" in sys.modules:  # who has not imported it has none of its memory
+        sys.modules["pyarrow"].default_memory_pool().release_unused()
     with suppress(AttributeError, OSError):  # others than glibc do so by themselves, or cannot
         ctypes.CDLL(None).malloc_trim(0)
