@@ -92,5 +92,5 @@ def matches_timed(expected: str, output: str) -> bool:
 
 
 def _untimed(text: str) -> list[str]:
-    lines = (re.sub(r"\d+(?:\.\d+)+(?: m?s\b)?|\d+ MB", "#", line).split() for line in text.splitlines())
+    lines = (re.sub(r"\d+(?:\.\d+)+(?: m?s\b)?|[\d,]+ MB", "#", line).split() for line in text.splitlines())
     return sorted(" ".join(words) for words in lines)
