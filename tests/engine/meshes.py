@@ -43,12 +43,18 @@ def at_once(acts: Sequence[Callable[[], Any]]) -> list[Any]:
     return found
 
 
-def run(program: Program, count: int, made: Sequence[Mesh] | None = None, **settings: Any) -> list[Any]:
+def run(
+    program: Program,
+    count: int,
+    made: Sequence[Mesh] | None = None,
+    make: Callable[..., Any] = Task,
+    **settings: Any,
+) -> list[Any]:
     """The tasks that have run a program, or the errors that they have raised."""
     made = made or meshes(count)
-    tasks = [Task(program, mesh, **settings) for mesh in made]
+    tasks = [make(program, mesh, **settings) for mesh in made]
 
-    def act(task: Task) -> Task:
+    def act(task: Any) -> Any:
         task.run()
         return task
 

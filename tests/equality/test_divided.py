@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tests.engine.meshes import at_once, facts, meshes
+from tests.engine import meshes
+from tests.engine.meshes import facts
 from tests.equality.laboratory import Facts, held, reference
 from tests.equality.scripts import DECLARED, Script, scripts
 from tidelog.engine.exchange import Task
@@ -26,18 +27,7 @@ MANY = 1_000_000  # rows, so that nothing is copied to all
 
 def run(program: Program, count: int, make: Any = Divided, **settings: Any) -> list[Any]:
     """The tasks that have run a program, or the errors that they have raised."""
-    made = meshes(count)
-    tasks = [make(program, mesh, **settings) for mesh in made]
-
-    def act(task: Any) -> Any:
-        task.run()
-        return task
-
-    try:
-        return at_once([lambda task=task: act(task) for task in tasks])  # type: ignore[misc]
-    finally:
-        for mesh in made:
-            mesh.close()
+    return meshes.run(program, count, make=make, **settings)
 
 
 def found(tasks: Sequence[Any], program: Program) -> Facts:

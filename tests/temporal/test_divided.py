@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tests.engine.meshes import at_once, meshes
+from tests.engine import meshes
+from tests.engine.meshes import at_once
 from tests.temporal.test_procedures import programs, windows
 from tidelog.errors import EvaluationError, ProgramError, Stopped
 from tidelog.io.columns import Batch, column_of_values
@@ -24,20 +26,7 @@ from tidelog.temporal.reasoning import USUAL, TimeSettings
 Held = dict[str, list[str]]
 
 
-def run(program: Program, count: int, **settings: Any) -> list[Any]:
-    """The tasks that have run a program, or the errors that they have raised."""
-    made = meshes(count)
-    tasks = [Divided(program, mesh, **settings) for mesh in made]
-
-    def act(task: Divided) -> Divided:
-        task.run()
-        return task
-
-    try:
-        return at_once([lambda task=task: act(task) for task in tasks])  # type: ignore[misc]
-    finally:
-        for mesh in made:
-            mesh.close()
+run = partial(meshes.run, make=Divided)
 
 
 def found(tasks: Sequence[Any], program: Program) -> Held:
@@ -303,7 +292,7 @@ def test_where_rounds_are_counted_a_level_needs_one_key() -> None:
 def test_tasks_that_are_given_other_units_have_one_timeline() -> None:
     program = tl.parse("@declare p(_: any) . p(z)@0 . q(?x) :- diamondminus[0, 1/5] p(?x) .")
     said = [("a", "[1/3, 1/2)"), ("b", "[0, 1/7]"), ("a", "[0.5, 2]"), ("c", "(1, inf)")]
-    made = meshes(3)
+    made = meshes.meshes(3)
 
     def act(number: int) -> Divided:
         task = Divided(program, made[number])

@@ -282,21 +282,28 @@ class Derived(Mapping[str, DataFrame]):
 
     def at_once(self, name: str, columns: Sequence[str]) -> DataFrame:
         """Return the rows of one output without an exchange before, where one task has derived them."""
-        places = zip(self._slots.of[name], columns, strict=True)
-        chosen = [F.col(quoted(slot)).alias(column) for slot, column in places]
-        return self._observed.where(self._is_one_of([name])).select(*chosen)
+        return self._select(self._observed, name, columns)
 
     def only(
         self, name: str, columns: Sequence[str], schema: spark_types.StructType | None = None
     ) -> DataFrame:
         """Return the rows of one output, with these columns, which may be null where the schema says so."""
+        return self._select(self._shared, name, columns, schema)
+
+    def _select(
+        self,
+        rows: DataFrame,
+        name: str,
+        columns: Sequence[str],
+        schema: spark_types.StructType | None = None,
+    ) -> DataFrame:
         chosen = []
         for place, (slot, column) in enumerate(zip(self._slots.of[name], columns, strict=True)):
             value = F.col(quoted(slot))
             if schema is not None and not schema.fields[place].nullable:
                 value = never_null(value, schema.fields[place].dataType)
             chosen.append(value.alias(column))
-        return self._shared.where(self._is_one_of([name])).select(*chosen)
+        return rows.where(self._is_one_of([name])).select(*chosen)
 
     # ---- kept
 
