@@ -14,14 +14,14 @@ from tidelog.temporal.relation import BOUNDS
 
 
 def check_columns(before: Manifest, program: Program) -> None:
-    """Nothing, if the predicates have as many columns as were published; else raises `DataError`."""
+    """Raise `DataError` if predicates have other numbers of columns than were published."""
     faults = []
-    for name, table in before.tables.items():
-        predicate, columns = program.predicates.get(name), len(table.columns) - table.times
-        if predicate is not None and predicate.arity != columns:
+    for predicate in program.predicates.values():
+        types = before.origin.types.get(predicate.written) if predicate.written in before.tables else None
+        if types is not None and predicate.arity != len(types):
             message = (
                 f"`{predicate.written}` has {counted(predicate.arity, 'column')}, "
-                f"and {columns} in version {before.version}"
+                f"and {len(types)} in version {before.version}"
             )
             help = "publish it anew, with all that depends on it, with --full"
             faults.append(Diagnostic(codes.DRIFT, message, predicate.span, help))
@@ -30,16 +30,17 @@ def check_columns(before: Manifest, program: Program) -> None:
 
 
 def reason_for_anew(before: Manifest, then: Program, program: Program, engine: Engine) -> str | None:
-    """Why everything must be derived anew, to go on from a version with a program; None if it need not."""
-    now = engine.treatment_in(program)
-    known = {before.treatment, now} - {None}
-    if now != before.treatment and known != {"axiomatise"}:  # axioms come and go as rules do
-        was, now = (text or "no such treatment" for text in (before.treatment, now))
-        return f"version {before.version} is of `{was}`, and the job of `{now}`"
-    for name, table in before.tables.items():
-        if name in program.predicates and table.times != _times_of(name, program, engine):
-            kind = "always" if name not in program.timed else "without end" if table.times else "at times"
-            return f"`{table.written}` holds {kind}, otherwise than in version {before.version}"
+    """Return why everything must be derived anew, to go on from a version with a program, if it must."""
+    now, was = engine.treatment_in(program), before.origin.treatment
+    if now != was and {was, now} - {None} != {"axiomatise"}:  # axioms come and go as rules do
+        shown = [text or "no such treatment" for text in (was, now)]
+        return f"version {before.version} is of `{shown[0]}`, and the job of `{shown[1]}`"
+    for name, predicate in program.predicates.items():
+        published = predicate.written in before.tables
+        times = before.origin.times.get(predicate.written, 0)
+        if published and times != _times_of(name, program, engine):
+            kind = "always" if name not in program.timed else "without end" if times else "at times"
+            return f"`{predicate.written}` holds {kind}, otherwise than in version {before.version}"
     if then.rules is not program.rules and entangled((*then.timed_rules, *program.timed_rules)):
         return "rules over time that come and rules that go negate each other in a cycle"
     return None

@@ -1,5 +1,6 @@
-"""What a reasoner holds, as it is published: all facts of each predicate, those that are explicit, and what a
-transaction changed in both.
+"""What a reasoner holds, as it is published: Arrow tables of the facts of a predicate, and of what changed in it.
+
+Their schemas follow from the program and from the types of what is given, never from the rows.
 
 Where equality is treated by rewriting, facts are listed with every member of each class, or with the smallest
 one; the table of `=` has the classes.
@@ -7,116 +8,143 @@ one; the table of `=` has the classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any, Final
 
-from tidelog.logic.equality import has_equality
-from tidelog.logic.program import Predicate, Program
+import pyarrow as pa
+
+from tidelog.engine.columnar.typed import Misfit, arrow_type, to_typed, with_structs
+from tidelog.logic.inference import Schema
+from tidelog.logic.program import Predicate
+from tidelog.logic.types import column_of
+from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Rows
-from tidelog.maintenance.row_sets import without
-from tidelog.pipeline.tables import FACTS, STATED, Changed, Changes, nothing
-from tidelog.pipeline.timed_holding import TimedHolding, Touched
-from tidelog.pipeline.times import Layout
+from tidelog.pipeline.facts import Changed, nothing
+from tidelog.pipeline.timed_holding import TimedHolding
+from tidelog.pipeline.times import Layout, time_arrays
 from tidelog.reasoner import Reasoner
-from tidelog.relation import Relation, column_names
-from tidelog.store.time_form import time_to_json
+from tidelog.relation import misfit_error
+from tidelog.temporal.bounds import Bound
 from tidelog.temporal.changing import TimedRows
-from tidelog.temporal.state import summary
 from tidelog.transaction import Change
 
-if TYPE_CHECKING:
-    from tidelog.pipeline.elsewhere import Elsewhere
+HOLDS: Final = "holds"  # the column of a predicate without arguments
+PIECE: Final = 1 << 18  # rows that are converted at once
 
-Before = Callable[[str], Rows | None]  # all facts of a predicate, as the last version has them if it does
+Changes = Mapping[str, Changed | None]  # by predicate; None where only comparing all rows tells what changed
+
+_TIMES = {
+    Bound.WHOLE: (ColumnType.INTEGER, pa.int64()),
+    Bound.MOMENT: (ColumnType.DATETIME, pa.timestamp("us", "UTC")),
+    Bound.TEXT: (ColumnType.STRING, pa.string()),
+}
 
 
 class Holding:
     """The facts of a reasoner, of which everything has been derived."""
 
-    def __init__(self, reasoner: Reasoner) -> None:
+    def __init__(self, reasoner: Reasoner, bound: Bound = Bound.TEXT, mixed: str = "text") -> None:
         self.engine = reasoner.engine
         self._reasoner = reasoner
         self._listing = reasoner.listing()
         self._timed = TimedHolding(reasoner)
+        self._bound = bound
+        self._are_structs = mixed == "struct"
 
-    def has(self, name: str) -> bool:
-        """Whether there is a predicate of this name."""
-        return name in self._reasoner.predicates()
-
-    def stated_apart(self, program: Program) -> frozenset[str]:
-        """The predicates of a program of which some facts may not be explicit."""
-        if has_equality(program.predicates):
-            return frozenset(program.predicates)
-        return program.derived | self._timed.names  # of facts at times, what is said is not how it is put out
+    # ---- schemas
 
     def layout(self, predicate: Predicate) -> Layout:
-        """The columns of a predicate's table."""
+        """Return the columns of a predicate's table."""
         return self._timed.layout(predicate)
 
-    @property
-    def time_form(self) -> Mapping[str, Any] | None:
-        """How what holds at times was derived; None if nothing does."""
-        if not self._timed.names:
-            return None
-        return time_to_json(summary(self._reasoner.time), lambda array: [])
+    def schema(self, predicate: Predicate) -> Any:
+        """Return the Arrow schema of a predicate's table."""
+        layout = self.layout(predicate)
+        if not layout.names:
+            return pa.schema([pa.field(HOLDS, pa.bool_(), nullable=False)])
+        contents = self._contents(predicate)
+        fields = [
+            pa.field(name, arrow_type(each), nullable=False)
+            for name, each in zip(layout.names, contents, strict=False)
+        ]
+        times = zip(layout.names[layout.arguments :], self._time_types(layout), strict=True)
+        fields += [pa.field(name, of, nullable=not pa.types.is_boolean(of)) for name, (_, of) in times]
+        return pa.schema(fields)
 
-    def rows(self, kind: str, name: str) -> Rows:
-        """All facts of a predicate, or those that are explicit."""
+    def types(self, predicate: Predicate) -> tuple[str, ...]:
+        """Return what the arguments of a predicate's table hold, as declarations say it."""
+        return tuple(column_of(each.types).value for each in self._contents(predicate))
+
+    def _contents(self, predicate: Predicate) -> Schema:
+        contents = self._reasoner.schemas.of(predicate)
+        return with_structs(contents) if self._are_structs else contents
+
+    def _time_types(self, layout: Layout) -> list[tuple[ColumnType, Any]]:
+        """Return the types of the columns that say when: bounds, whether they are left out, the period."""
+        if not layout.times:
+            return []
+        bound, truth = _TIMES[self._bound], (ColumnType.BOOLEAN, pa.bool_())
+        period = _TIMES[Bound.TEXT if self._bound is Bound.TEXT else Bound.WHOLE]
+        return [bound, bound, truth, truth, period][: layout.times]
+
+    # ---- all facts
+
+    def rows(self, name: str) -> Rows:
+        """Return all facts of a predicate as ids."""
         if name in self._timed.names:
-            return self._timed.stated(name) if kind == STATED else self._timed.facts(name)
-        if kind == STATED:
-            return Rows(*self.engine.explicit(name))
+            return self._timed.facts(name)
         return Rows(*self.engine.rows(name)) if self._listing is None else self._listing.rows(name)
 
-    def relation(self, name: str) -> Relation:
-        """All facts of a predicate, as they are put out."""
-        predicate = self._reasoner.predicates()[name]
-        if name in self._timed.names:
-            return self._reasoner.time.relation(predicate)
-        rows, names = self.rows(FACTS, name), column_names(predicate)
-        return Relation(predicate.written, names, rows.columns, rows.count, self.engine.dictionary)
+    def tables(self, predicate: Predicate, rows: Rows) -> list[Any]:
+        """Return rows of a predicate as Arrow tables of its schema, some rows each."""
+        schema = self.schema(predicate)
+        if not rows.count:
+            return [schema.empty_table()]
+        return [self._table(predicate, schema, _slice(rows, start)) for start in range(0, rows.count, PIECE)]
 
-    def changes(self, change: Change, before: Before) -> Changes:
-        """What a transaction changed; it must have been the last one. `before` has what was published."""
+    def table(self, predicate: Predicate, rows: Rows) -> Any:
+        """Return rows of a predicate as one Arrow table."""
+        return pa.concat_tables(self.tables(predicate, rows))
+
+    def _table(self, predicate: Predicate, schema: Any, rows: Rows) -> Any:
+        layout, dictionary = self.layout(predicate), self.engine.dictionary
+        if not layout.names:
+            return pa.Table.from_arrays([pa.array([True] * rows.count)], schema=schema)
+        arrays = []
+        for ids, contents, name in zip(rows.columns, self._contents(predicate), layout.names, strict=False):
+            try:
+                arrays.append(to_typed(dictionary, ids, contents))
+            except Misfit as misfit:
+                raise misfit_error(misfit, name, predicate.written, contents) from None
+        if layout.times:
+            types = tuple(of for of, _ in self._time_types(layout))
+            arrays += time_arrays(rows, layout, types, dictionary)
+        arrays = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    # ---- what a transaction changed
+
+    def changes(self, change: Change) -> Changes:
+        """Return what a transaction changed in each predicate; it must have been the last one."""
         known, net = self._reasoner.predicates(), change.delta.net
         if self._listing is not None:
             net = self._listing.changes(net, known)
         timed = self._timed.names
         names = [name for name in {**net.removed, **net.added} if name in known and name in timed]
-        changes = {name: self._timed_change(name, net, before) for name in names}
+        changes: dict[str, Changed | None] = {name: self._timed_change(name, net) for name in names}
         changes |= _changes(net.removed, net.added, {name: known[name] for name in known.keys() - timed})
-        return {name: changed for name, changed in changes.items() if changed.count}
+        return {name: changed for name, changed in changes.items() if changed is None or changed.count}
 
-    def _timed_change(self, name: str, net: NetChange, before: Before) -> Changed:
-        """What changed in a predicate that holds at times; where all repeats, by comparing all of it."""
-        if self._reasoner.time.periodic is None:
-            return self._timed.changed(name, _timed(net.removed, name), _timed(net.added, name))
-        now = self._timed.facts(name)
-        then = before(name) or nothing(len(now.columns))
-        return Changed(without(then, now), without(now, then))
-
-    def touched(self, change: Change) -> Touched:
-        """Of which facts at times a transaction says something, before it is carried out."""
-        return self._timed.touched(change)
-
-    def stated_changes(self, change: Change, touched: Touched) -> Changes:
-        """What a transaction changed in the explicit facts."""
-        known, timed = self._reasoner.predicates(), self._timed.names
-        plain = {name: known[name] for name in known.keys() - timed}
-        return {
-            **_changes(change.stated.removed, change.stated.added, plain),
-            **self._timed.stated_changes(change, touched),
-        }
-
-    @cached_property
-    def elsewhere(self) -> Elsewhere | None:
-        """The facts that lie on Spark, if some may."""
-        if self.engine.name != "spark" or not self.engine.has_session:
+    def _timed_change(self, name: str, net: NetChange) -> Changed | None:
+        """Return what changed in a predicate that holds at times; None where all of it repeats."""
+        if self._reasoner.time.periodic is not None:
             return None
-        from tidelog.pipeline.elsewhere import Elsewhere
+        return self._timed.changed(name, _timed(net.removed, name), _timed(net.added, name))
 
-        return Elsewhere(self.engine, self._listing)
+
+def _slice(rows: Rows, start: int) -> Rows:
+    columns = tuple(column[start : start + PIECE] for column in rows.columns)
+    return Rows(columns, min(PIECE, rows.count - start))
 
 
 def _timed(rows: Mapping[str, Rows], name: str) -> TimedRows | None:
@@ -125,8 +153,10 @@ def _timed(rows: Mapping[str, Rows], name: str) -> TimedRows | None:
     return found
 
 
-def _changes(removed: Any, added: Any, known: Any) -> dict[str, Changed]:
-    """What went and what came, by predicate."""
+def _changes(
+    removed: Mapping[str, Rows], added: Mapping[str, Rows], known: Mapping[str, Predicate]
+) -> dict[str, Changed]:
+    """Return what went and what came, by predicate."""
     return {
         name: Changed(
             removed.get(name, nothing(known[name].arity)), added.get(name, nothing(known[name].arity))

@@ -81,12 +81,12 @@ class Intake:
         self, number: int, items: Iterable[Feeding], before: Manifest | None, full: bool
     ) -> Iterator[Taken]:
         """Inputs that are being read; raises `DataError` if one has other columns than before."""
-        folder = self._store.folder(number) / "rejects"
+        folder = self._store.rejects(number)
         for item in items:
             known = before.inputs.get(item.key) if before else None
             columns = check_drift(item, known, full)
             rejects = folder / file_name(f"{item.predicate}.{self.items.index(item) + 1}", "csv")
-            relative = str(rejects.relative_to(self._store.path))
+            relative = self._store.relative(rejects)
             yield Taken(item, rejects, relative, columns, stamps_of(item.files, known.files if known else {}))
 
     def note(self, taken: Taken) -> None:

@@ -1,53 +1,44 @@
-"""Jobs: read, check, encode, reason, decode, publish. A job object keeps its reasoner warm. Mutates itself.
+"""Jobs: read, check, derive, publish. Mutates the published folder.
 
 The first run derives everything. A later one finds out which inputs, and which rules, are others than in the
-last published version, and maintains that version's facts instead of deriving them again.
+last published version, and applies that to the state of this version instead of deriving everything again.
 """
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from tidelog.changes import Delta, PredicateDelta, counts
-from tidelog.engine import registry as engines
 from tidelog.engine.events import Listener
-from tidelog.engine.registry import EngineSettings
-from tidelog.engine.spark.settings import SparkSettings
-from tidelog.errors import ProgramError, counted
+from tidelog.errors import DataError, Diagnostic, ProgramError, counted
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import load as load_program
 from tidelog.logic.resolve import program_of as as_program
 from tidelog.logic.sandbox import Folders, Sandbox
 from tidelog.maintenance.maintainer import Update
-from tidelog.pipeline.continuing import (
-    check_columns,
-    has_changed,
-    is_outdated,
-    no_advance,
-    reason_for_anew,
-    reason_in,
-)
-from tidelog.pipeline.holding import Holding
+from tidelog.opening import StoredReasoner
+from tidelog.pipeline import codes
+from tidelog.pipeline.continuing import check_columns, has_changed, no_advance, reason_for_anew, reason_in
+from tidelog.pipeline.holding import Changes, Holding
 from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
-from tidelog.pipeline.manifest import Batch, Manifest
-from tidelog.pipeline.programs import hash_of
-from tidelog.pipeline.publish import Origin, Publication, differences
-from tidelog.pipeline.restore import program_of, restore
+from tidelog.pipeline.manifest import Batch, Input, Manifest, Origin
+from tidelog.pipeline.programs import described, hash_of, published_program
+from tidelog.pipeline.publishing import publish_facts
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
 from tidelog.pipeline.source_files import with_times
 from tidelog.pipeline.spark_session import check_pyspark, description_of, stages_of, start_session
+from tidelog.pipeline.state import State
 from tidelog.pipeline.store import Store
-from tidelog.pipeline.tables import Changes
-from tidelog.pipeline.version import Version, delta_of
-from tidelog.reasoner import Reasoner
+from tidelog.pipeline.version import Version
+from tidelog.publish import Publication
 from tidelog.transaction import Change
 
 if TYPE_CHECKING:
@@ -70,7 +61,6 @@ class Run:
     version: Manifest
     is_new: bool
     seconds: float
-    delta: Delta | None = None  # of what was maintained
 
     def __str__(self) -> str:
         return f"version {self.version.version}"
@@ -78,6 +68,8 @@ class Run:
 
 class Job:
     """A pipeline: sources, a program, sinks, and a folder of published versions.
+
+    In a `with` block the reasoner of the current version stays at hand from one run to the next.
 
     >>> import tempfile, tidelog as tl
     >>> program = tl.parse("reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .")
@@ -128,14 +120,14 @@ class Job:
     def load(
         cls, path: Path | str, *, session: Any = None, listeners: Iterable[Callable[[Step], None]] = ()
     ) -> Job:
-        """The job that a file describes."""
+        """Return the job that a file describes."""
         return cls.of(load_settings(path), session=session, listeners=listeners)
 
     @classmethod
     def of(
         cls, settings: Settings, *, session: Any = None, listeners: Iterable[Callable[[Step], None]] = ()
     ) -> Job:
-        """The job of settings."""
+        """Return the job of settings."""
         job = cls.__new__(cls)
         job._set(settings, session, listeners)
         return job
@@ -149,7 +141,8 @@ class Job:
         self._has_session = False  # whether it has been started, and the listeners told of it
         self._start = perf_counter()
         self._subscribers: list[tuple[str, Callable[[PredicateDelta], object]]] = []
-        self._warm: tuple[int, Reasoner] | None = None  # the reasoner of a published version
+        self._keeps_open = 0  # blocks in which the reasoner stays at hand
+        self._open: StoredReasoner | None = None
 
     # ---- runs
 
@@ -158,41 +151,31 @@ class Job:
         start = self._start = perf_counter()
         program = self.program()
         check_sinks(self.settings, program)
-        with self.writing():
-            before = self.store.current()
+        if self.settings.needs_spark:
+            check_pyspark(self.settings.engine)
+        with self.writing() as publication:
+            before = self._before(publication)
             if before is not None and not full:
                 check_columns(before, program)
-            intake = self._intake(program)
-            then = None if full or before is None else program_of(before, program)
-            if before is not None and then is not None:
-                wanted = then if hash_of(program) == before.job else program
-                then = None if self._must_begin_anew(before, then, wanted) else then
-            if before is None or then is None:
-                manifest = self._derive(program, intake, full)
-                return Run(manifest, True, perf_counter() - start)
-            try:
-                found = self._maintain(before, then, program, intake)
-            except ProgramError as error:
-                self.reached("everything anew", reason_in(error))
-                manifest = self._derive(program, self._intake(program), full)
-                return Run(manifest, True, perf_counter() - start)
-        if found is None:
-            return Run(before, False, perf_counter() - start)
-        return Run(found[0], True, perf_counter() - start, found[1])
+                intake = self._intake(program)
+                if not self._is_edited(before, program, intake):
+                    return Run(before, False, perf_counter() - start)
+                reasoner = self._continued(before, program)
+                if reasoner is not None:
+                    found = self._apply_changes(publication, reasoner, before, program, intake)
+                    if found is not None:
+                        return Run(found, found.version != before.version, perf_counter() - start)
+            manifest = self._derive(publication, before, program, self._intake(program), full)
+        return Run(manifest, True, perf_counter() - start)
 
     def apply(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Run:
-        """Publish the version in which a change script has been carried out, one transaction.
+        """Publish the version in which a change script has been applied, one transaction.
 
         Inputs are not looked at: a later run with changed inputs makes of their predicates what they say.
         """
         start = self._start = perf_counter()
-
-        def fill(change: Change) -> None:
-            change.apply(script, name=name)
-
-        with self.writing():
-            manifest, delta = self.transact(fill, "changes", missing=missing)
-        return Run(manifest, True, perf_counter() - start, delta)
+        manifest = self.transact(lambda change: change.apply(script, name=name), "changes", missing=missing)
+        return Run(manifest, True, perf_counter() - start)
 
     def transact(
         self,
@@ -200,46 +183,276 @@ class Job:
         reason: str,
         *,
         missing: str = "error",
-        batch: Callable[[Change], Batch] | None = None,
+        batch: Callable[[], Batch] | None = None,
+        summary: Callable[[Change], Batch] | None = None,
         peek: Callable[[], Update | None] | None = None,
-    ) -> tuple[Manifest, Delta]:
-        """Publish the version in which a transaction has been carried out. The folder must be locked."""
-        before = self.store.manifest()
-        reasoner = self.reasoner()
-        number = self.store.begin()
-        with self._in_step(), reasoner.looking_ahead(peek):
-            change = reasoner.change(missing=missing)
-            fill(change)
-            changes, stated = self._carry_out(reasoner, change, before)
-            told = before.batch if batch is None else batch(change)
-            origin = Origin(reason, before.job, before.inputs, told)
-            manifest = self._publish(number, reasoner, reasoner.program, changes, stated, origin)
-        return manifest, delta_of(changes, before, manifest, reasoner.engine)
+    ) -> Manifest:
+        """Publish the version in which a transaction has been applied.
+
+        A stream says which `batch` it is before that, and has its `summary` afterwards.
+        """
+        with self.writing() as publication:
+            before = self._before(publication)
+            if before is None:
+                self.store.manifest()  # nothing has been published
+                raise AssertionError
+            reasoner = self.reasoner(before)
+            with reasoner.looking_ahead(peek):
+                change = reasoner.change(missing=missing, batch=State.batch(publication.number))
+                fill(change)
+                told = before.batch if batch is None else batch()
+                origin = self._origin(reason, change.program, before.origin.job, before.inputs, told)
+                changes = self._commit(reasoner, change, publication.number, origin)
+            if summary is not None:
+                origin = replace(origin, batch=summary(change))
+            return self._publish(publication, before, reasoner, change.program, changes, origin)
+
+    # ---- what a run does
+
+    def _is_edited(self, before: Manifest, program: Program, intake: Intake) -> bool:
+        """Whether inputs or rules are others than in a version."""
+        return bool(intake.edited(before)) or hash_of(program) != before.origin.job
+
+    def _continued(self, before: Manifest, program: Program) -> StoredReasoner | None:
+        """Return the reasoner of a version if it can be changed; else say why everything is derived anew."""
+        then = published_program(before.origin, program)
+        if then is None:
+            reason: str | None = f"the rules of version {before.version} cannot be read back"
+        else:
+            wanted = then if hash_of(program) == before.origin.job else program
+            reason = reason_for_anew(before, then, wanted, self.settings.engine)
+        reasoner = None if reason else self._opened(before)
+        if reasoner is None:
+            self.reached("everything anew", reason or f"there is no state of version {before.version}")
+        return reasoner
+
+    def _apply_changes(
+        self,
+        publication: Publication,
+        reasoner: StoredReasoner,
+        before: Manifest,
+        program: Program,
+        intake: Intake,
+    ) -> Manifest | None:
+        """Publish the difference that inputs and rules make; None if everything must be derived anew."""
+        edited = intake.edited(before)
+        change = reasoner.change(batch=State.batch(publication.number))
+        has_new_rules = hash_of(program) != before.origin.job
+        if has_new_rules:
+            change.become(program)
+            gone = reasoner.program.predicates.keys() - program.predicates.keys()
+            edited += [name for name in gone if name not in edited]
+        intake.replace(change, publication.number, before, edited)
+        intake.check_rejects()
+        after = replace(program, facts=(), imports=()) if has_new_rules else reasoner.program
+        origin = self._origin("incremental", after, hash_of(program), intake.inputs, before.batch)
+        is_told = has_new_rules or intake.differs(before.inputs)
+
+        def skip_if_nothing(delta: Delta) -> None:
+            if not delta and not is_told and not change.times:
+                change.batch = None  # the state stays that of the version
+
+        change.publish = skip_if_nothing
+        try:
+            changes = self._commit(reasoner, change, publication.number, origin)
+        except ProgramError as error:
+            self.reached("everything anew", reason_in(error))
+            self._discard_reasoner()
+            return None
+        if change.batch is None:
+            return before
+        return self._publish(publication, before, reasoner, after, changes, origin)
+
+    def _commit(self, reasoner: StoredReasoner, change: Change, number: int, origin: Origin) -> Changes:
+        """Commit a transaction to the state, and return what it changes in tables."""
+        if change.times.advance is not None:
+            raise no_advance()
+        self._state.expect(number, origin)
+        try:
+            change.commit()
+        except BaseException:
+            self._discard_reasoner()
+            raise
+        changes = self._holding(reasoner).changes(change)
+        self.reached("maintained", counts(change.delta.added, change.delta.removed))
+        return changes
+
+    def _derive(
+        self,
+        publication: Publication,
+        before: Manifest | None,
+        program: Program,
+        intake: Intake,
+        full: bool,
+    ) -> Manifest:
+        """Publish what follows from all inputs, derived from scratch."""
+        self._discard_reasoner()
+        batch = before.batch if before else None
+        bare = replace(program, facts=(), imports=())
+        reasoner = self._state.begin(publication.number, bare)
+        intake.feed(reasoner, publication.number, before, full)
+        intake.check_rejects()
+        reasoner.materialise()
+        tally = reasoner.statistics
+        self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
+        reasoner.begin()
+        origin = self._origin("full", bare, hash_of(program), intake.inputs, batch)
+        changes: Changes = dict.fromkeys(program.predicates)
+        manifest = self._publish(publication, before, reasoner, bare, changes, origin)
+        reasoner.close()
+        self._state.adopt(publication.number)
+        return manifest
+
+    def _publish(
+        self,
+        publication: Publication,
+        before: Manifest | None,
+        reasoner: StoredReasoner,
+        program: Program,
+        changes: Changes,
+        origin: Origin,
+    ) -> Manifest:
+        """Publish a version, write its sinks, and tell the subscribers."""
+        holding = self._holding(reasoner)
+        origin = publish_facts(publication, self.store.published, before, program, holding, changes, origin)
+        manifest = Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))
+        self._state.settle()
+        self.reached("published", str(manifest.version))
+        self._write_sinks(manifest)
+        self.announce(manifest)
+        return manifest
+
+    def _origin(
+        self, reason: str, program: Program, job: str, inputs: Mapping[str, Input], batch: Batch | None
+    ) -> Origin:
+        engine = self.settings.engine
+        return Origin(
+            reason,
+            job,
+            *described(program),
+            inputs,
+            batch,
+            engine.name,
+            engine.treatment_in(program),
+            is_integer_time=program.is_integer_time,
+        )
+
+    def _holding(self, reasoner: StoredReasoner) -> Holding:
+        return Holding(reasoner)
+
+    def _intake(self, program: Program) -> Intake:
+        return Intake(self.settings, self.store, program, lambda: self.session, self.reached)
+
+    # ---- the published folder
 
     @contextmanager
-    def _in_step(self) -> Iterator[None]:
-        """If the block fails, the reasoner may be ahead of what is published, and is let go."""
-        try:
-            yield
-        except BaseException:
-            self._warm = None
-            raise
+    def writing(self) -> Iterator[Publication]:
+        """Return a version to be written, in a block in which nobody else publishes."""
+        self._catch_up()
+        with self.store.published.writing(on_step=self.reached) as publication:
+            self._finish_sinks()
+            try:
+                yield publication
+            except BaseException:
+                self._discard_reasoner()
+                raise
+            finally:
+                if not self._keeps_open:
+                    self.close()
 
-    def reasoner(self) -> Reasoner:
-        """The reasoner that holds the current version, read from there unless it is at hand."""
-        before = self.store.manifest()
-        if self._warm is None or self._warm[0] != before.version:
-            program = self.program()
-            then = program_of(before, program)
-            if then is None or hash_of(program) != before.job:
-                raise has_changed("the program")
-            if self.settings.engine.treatment_in(then) != before.treatment:
-                raise has_changed("the treatment of equality")
-            self._warm = before.version, self._restored(before, then)
-        return self._warm[1]
+    def _before(self, publication: Publication) -> Manifest | None:
+        return None if publication.base is None else Manifest.of(publication.base)
+
+    def _catch_up(self) -> None:
+        """Publish what a process has committed to the state that ended before it was published."""
+        state = self._state
+        if not state.is_expecting:
+            return
+        with self.store.published.writing(on_step=self.reached) as publication:
+            before, number = self._before(publication), publication.number
+            origin = state.expected(number)
+            reasoner = None if before is None or origin is None else state.open(before.version)
+            if reasoner is not None and State.number_of(reasoner) == number:
+                assert origin is not None
+                changes: Changes = dict.fromkeys(reasoner.program.predicates)
+                self._publish(publication, before, reasoner, reasoner.program, changes, origin)
+            if reasoner is not None:
+                reasoner.close()
+            state.settle()
+
+    # ---- the reasoner
+
+    @property
+    def _state(self) -> State:
+        engine, stream = self.settings.engine, self.settings.stream
+        settings = {
+            "maintainer": engine.maintainer,
+            "marking": stream.marking if stream else "none",
+            "modules": engine.modules,
+            "equality": engine.equality,
+            "equal": engine.equal,
+            "unique_names": engine.unique_names,
+            "time": engine.time_settings,
+            "threads": engine.threads,
+            "timeout": engine.timeout,
+            "max_facts": engine.max_facts,
+            "listeners": self.reasoning,
+        }
+        return State(self.store.path, settings)
+
+    def reasoner(self, before: Manifest | None = None) -> StoredReasoner:
+        """Return the reasoner of the current version; raise `DataError` if the job is not as it was then."""
+        before = before or self.store.manifest()
+        program = self.program()
+        then = published_program(before.origin, program)
+        if then is None or hash_of(program) != before.origin.job:
+            raise has_changed("the program")
+        if self.settings.engine.treatment_in(then) != before.origin.treatment:
+            raise has_changed("the treatment of equality")
+        reasoner = self._opened(before)
+        if reasoner is None:
+            message = f"there is no state of version {before.version} in `{self.store.path}`"
+            raise DataError(Diagnostic(codes.DAMAGED, message, help="run the job first, with --full"))
+        return reasoner
+
+    def _opened(self, before: Manifest) -> StoredReasoner | None:
+        """Return the reasoner of a version, which is opened unless it is at hand."""
+        held = self._open
+        if held is not None and State.number_of(held) == before.version and held.is_in_place:
+            return held
+        self.close()
+        self._open = self._state.open(before.version)
+        if self._open is not None:
+            self.reached("restored", f"{counted(before.rows, 'fact')} of version {before.version}")
+        return self._open
+
+    def _discard_reasoner(self) -> None:
+        """Use the reasoner no longer, which may be ahead of what is published."""
+        if self._open is not None:
+            self._open.abandon()
+            self._open = None
+
+    def close(self) -> None:
+        """Let others change the state of the published version."""
+        if self._open is not None:
+            self._open.close()
+            self._open = None
+
+    def __enter__(self) -> Job:
+        self._keeps_open += 1
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._keeps_open -= 1
+        if not self._keeps_open:
+            self.close()
+
+    # ---- others
 
     def program(self) -> Program:
-        """The program, as its file is now."""
+        """Return the program, as its file is now."""
         program, sandbox = self.settings.program, self.settings.sandbox
         if isinstance(program, str):
             path, parameters = self.settings.resolve(program), dict(self.settings.parameters)
@@ -247,7 +460,7 @@ class Job:
         return with_times(as_program(program, sandbox), self.settings)
 
     def refresh_sinks(self) -> None:
-        """Let the sinks hold the current version, if they do not."""
+        """Write the current version to the sinks, unless they have it."""
         with self.writing():
             pass
 
@@ -256,15 +469,6 @@ class Job:
         step = Step(name, detail, perf_counter() - self._start)
         for listener in self.listeners:
             listener(step)
-
-    @contextmanager
-    def writing(self) -> Iterator[None]:
-        """Nobody else publishes in the block."""
-        with self.store.writing(), self._in_step():
-            self._finish_sinks()
-            yield
-
-    # ---- streams and subscribers
 
     def stream(
         self,
@@ -292,7 +496,7 @@ class Job:
         return Following(self, frame, told=told, available_now=available_now, stream=given)
 
     def subscribe(self, predicate: str, callback: Callable[[PredicateDelta], object]) -> None:
-        """Let a function be called with what each version that this job publishes changes in a predicate."""
+        """Call a function with what each version that this job publishes changes in a predicate."""
         self._subscribers.append((predicate, callback))
 
     def announce(self, manifest: Manifest) -> None:
@@ -304,136 +508,6 @@ class Job:
             change = version.changes(predicate)
             if change:
                 callback(change)
-
-    def _intake(self, program: Program) -> Intake:
-        """What a run takes in; on Spark, if it reasons there."""
-        kind: type[Intake] = Intake
-        if self.settings.needs_spark:
-            check_pyspark(self.settings.engine)
-        if self.settings.engine.name == "spark" and self.settings.engine.reads_on_spark:
-            from tidelog.pipeline.spark_intake import SparkIntake
-
-            kind = SparkIntake
-        return kind(self.settings, self.store, program, lambda: self.session, self.reached)
-
-    # ---- from scratch
-
-    def _derive(self, program: Program, intake: Intake, full: bool) -> Manifest:
-        """Publish what follows from all inputs, derived from scratch."""
-        before = self.store.current()
-        number = self.store.begin()
-        reasoner = self._new_reasoner(replace(program, facts=(), imports=()))
-        intake.feed(reasoner, number, before, full)
-        intake.check_rejects()
-        reasoner.materialise()
-        tally = reasoner.statistics
-        self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
-        changes, stated = differences(self.store, before, program, Holding(reasoner))
-        origin = Origin("full", hash_of(program), intake.inputs, before.batch if before else None)
-        return self._publish(number, reasoner, program, changes, stated, origin)
-
-    # ---- what has changed
-
-    def _maintain(
-        self, before: Manifest, then: Program, program: Program, intake: Intake
-    ) -> tuple[Manifest, Delta] | None:
-        """Publish the difference that inputs and rules make; None if there is none."""
-        edited = intake.edited(before)
-        has_new_rules = hash_of(program) != before.job
-        if not edited and not has_new_rules:
-            return None
-        if has_new_rules and self._warm is not None and is_outdated(self._warm[1].program, program):
-            self._warm = None
-        if self._warm is None or self._warm[0] != before.version:
-            self._warm = before.version, self._restored(before, then)
-        reasoner = self._warm[1]
-        number = self.store.begin()
-        change = reasoner.change()
-        if has_new_rules:
-            change.become(program)
-            edited += [name for name in before.tables if name not in program.predicates]
-        intake.replace(change, number, before, list(dict.fromkeys(edited)))
-        intake.check_rejects()
-        changes, stated = self._carry_out(reasoner, change, before)
-        if not changes and not has_new_rules and not intake.differs(before.inputs):
-            shutil.rmtree(self.store.folder(number))
-            return None
-        origin = Origin("incremental", hash_of(program), intake.inputs, before.batch)
-        after = replace(program, facts=(), imports=()) if has_new_rules else reasoner.program
-        manifest = self._publish(number, reasoner, after, changes, stated, origin)
-        return manifest, delta_of(changes, before, manifest, reasoner.engine)
-
-    def _carry_out(self, reasoner: Reasoner, change: Change, before: Manifest) -> tuple[Changes, Changes]:
-        """What a transaction changes in all facts and in the explicit ones, now that it is carried out."""
-        if change.times.advance is not None:
-            raise no_advance()
-        touched = Holding(reasoner).touched(change)
-        change.commit()
-        holding, version = Holding(reasoner), Version(self.store, before, reasoner.engine)
-        changes = holding.changes(change, lambda name: version.rows(name) if name in before.tables else None)
-        added = sum(changed.added.count for changed in changes.values())
-        removed = sum(changed.removed.count for changed in changes.values())
-        self.reached("maintained", counts(added, removed))
-        return changes, holding.stated_changes(change, touched)
-
-    def _must_begin_anew(self, before: Manifest, then: Program, program: Program) -> bool:
-        """Whether the job treats equality or time in another way than a version, which is then told."""
-        reason = reason_for_anew(before, then, program, self.settings.engine)
-        if reason is not None:
-            self.reached("everything anew", reason)
-        return reason is not None
-
-    def _publish(
-        self,
-        number: int,
-        reasoner: Reasoner,
-        program: Program,
-        changes: Changes,
-        stated: Changes,
-        origin: Origin,
-    ) -> Manifest:
-        """Publish a version, write its sinks, and tell the subscribers."""
-        publication = Publication(self.store, number, program, Holding(reasoner))
-        told = replace(origin, treatment=self.settings.engine.treatment_in(program))
-        manifest = publication.publish(changes, stated, told, self.reached)
-        self._warm = number, reasoner
-        self._write_sinks(manifest)
-        self.announce(manifest)
-        return manifest
-
-    # ---- reasoners
-
-    def _new_reasoner(self, program: Program) -> Reasoner:
-        engine = self.settings.engine
-        stream = self.settings.stream
-        return Reasoner(
-            program,
-            engine=self._engine(),
-            maintainer=engine.maintainer,
-            marking=stream.marking if stream else "none",
-            modules=engine.modules,
-            equality=engine.equality,
-            equal=engine.equal,
-            unique_names=engine.unique_names,
-            time=engine.time_settings,
-            threads=engine.threads,
-            timeout=engine.timeout,
-            max_facts=engine.max_facts,
-            listeners=self.reasoning,
-        )
-
-    def _engine(self) -> EngineSettings:
-        """What the reasoner runs on."""
-        engine = self.settings.engine
-        if engine.name != "spark":
-            return engines.settings_of(engine.name)
-        return SparkSettings(self.session, engine.master).configured(engine.conf)
-
-    def _restored(self, version: Manifest, program: Program) -> Reasoner:
-        reasoner = self._new_reasoner(program)
-        restore(reasoner, self.store, version)
-        self.reached("restored", f"{counted(version.rows, 'fact')} of version {version.version}")
-        return reasoner
 
     @property
     def session(self) -> Any:
@@ -460,7 +534,6 @@ class Job:
             self._write_sinks(current)
 
     def _write_sinks(self, version: Manifest) -> None:
-        sinks = Sinks(self.settings, self.store, lambda: self.session)
-        is_warm = self._warm is not None and self._warm[0] == version.version
-        sinks.write(version, Holding(self._warm[1]) if self._warm and is_warm else None)
-        self.reached("sinks written", ", ".join(sink.shown for sink in self.settings.sinks))
+        if self.settings.sinks:
+            Sinks(self.settings, self.store, lambda: self.session).write(version)
+            self.reached("sinks written", ", ".join(sink.shown for sink in self.settings.sinks))

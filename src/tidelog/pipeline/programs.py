@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tidelog.errors import Source, TidelogError
 from tidelog.logic.meaning import is_same
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import EMPTY, resolve
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.inputs import digest
+from tidelog.pipeline.manifest import Origin
 from tidelog.plan.rule_text import Writing
 from tidelog.relation import column_names
 from tidelog.syntax.parser import parse
@@ -72,3 +75,13 @@ def hash_of(program: Program) -> str:
 
 def _kind(column_type: ColumnType) -> str:
     return column_type.value
+
+
+def published_program(origin: Origin, program: Program) -> Program | None:
+    """Return the program that a version was published with; None if that cannot be told any more.
+
+    `program` is today's, which it often is.
+    """
+    if hash_of(program) == origin.program:
+        return replace(program, facts=(), imports=())
+    return None if origin.rules is None else read_rules(origin.rules)

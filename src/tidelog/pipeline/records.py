@@ -36,8 +36,8 @@ from tidelog.logic.values import ColumnType, order_key
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.row_sets import codes_of, joined, taken
 from tidelog.pipeline import codes
+from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.settings import Stream
-from tidelog.pipeline.tables import Changed, nothing
 from tidelog.plan.rule_text import Writing
 from tidelog.relation import column_names
 

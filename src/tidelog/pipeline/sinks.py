@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from tidelog.changes import ADDED as PLUS
 from tidelog.changes import REMOVED as MINUS
+from tidelog.changes import find_predicate
 from tidelog.durable import write_text
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io.formats import EXTENSIONS, RDF
@@ -22,18 +23,13 @@ from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Program
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
-from tidelog.pipeline.holding import Holding
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.settings import CHANGES, Settings, Sink
 from tidelog.pipeline.source_files import find_named
 from tidelog.pipeline.store import Store
-from tidelog.pipeline.tables import FACTS
 from tidelog.pipeline.version import Version
 from tidelog.relation import Relation
 from tidelog.written import file_table
-
-if TYPE_CHECKING:
-    from tidelog.pipeline.elsewhere import Elsewhere
 
 WRITTEN = ".sinks"  # the version whose sinks are written
 
@@ -81,58 +77,37 @@ class Sinks:
         except (FileNotFoundError, ValueError):
             return 0
 
-    def write(self, manifest: Manifest, holding: Holding | None) -> None:
-        """The sinks hold a version; `holding` has its facts, if it is there."""
-        if not self._settings.sinks:
-            return
+    def write(self, manifest: Manifest) -> None:
+        """Write a version to the sinks."""
         version = Version(self._store, manifest)
         for sink in self._settings.sinks:
             if sink.what == CHANGES:
                 self._write_changes(sink, version)
             else:
-                self._write_facts(sink, version, holding)
+                self._write_facts(sink, version)
         write_text(self._store.path / WRITTEN, f"{manifest.version}\n")
 
-    def _write_facts(self, sink: Sink, version: Version, holding: Holding | None) -> None:
-        """Let a sink hold the facts of a version; those that lie on Spark go from there to tables."""
-        predicate = find_named(sink.predicate, version.program, sink.span)
-        name, types = predicate.name, version.program.types_of(predicate)
-        if holding is None or not holding.has(name):
-            self._write(sink, version[name], types)
-        elif sink.kind == "file" or not self._write_elsewhere(sink, version, holding.elsewhere, name):
-            self._write(sink, holding.relation(name), types)
+    def _write_facts(self, sink: Sink, version: Version) -> None:
+        """Write all facts of a predicate to a sink."""
+        predicate = find_predicate(sink.predicate, version.predicates)
+        if sink.kind == "file":
+            assert sink.path is not None
+            table = _table(sink, version[predicate.name].sorted(), predicate.types)
+            self._write_file(self._settings.resolve(sink.path), sink, table)
+        elif sink.terms == "exact":
+            self._write_on_spark(sink, version[predicate.name].to_texts("exact").table, "overwrite")
+        else:
+            from tidelog.pipeline.spark_sinks import write_frame
 
-    def _write_elsewhere(self, sink: Sink, version: Version, elsewhere: Elsewhere | None, name: str) -> bool:
-        """Whether executors have written the facts of a predicate, which lie there."""
-        if elsewhere is None or not elsewhere.has(FACTS, name):
-            return False
-        frame = elsewhere.frame(name, version.manifest.tables[name], sink.terms or "plain")
-        if frame is None:
-            return False
-        from tidelog.engine.spark.store import moved
-        from tidelog.pipeline.spark_sinks import write_frame
-
-        assert self._session is not None
-        write_frame(moved(frame, self._session()), sink, "overwrite")
-        return True
-
-    def _write(self, sink: Sink, relation: Relation, types: Sequence[ColumnType]) -> None:
-        table = _table(sink, relation.sorted(), types)
-        if sink.kind != "file":
-            self._write_on_spark(sink, table, "overwrite")
-            return
-        assert sink.path is not None
-        self._write_file(self._settings.resolve(sink.path), sink, table)
+            assert self._session is not None
+            write_frame(self._session().read.parquet(*version.files(predicate.name)), sink, "overwrite")
 
     def _write_changes(self, sink: Sink, version: Version) -> None:
         """Write what a version changed: columns `version` and `change`, then those of the predicate."""
         change = version.changes(sink.predicate)
         signed = [(sign, rows) for sign, rows in ((MINUS, change.removed), (PLUS, change.added)) if rows]
-        types = version.program.types_of(find_named(sink.predicate, version.program, sink.span))
+        types = find_predicate(sink.predicate, version.predicates).types
         tables = [_table(sink, rows.sorted(), types) for _, rows in signed]
-        if len(tables) == 2 and not tables[0].schema.equals(tables[1].schema, check_metadata=True):
-            # A column is typed by its values: where the two disagree, both are texts.
-            tables = [_texts(sink, rows.sorted(), len(types)) for _, rows in signed]
         labelled = [
             _labelled(part, version.number, sign) for part, (sign, _) in zip(tables, signed, strict=True)
         ]
@@ -163,13 +138,6 @@ def _table(sink: Sink, relation: Relation, types: Sequence[ColumnType]) -> pa.Ta
         assert sink.format is not None
         return file_table(relation, sink.format, sink.terms, types)
     return relation.to_texts("exact").table if sink.terms == "exact" else relation.to_arrow()
-
-
-def _texts(sink: Sink, relation: Relation, count: int) -> pa.Table:
-    """The rows as texts, whatever their values are: exact terms that are read again, or as the sink says."""
-    if sink.kind == "file" and sink.terms is None:
-        return file_table(relation, "parquet", None, (ColumnType.TERM,) * count)
-    return relation.to_texts(sink.terms or "plain").table
 
 
 def _labelled(table: pa.Table, version: int, sign: str) -> pa.Table:

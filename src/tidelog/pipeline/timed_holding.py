@@ -6,26 +6,21 @@ another one.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from tidelog.logic.program import Predicate
 from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import joined, without
-from tidelog.pipeline.tables import Changed, nothing
-from tidelog.pipeline.times import Layout, always_ids, layout_of, time_ids
+from tidelog.pipeline.facts import Changed
+from tidelog.pipeline.times import Layout, layout_of, time_ids
 from tidelog.reasoner import Reasoner
 from tidelog.temporal.changing import TimedRows, Times
 from tidelog.temporal.lists import Integers, Lists, single
 from tidelog.temporal.maintain import Difference
 from tidelog.temporal.periodic_relation import PeriodicRelation
-from tidelog.temporal.relation import BOUNDS
 from tidelog.temporal.rows import Table
 from tidelog.temporal.table import TimedTable
-from tidelog.transaction import Change
-
-Touched = Mapping[str, tuple[Table, Rows]]  # facts of which something is said, and when they were given
 
 
 class TimedHolding:
@@ -56,24 +51,6 @@ class TimedHolding:
         every = found.every if isinstance(found, PeriodicRelation) else None
         return self._rows(found.coded.columns, Times(found.timeline, found.left, found.right), every)
 
-    def stated(self, name: str) -> Rows:
-        """The explicit facts of a predicate: those given with times, and those that were said without."""
-        given = self._time.store.given.get(name)
-        parts = [self._always(Rows(*self._engine.explicit(name)))]
-        if given is not None:
-            columns, left, right = given.rows()
-            parts.append(self._rows(tuple(columns), Times(self._time.store.timeline, left, right)))
-        return joined(parts)
-
-    @property
-    def _width(self) -> int:
-        """How many columns tell when."""
-        return len(BOUNDS) + (self._time.periodic is not None)
-
-    def _always(self, rows: Rows) -> Rows:
-        times = always_ids(rows.count, self._width, self._engine.dictionary)
-        return Rows((*rows.columns, *times), rows.count)
-
     # ---- what a transaction changed
 
     def changed(self, name: str, lost: TimedRows | None, gained: TimedRows | None) -> Changed:
@@ -85,7 +62,7 @@ class TimedHolding:
         before = now.without(more.lists, now.numbers, more.places(numbers))
         before = before.united(less.lists, before.numbers, less.places(numbers))
         then, since = (self._of(table, numbers, lists) for lists in (before, now))
-        return Changed(without(then, since), without(since, then))
+        return Changed.between(then, since)
 
     def _difference(self, table: TimedTable, rows: TimedRows | None) -> Difference:
         if rows is None or rows.times is None:
@@ -98,50 +75,3 @@ class TimedHolding:
         owners, left, right = lists.rows()
         columns = table.facts.columns[:, numbers[owners]]
         return self._rows(tuple(columns), Times(self._time.store.timeline, left, right))
-
-    # ---- what a transaction says
-
-    def touched(self, change: Change) -> Touched:
-        """The facts of which a transaction says something, and when they are given, before it is done."""
-        said: dict[str, list[Table]] = {}
-        for name, rows in (*change.times.removed, *change.times.added):
-            columns: Table = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
-            said.setdefault(name, []).append(columns)
-        for name in self.names & change.deleted.keys():  # always, so that stretches of them go too
-            gone = change.deleted[name]
-            columns = np.array(gone.columns, np.int32).reshape(len(gone.columns), gone.count)
-            said.setdefault(name, []).append(columns)
-        for name in change.times.replaced:
-            given = self._time.store.given.get(name)
-            if given is not None:
-                said.setdefault(name, []).append(given.facts.columns[:, given.holding()[0]])
-        facts = {name: np.concatenate(parts, axis=1) for name, parts in said.items()}
-        return {name: (columns, self._given(name, columns)) for name, columns in facts.items()}
-
-    def stated_changes(self, change: Change, touched: Touched) -> dict[str, Changed]:
-        """What a transaction has changed in the explicit facts, of those that it touched."""
-        found: dict[str, Changed] = {}
-        for name, (columns, before) in touched.items():
-            now = self._given(name, columns)
-            found[name] = Changed(without(before, now), without(now, before))
-        for name in self.names & {*change.stated.removed, *change.stated.added}:
-            said = [self._said(name, some.get(name)) for some in (change.stated.removed, change.stated.added)]
-            if name in found:
-                said = [
-                    joined(pair) for pair in zip((found[name].removed, found[name].added), said, strict=True)
-                ]
-            found[name] = Changed(*said)
-        return {name: changed for name, changed in found.items() if changed.count}
-
-    def _said(self, name: str, rows: Rows | None) -> Rows:
-        """Facts without a time; none if there are none."""
-        return self._always(nothing(self._predicates[name].arity) if rows is None else rows)
-
-    def _given(self, name: str, columns: Table) -> Rows:
-        """When facts are given."""
-        given = self._time.store.given.get(name)
-        if given is None:
-            return nothing(len(columns) + self._width)
-        numbers = np.unique(given.facts.find(columns, columns.shape[1]))
-        numbers = numbers[numbers >= 0]
-        return self._of(given, numbers, given.lists.taken(numbers))

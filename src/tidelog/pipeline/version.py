@@ -1,41 +1,44 @@
-"""Published versions as users read them: relations, what changed, and the difference of two."""
+"""Published versions as Python reads them: relations, and what changed between two versions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from tidelog.changes import Delta, PredicateDelta, find_predicate
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.evaluate import ColumnarEngine
-from tidelog.logic.program import Predicate, Program
-from tidelog.logic.resolve import EMPTY
+from tidelog.errors import DataError
+from tidelog.io.faults import Faults, OnError
+from tidelog.io.objects import from_python
+from tidelog.logic.program import Predicate
+from tidelog.logic.types import Contents, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Rows
-from tidelog.maintenance.row_sets import joined, without
-from tidelog.pipeline.manifest import BASE, Feed, Manifest, Table
+from tidelog.pipeline.facts import Changed, nothing
+from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.store import Store
-from tidelog.pipeline.tables import Changed, Changes, TableReader, no_change, nothing
-from tidelog.pipeline.times import times_in
+from tidelog.pipeline.times import Layout, ids_in, times_in
+from tidelog.publish.schemas import CHANGE_TYPE, NUMBER
+from tidelog.publish.tables import DELETE, INSERT
 from tidelog.relation import Relation
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import TimedRelation
 
 
 class Version:
-    """A published version; its facts are read when they are asked for.
+    """A published version: a mapping from predicates to their facts."""
 
-    `version["reach"]` is a `Relation`, as of a reasoner.
-    """
-
-    def __init__(self, store: Store, manifest: Manifest, engine: ColumnarEngine | None = None) -> None:
+    def __init__(self, store: Store, manifest: Manifest) -> None:
+        self.store = store
         self.manifest = manifest
-        self._store = store
-        self._engine = engine or ColumnarEngine(1)
-        self._reader = TableReader(store.path, self._engine)
+        self._engine = ColumnarEngine(1)
 
     @property
     def number(self) -> int:
@@ -43,163 +46,163 @@ class Version:
         return self.manifest.version
 
     @cached_property
-    def program(self) -> Program:
-        """A program without rules that has the version's predicates."""
-        tables = {name: _predicate(name, table) for name, table in self.manifest.tables.items()}
-        return replace(EMPTY, predicates=tables)
+    def predicates(self) -> dict[str, Predicate]:
+        """Its predicates, by name."""
+        return {name: predicate_of(name, self.manifest) for name in self.manifest.tables}
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.manifest.tables)
 
     def __getitem__(self, name: str) -> Relation:
-        """All facts of a predicate."""
-        predicate = find_predicate(name, self.program.predicates)
-        return self._relation(predicate, self.rows(predicate.name))
+        """Return all facts of a predicate."""
+        predicate = find_predicate(name, self.predicates)
+        return self.relation(predicate.name, self.to_arrow(predicate.name))
 
-    def explicit(self, name: str) -> Relation:
-        """The explicit facts of a predicate."""
-        predicate = find_predicate(name, self.program.predicates)
-        table = self.manifest.tables[predicate.name]
-        return self._relation(predicate, self._reader.rows(table.explicit, len(table.columns)))
+    def to_arrow(self, name: str) -> Any:
+        """Return all facts of a predicate as an Arrow table."""
+        predicate = find_predicate(name, self.predicates)
+        return self.store.published.read(predicate.name, self.number)
+
+    def files(self, name: str) -> list[str]:
+        """Return the Parquet files that hold the facts of a predicate."""
+        return list(self.store.published.files(find_predicate(name, self.predicates).name, self.number))
 
     def changes(self, name: str) -> PredicateDelta:
-        """What the version changed in a predicate."""
-        predicate = find_predicate(name, self.program.predicates)
-        changed = self.changed(predicate.name)
-        added, removed = (self._relation(predicate, rows) for rows in (changed.added, changed.removed))
-        return PredicateDelta(predicate.written, added, removed)
+        """Return what the version changed in a predicate."""
+        known = {table: predicate_of(table, self.manifest) for table in self.manifest.published.all_tables}
+        table = find_predicate(name, known).name
+        here = self.manifest.published.all_tables[table]
+        if here.changed_in != self.number:
+            none = self.relation(table, here.schema.empty_table())
+            return PredicateDelta(table, none, none)
+        changed = self.store.published.changes(table, self.number - 1, self.number)
+        return PredicateDelta(table, *(self.relation(table, rows) for rows in by_kind(changed)))
 
-    # ---- as ids
-
-    def rows(self, name: str) -> Rows:
-        """All facts of a predicate as ids."""
-        table = self.manifest.tables[name]
-        return self._reader.rows(table.facts, len(table.columns))
-
-    def changed(self, name: str) -> Changed:
-        """What the version changed in a predicate, as ids."""
-        feed = self.manifest.feed.get(name)
-        arity = self._arity(name, feed)
-        if feed is None:
-            return no_change(arity)
-        bases = [self._reader.part(part) for part in feed.parts if part.role == BASE]
-        if bases:
-            return Changed(nothing(arity), joined(bases))
-        return self._reader.changes(feed.parts, arity)
-
-    def _arity(self, name: str, feed: Feed | None) -> int:
-        table = self.manifest.tables.get(name)
-        if table is not None:
-            return len(table.columns)
-        return len(feed.parts[0].types) if feed is not None and feed.parts else 0
-
-    def _relation(self, predicate: Predicate, rows: Rows) -> Relation:
-        return relation_of(predicate, rows, self.manifest, self._engine.dictionary)
+    def relation(self, name: str, table: Any) -> Relation:
+        """Return rows of a table as a relation."""
+        rows = encoded(name, table, self.manifest, self._engine)
+        return relation_of(name, rows, self.manifest, self._engine.dictionary)
 
 
-def relation_of(predicate: Predicate, rows: Rows, manifest: Manifest, dictionary: Dictionary) -> Relation:
-    """Rows of a version's table as a relation."""
-    names = tuple(name or "" for name in predicate.columns)
-    table = manifest.tables.get(predicate.name)
-    if table is None or not table.times:
-        return Relation(predicate.written, names, rows.columns, rows.count, dictionary)
-    layout = manifest.layout(predicate.name)
-    times, every = times_in(rows, layout, dictionary, manifest.is_integer_time)
-    columns = rows.columns[: layout.arguments]
-    parts = predicate.written, names, columns, times.left, times.right, dictionary, times.timeline
+def predicate_of(name: str, manifest: Manifest) -> Predicate:
+    """Return the predicate of a table; a column of texts of several types has strings."""
+    schema, types = manifest.published.all_tables[name].schema, manifest.origin.types[name]
+    found = tuple(
+        ColumnType.STRING if of == ColumnType.ANY.value and pa.types.is_string(field.type) else ColumnType(of)
+        for field, of in zip(schema, types, strict=False)
+    )
+    return Predicate(name, len(found), tuple(schema.names[: len(found)]), found, name)
+
+
+def relation_of(name: str, rows: Rows, manifest: Manifest, dictionary: Dictionary) -> Relation:
+    """Return rows of a version's table as a relation."""
+    predicate, origin = predicate_of(name, manifest), manifest.origin
+    schema = tuple(Contents(types_of_column(of)) for of in predicate.types)
+    names = tuple(each or "" for each in predicate.columns)
+    if not origin.times.get(name):
+        return Relation(name, names, rows.columns, rows.count, dictionary, lambda: schema)
+    columns = manifest.published.all_tables[name].schema.names
+    layout = Layout(tuple(columns), origin.times[name], origin.is_calendar)
+    times, every = times_in(rows, layout, dictionary, origin.is_integer_time)
+    parts = name, names, rows.columns[: layout.arguments], times.left, times.right, dictionary, times.timeline
     if every is None or not every.any():
-        return TimedRelation(*parts)
-    return PeriodicRelation(*parts, every=every)
+        return TimedRelation(*parts, schema=lambda: schema)
+    return PeriodicRelation(*parts, schema=lambda: schema, every=every)
 
 
-class VersionDelta(Delta):
-    """What differs between two versions, the rows of which are those of tables."""
+def encoded(name: str, table: Any, manifest: Manifest, engine: ColumnarEngine) -> Rows:
+    """Return rows of a version's table as ids."""
+    predicate = predicate_of(name, manifest)
+    if not predicate.arity and not manifest.origin.times.get(name):
+        return Rows((), table.num_rows)
+    parts: list[list[Any]] = [[] for _ in range(predicate.arity)]
+    arguments = table.select(range(predicate.arity))
+    for batch in from_python(arguments, predicate.types, predicate.columns, Faults(OnError.FAIL)):
+        for place, column in enumerate(batch.columns):
+            parts[place].append(engine.encode_column(column))
+    columns = [np.concatenate(some) if some else np.zeros(0, np.int32) for some in parts]
+    for column in table.columns[predicate.arity :]:
+        columns.append(ids_in(column, _TIMES[str(column.type)], engine.dictionary))
+    return Rows(tuple(columns), table.num_rows)
 
-    def __init__(
-        self, change: NetChange, predicates: Mapping[str, Predicate], of: Manifest, engine: Any
-    ) -> None:
-        super().__init__(change, predicates, engine.dictionary, of.version)
-        self._of = of
 
-    def _relation(self, predicate: Predicate, change: Mapping[str, Rows]) -> Relation:
-        rows = change.get(predicate.name)
-        if rows is None:
-            return super()._relation(predicate, change)
-        return relation_of(predicate, rows, self._of, self._dictionary)
+_TIMES = {
+    "int64": ColumnType.INTEGER,
+    "bool": ColumnType.BOOLEAN,
+    "string": ColumnType.STRING,
+    "timestamp[us, tz=UTC]": ColumnType.DATETIME,
+}
 
 
 def read(path: Path | str, version: int | None = None) -> Version:
-    """A version in a published folder, by default the current one."""
+    """Return a version of a published folder, by default the current one."""
     store = Store(path)
     return Version(store, store.manifest(version))
 
 
-def difference(store: Store, first: int, second: int, engine: ColumnarEngine | None = None) -> Delta:
-    """What changed between two versions, whichever is the later one."""
-    engine = engine or ColumnarEngine(1)
-    before, after = (store.manifest(number) for number in (first, second))
-    changes = changes_between(store, before, after, engine)
-    return delta_of(changes, before, after, engine)
+class VersionDelta(Delta):
+    """What differs between two versions."""
+
+    def __init__(
+        self, changes: Mapping[str, tuple[Changed, Manifest]], engine: ColumnarEngine, number: int
+    ) -> None:
+        net = NetChange(
+            {name: changed.added for name, (changed, _) in changes.items() if changed.added.count},
+            {name: changed.removed for name, (changed, _) in changes.items() if changed.removed.count},
+        )
+        self._manifests = {name: manifest for name, (_, manifest) in changes.items()}
+        predicates = {name: predicate_of(name, manifest) for name, manifest in self._manifests.items()}
+        super().__init__(net, predicates, engine.dictionary, number)
+
+    def _relation(self, predicate: Predicate, change: Mapping[str, Rows]) -> Relation:
+        name = predicate.name
+        manifest = self._manifests[name]
+        width = len(manifest.published.all_tables[name].schema) if predicate.arity else 0
+        return relation_of(name, change.get(name, nothing(width)), manifest, self._dictionary)
 
 
-def delta_of(changes: Changes, before: Manifest, after: Manifest, engine: Any) -> Delta:
-    """Changes of tables, between two versions, as people see them."""
-    net = NetChange(
-        {name: changed.added for name, changed in changes.items() if changed.added.count},
-        {name: changed.removed for name, changed in changes.items() if changed.removed.count},
-    )
-    tables = {**before.tables, **after.tables}
-    told = replace(after, tables=tables, time=after.time or before.time)
-    predicates = {name: _predicate(name, table) for name, table in tables.items()}
-    return VersionDelta(net, predicates, told, engine)
+def difference(store: Store, first: int, second: int) -> Delta:
+    """Return what changed between two versions, whichever is the later one."""
+    low, high = (store.manifest(number) for number in sorted((first, second)))
+    engine = ColumnarEngine(1)
+    changes = {}
+    for name in {**low.tables, **high.tables}:
+        changed = _changed(store, name, low, high, engine)
+        if changed.count:
+            of = high if name in high.tables else low
+            changes[name] = (changed if first <= second else changed.inverse, of)
+    return VersionDelta(changes, engine, second)
 
 
-def changes_between(
-    store: Store, first: Manifest, second: Manifest, engine: ColumnarEngine
-) -> dict[str, Changed]:
-    """What changed in each table between two versions, whichever is the later one, as ids."""
-    before, after = (Version(store, manifest, engine) for manifest in (first, second))
-    between = _between(store, first.version, second.version, engine)
-    tables = {**first.tables, **second.tables}
-    return {
-        name: _changed(name, len(table.columns), before, after, between) for name, table in tables.items()
-    }
+def _changed(store: Store, name: str, low: Manifest, high: Manifest, engine: ColumnarEngine) -> Changed:
+    """Return what changed in a table: by its change feed, or by comparing all rows if that does not tell."""
+    old, new = low.tables.get(name), high.tables.get(name)
+    of = low if new is None else high
+    width = len(of.tables[name].schema) if of.origin.types[name] or of.origin.times.get(name) else 0
+    if old is not None and new is not None and old.changed_in == new.changed_in:
+        return Changed(nothing(width), nothing(width))
+    try:
+        feed = store.published.changes(name, low.version, high.version)
+    except DataError:  # other columns, or versions that are no longer there
+        before, after = (_rows(store, name, each, width, engine) for each in (low, high))
+        if len(before.columns) != len(after.columns):  # another predicate of the same name
+            return Changed(nothing(width), after)
+        return Changed.between(before, after)
+    changed = Changed(nothing(width), nothing(width))
+    for number in sorted(set(feed.column(NUMBER).to_pylist())):
+        inserted, deleted = by_kind(feed.filter(pc.equal(feed.column(NUMBER), number)))
+        changed = changed.then(Changed(*(encoded(name, rows, of, engine) for rows in (deleted, inserted))))
+    return changed
 
 
-def _between(store: Store, first: int, second: int, engine: ColumnarEngine) -> list[Version] | None:
-    """The versions after the earlier one up to the later one, if all of them are kept."""
-    low, high = sorted((first, second))
-    kept = set(store.numbers())
-    wanted = range(low + 1, high + 1)
-    if not all(number in kept for number in wanted):
-        return None
-    return [Version(store, store.manifest(number), engine) for number in wanted]
+def _rows(store: Store, name: str, manifest: Manifest, width: int, engine: ColumnarEngine) -> Rows:
+    if name not in manifest.tables:
+        return nothing(width)
+    return encoded(name, store.published.read(name, manifest.version), manifest, engine)
 
 
-def _changed(
-    name: str, arity: int, before: Version, after: Version, between: list[Version] | None
-) -> Changed:
-    """What changed in a predicate: what the versions between tell, or else by comparing all facts."""
-    tables = before.manifest.tables.get(name), after.manifest.tables.get(name)
-    if tables[0] is not None and tables[1] is not None and tables[0].facts == tables[1].facts:
-        return no_change(arity)
-    if between is not None and all(_has_arity(version, name, arity) for version in between):
-        changed = no_change(arity)
-        for version in between:
-            changed = changed.then(version.changed(name))
-        return changed if before.number <= after.number else changed.inverse
-    then = before.rows(name) if tables[0] is not None else nothing(arity)
-    now = after.rows(name) if tables[1] is not None else nothing(arity)
-    if len(then.columns) != len(now.columns):  # another predicate of the same name
-        return Changed(nothing(arity), now) if now.count else Changed(then, now)
-    return Changed(without(then, now), without(now, then))
-
-
-def _has_arity(version: Version, name: str, arity: int) -> bool:
-    table: Table | None = version.manifest.tables.get(name)
-    return table is None or len(table.columns) == arity
-
-
-def _predicate(name: str, table: Table) -> Predicate:
-    columns = table.columns[: len(table.columns) - table.times]
-    return Predicate(name, len(columns), columns, (ColumnType.ANY,) * len(columns), table.written)
+def by_kind(changed: Any) -> tuple[Any, Any]:
+    """Return the rows of a change feed that were inserted, and those that were deleted."""
+    kinds = changed.column(CHANGE_TYPE)
+    columns = changed.drop_columns([CHANGE_TYPE, NUMBER])
+    return columns.filter(pc.equal(kinds, INSERT)), columns.filter(pc.equal(kinds, DELETE))

@@ -16,11 +16,13 @@ from pyspark.storagelevel import StorageLevel
 
 from tidelog.logic.program import free_name
 from tidelog.spark.around import Around
+from tidelog.spark.failures import telling
 from tidelog.spark.nulls import Counted
-from tidelog.spark.parquet import Target
+from tidelog.spark.parquet import Target, WriteRows
 from tidelog.spark.schemas import Output, Slots, never_null, plain_names, slots
+from tidelog.spark.shipping import Shipped
 from tidelog.spark.task import COUNTS, ERRORS, NULLS, REJECTS, TAG, VIOLATIONS, missing
-from tidelog.spark.writer import Saving
+from tidelog.spark.writer import FILES_SCHEMA, Saving
 
 STRING = spark_types.StringType()
 SPECIAL = {
@@ -220,8 +222,10 @@ class Derived(Mapping[str, DataFrame]):
         """
         return self._facts(self._exchanged if self._is_divided else self._observed, self._derived)
 
-    def _facts(self, rows: DataFrame | None, derived: Mapping[str, Output]) -> DataFrame:
-        """Return the rows of some outputs that were derived, and all others."""
+    def _facts(
+        self, rows: DataFrame | None, derived: Mapping[str, Output], around: bool = True
+    ) -> DataFrame:
+        """Return the rows of some outputs that were derived, and those of outputs that no task derives."""
         types: dict[str, spark_types.DataType] = {}
         taken: dict[str, str] = {}
         for name, output in self.outputs.items():
@@ -239,7 +243,7 @@ class Derived(Mapping[str, DataFrame]):
         if rows is not None:
             parts.append(rows.where(self._is_one_of(list(derived))).select(TAG, *filled(taken)))
         others = []
-        for name, each in self._around.items():
+        for name, each in self._around.items() if around else ():
             own = {place: column for column, place in self.layout[name].items()}
             others.append(each.rows.select(F.lit(name).alias(TAG), *filled(own)))
         if others:  # all of them are exchanged at once, to have each row once
@@ -264,6 +268,26 @@ class Derived(Mapping[str, DataFrame]):
             rows = self._facts(self._rows if rest else None, rest)
             frames.append(saving.of_rows(rows, TAG, layout))
         return saving.run(union(frames)) if frames else {}
+
+    @property
+    def around(self) -> tuple[str, ...]:
+        """The outputs that no task derives: inputs, cast and without duplicates."""
+        return tuple(self._around)
+
+    def write(self, target: Target) -> list[tuple[str, str, int]]:
+        """Let the tasks that derive write their outputs; return predicate, name and rows of each file.
+
+        This runs a job. Outputs that no task derives are not written. Who writes a log of commits says
+        afterwards which files count.
+        """
+        if self._write_files is not None and not self._is_kept:
+            files = self._write_files(target)
+        else:
+            layout = {name: tuple(each.values()) for name, each in self.layout.items()}
+            rows = self._facts(self._rows, self._derived, around=False)
+            files = rows.mapInArrow(Shipped(WriteRows(target, TAG, layout)), FILES_SCHEMA)
+        with telling():
+            return [(row.predicate, row.file, row.rows) for row in files.collect()]
 
     def _is_one_of(self, names: Sequence[str]) -> Any:
         """Return the condition that a row is of one of the outputs; on the row of an error, raise that."""

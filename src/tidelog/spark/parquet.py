@@ -28,12 +28,28 @@ ROWS: Final = 1 << 20  # of a row group
 
 
 @dataclass(frozen=True)
+class StateFolder:
+    """Where a task writes the store of its reasoner, and which transaction of which application it is."""
+
+    path: str  # what follows this name is different for each attempt
+    app: str
+    number: int
+
+
+@dataclass(frozen=True)
 class Target:
-    """Where the files of one `save` go, and the schema of each predicate."""
+    """Where the files of one run go, and the schema of each predicate.
+
+    They are hidden until a last task has renamed them, unless a log of commits says which files count. With a
+    `state`, a task that holds all facts writes the store of its reasoner there, too.
+    """
 
     folder: str
     run: str  # by which the files of this run are known, those too that a failed task leaves behind
     schemas: Mapping[str, Any]  # Arrow's, by predicate
+    prefix: str = HIDDEN
+    rows: int | None = None  # most rows of a file
+    state: StateFolder | None = None
 
     def folder_of(self, predicate: str) -> Path:
         """Return the folder of a predicate."""
@@ -45,13 +61,25 @@ class Target:
             for left in self.folder_of(predicate).glob(f"{HIDDEN}part-{self.run}-*"):
                 left.unlink(missing_ok=True)
 
-    def write(self, predicate: str, parts: Iterable[tuple[Sequence[Any], int]]) -> tuple[str, int]:
-        """Write one file of some columns and their rows after others; return its name and how many rows."""
-        file = File(self.folder_of(predicate), self.schemas[predicate], self.run)
+    def file_of(self, predicate: str) -> File:
+        """Return a new file of a predicate."""
+        return File(self.folder_of(predicate), self.schemas[predicate], self.run, self.prefix)
+
+    def write(self, predicate: str, parts: Iterable[tuple[Sequence[Any], int]]) -> Iterator[tuple[str, int]]:
+        """Write columns and their rows after others; yield the name of each file and its rows.
+
+        A file has at most `rows` rows, if that is said.
+        """
+        file = self.file_of(predicate)
         try:
             for columns, rows in parts:
-                file.write(columns, rows)
-            return file.close(), file.rows
+                for start in range(0, max(rows, 1), self.rows or max(rows, 1)):
+                    if self.rows is not None and file.rows + min(rows - start, self.rows) > self.rows:
+                        yield file.close(), file.rows
+                        file = self.file_of(predicate)
+                    count = rows - start if self.rows is None else min(self.rows, rows - start)
+                    file.write([column.slice(start, count) for column in columns], count)
+            yield file.close(), file.rows
         except BaseException:
             file.remove()
             raise
@@ -60,9 +88,9 @@ class Target:
 class File:
     """A Parquet file that is being written. Mutable."""
 
-    def __init__(self, folder: Path, schema: Any, run: str) -> None:
+    def __init__(self, folder: Path, schema: Any, run: str, prefix: str = HIDDEN) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"{HIDDEN}part-{run}-{uuid.uuid4().hex}.parquet"
+        self.path = folder / f"{prefix}part-{run}-{uuid.uuid4().hex}.parquet"
         self.schema = schema
         self.rows = 0
         self._writer = pq.ParquetWriter(self.path, schema, compression="snappy")
@@ -104,7 +132,7 @@ class Commit:
         empty = {name for name in target.schemas if not files.get(name)} - {name for name, _, _ in written}
         for name in sorted(empty):  # it has a schema, too
             no_values = [pa.array([], field.type) for field in target.schemas[name]]
-            written.append((name, *target.write(name, [(no_values, 0)])))
+            written += [(name, *each) for each in target.write(name, [(no_values, 0)])]
         for name, hidden, rows in written:
             place = target.folder_of(name) / hidden
             final = place.with_name(hidden.removeprefix(HIDDEN))
@@ -163,9 +191,7 @@ class WriteRows:
                 for name in pc.unique(tags).to_pylist():
                     some = batch.filter(pc.equal(tags, name))
                     if name not in files:
-                        files[name] = File(
-                            self.target.folder_of(name), self.target.schemas[name], self.target.run
-                        )
+                        files[name] = self.target.file_of(name)
                     files[name].write(some.select(list(self.columns[name])).columns, some.num_rows)
             closed = [(name, file.close(), file.rows) for name, file in files.items()]
         except BaseException:

@@ -10,7 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, NamedTuple
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -27,12 +29,14 @@ from tidelog.io.nulls import HOLD_EMPTY_TEXT, Nulls, policy
 from tidelog.logic.inference import Schema
 from tidelog.logic.program import Program
 from tidelog.logic.values import ColumnType
+from tidelog.opening import open_store
 from tidelog.proof.explanation_form import explanation_to_json
 from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation, misfit_error
 from tidelog.spark import codes
 from tidelog.spark.memory import Counted, Limit
 from tidelog.spark.parquet import FILES, Target
+from tidelog.store.state import BatchId
 from tidelog.temporal.intake import split_batch
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import BOUNDS, TimedRelation
@@ -40,6 +44,7 @@ from tidelog.temporal.relation import BOUNDS, TimedRelation
 TAG = "predicate"
 # Outputs that are no predicates: no name of a predicate begins with a space.
 REJECTS, NULLS, VIOLATIONS, ERRORS, COUNTS = " rejects", " nulls", " violations", " errors", " counts"
+STATE = " state"  # instead of a predicate, of the file that is the store of a task's reasoner
 NONE = ""  # the tag of a row that is there so that the task runs even where no input has rows
 NO_PREDICATE = " none"  # the tag of a row that is of no predicate
 ROWS = 1 << 16  # of a batch that goes out
@@ -153,16 +158,31 @@ class Task:
             if name in self.special:
                 yield from several
                 continue
-            written = target.write(name, ((tuple(part.columns.values()), part.rows) for part in several))
-            columns = zip(self.special[FILES], (name, *written), strict=True)
-            yield Part(FILES, {slot: pa.array([each]) for slot, each in columns}, 1)
+            rows = ((tuple(part.columns.values()), part.rows) for part in several)
+            yield from (self._file(name, *written) for written in target.write(name, rows))
+
+    def _file(self, name: str, file: str, rows: int) -> Part:
+        """Return the row that says that a file was written."""
+        columns = zip(self.special[FILES], (name, file, rows), strict=True)
+        return Part(FILES, {slot: pa.array([each]) for slot, each in columns}, 1)
 
     def _parts(self, batches: Iterable[Any]) -> Iterator[Part]:
         faults = Collected(self.on_error)
-        reasoner = Reasoner(self.program, threads=1, allow_read=(), allow_write=(), **self.settings)
+        settings = {"threads": 1, "allow_read": (), "allow_write": (), **self.settings}
+        state = None if self.target is None else self.target.state
+        if state is None:
+            reasoner = Reasoner(self.program, **settings)
+        else:
+            path = Path(f"{state.path}.{uuid4().hex}")
+            reasoner = stored = open_store(path, self.program, later=True, **settings)
         reasoner.warn = _told_by_the_driver
         self._load(reasoner, batches, faults)
         yield from self.shown(faults, self.ask(reasoner))
+        if state is not None:
+            stored.batches[state.app] = BatchId(state.app, state.number)
+            stored.begin()
+            stored.close()
+            yield self._file(STATE, path.name, 0)
 
     # ---- in
 

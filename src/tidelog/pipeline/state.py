@@ -1,0 +1,116 @@
+"""The reasoner of a published folder: a durable store beside the tables. Mutates the disk.
+
+With it a change derives only what it touches, in this process or in a later one.
+
+A store says of which version it is. One that is made for a new version lies beside the current one until that
+version is published. What a transaction does is committed to the store first, then published. A process that
+ends in between leaves a store that is one version ahead: `expected` says what was to be published then.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from tidelog.durable import write_text
+from tidelog.logic.program import Program
+from tidelog.opening import StoredReasoner, open_store
+from tidelog.pipeline.manifest import Origin
+from tidelog.store.state import BatchId
+
+APP: Final = "published"  # the application whose transactions a store counts: their numbers are versions
+FOLDER: Final = "_state"
+EXPECTED: Final = "_expected.json"
+
+
+class State:
+    """The store of a published folder."""
+
+    def __init__(self, published: Path, settings: Mapping[str, Any]) -> None:
+        self._published = published
+        self._settings = settings  # of `Reasoner`
+
+    @property
+    def path(self) -> Path:
+        """The folder of the store."""
+        return self._published / FOLDER
+
+    def path_for(self, number: int) -> Path:
+        """Return the folder of a store that is made for a version to come."""
+        return self._published / f"{FOLDER}.{number}"
+
+    # ---- a new one
+
+    def begin(self, number: int, program: Program) -> StoredReasoner:
+        """Return a reasoner without facts, whose store is made by `begin` for a version to come."""
+        path = self.path_for(number)
+        shutil.rmtree(path, ignore_errors=True)  # left by a process that did not finish
+        reasoner = open_store(path, program, later=True, **self._settings)
+        reasoner.batches[APP] = self.batch(number)
+        return reasoner
+
+    def adopt(self, number: int) -> bool:
+        """Use the store that was made for a version, which is published; return whether there is one."""
+        path = self.path_for(number)
+        if not path.is_dir():
+            return False
+        self.discard()
+        path.rename(self.path)
+        return True
+
+    def discard(self) -> None:
+        """Delete the store."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+    # ---- the one that is there
+
+    @staticmethod
+    def batch(number: int) -> BatchId:
+        """Return the number of a transaction that leads to a version."""
+        return BatchId(APP, number)
+
+    def open(self, number: int) -> StoredReasoner | None:
+        """Return the reasoner of a version, or of the next one that was not published; None if there is none.
+
+        `number_of` says which it is.
+        """
+        self.adopt(number)
+        if not self.path.is_dir():
+            return None
+        reasoner = open_store(self.path, **self._settings)
+        if self.number_of(reasoner) not in (number, number + 1):
+            reasoner.abandon()
+            return None
+        return reasoner
+
+    @staticmethod
+    def number_of(reasoner: StoredReasoner) -> int:
+        """Return the version that a reasoner is of."""
+        return reasoner.batches[APP].number if APP in reasoner.batches else 0
+
+    # ---- what is to be published
+
+    def expect(self, number: int, origin: Origin) -> None:
+        """Note what a version will say of itself, before its transaction is committed to the store."""
+        text = json.dumps({"version": number, "origin": origin.to_json()})
+        write_text(self._published / EXPECTED, text)
+
+    @property
+    def is_expecting(self) -> bool:
+        """Whether a version was begun, and perhaps not published."""
+        return (self._published / EXPECTED).exists()
+
+    def expected(self, number: int) -> Origin | None:
+        """Return what a version was to say of itself that was not published."""
+        try:
+            found = json.loads((self._published / EXPECTED).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        return Origin.from_json(found["origin"]) if found["version"] == number else None
+
+    def settle(self) -> None:
+        """Expect nothing more: what the store has is published."""
+        (self._published / EXPECTED).unlink(missing_ok=True)
