@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.engine.columnar.typed import TEXT, Misfit, check_mixed, to_typed, types_of, with_structs
+from tidelog.engine.columnar.typed import TEXT, Misfit, to_typed, types_of, with_mixed
 from tidelog.errors import DataError, Diagnostic, counted, suggest
 from tidelog.logic.inference import LazySchema, Schema
 from tidelog.logic.program import Predicate
@@ -163,11 +163,11 @@ class Relation:
     def to_arrow(self, mixed: str = "text") -> pa.Table:
         """The rows as an Arrow table, whose columns have the types that are declared, else those inferred.
 
-        A column of several types is text, or with `mixed="struct"` a struct with a field for each type, of
-        which one has a value. A value that its type cannot hold is an error.
+        A column of several types is text, with `mixed="exact"` text that tells the types, or with
+        `mixed="struct"` a struct with a field for each type, of which one has a value. A value that its type
+        cannot hold is an error.
         """
-        schema = with_structs(self.contents) if check_mixed(mixed) else None
-        return self.table_of(self.typed(to_typed, schema))
+        return self.table_of(self.typed(to_typed, with_mixed(self.contents, mixed)))
 
     def typed(
         self, write: Callable[[Dictionary, Ids, Contents], T], schema: Sequence[Contents] | None = None

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.engine.columnar.typed import check, check_mixed, to_readable, to_typed, with_structs
+from tidelog.engine.columnar.typed import check, to_readable, to_typed, with_mixed
 from tidelog.io.formats import DELIMITED, JSON, RDF, canonical_format
 from tidelog.io.marks import JSON as JSON_TEXT
 from tidelog.io.marks import marked
@@ -41,8 +41,8 @@ def file_table(
     if name in RDF:
         return relation.to_texts("ntriples").table
     schema = _schema(relation, types)
-    if check_mixed(mixed) and name not in DELIMITED | JSON:
-        schema = with_structs(schema)
+    if name not in DELIMITED | JSON:
+        schema = with_mixed(schema, mixed)
     if terms == "plain" and name not in DELIMITED:
         return relation.table_of(relation.typed(to_typed, schema))
     if terms is None and name not in DELIMITED | JSON:

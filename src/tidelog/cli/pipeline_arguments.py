@@ -102,7 +102,6 @@ def _add_vacuum(commands: Commands) -> None:
         default=KEPT_VERSIONS,
         help=f"how many versions stay (default {KEPT_VERSIONS})",
     )
-    vacuum.add_argument("--dry-run", action="store_true", help="only say what would go")
     vacuum.add_argument("-q", "--quiet", action="store_true", help="report errors only")
 
 

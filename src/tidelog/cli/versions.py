@@ -71,11 +71,13 @@ def vacuum(options: Namespace) -> int:
     """The exit code of `tidelog vacuum`."""
     store = _store(options.target)
     store.manifest()
-    with store.writing():
-        gone, files = store.vacuum(options.keep, options.dry_run)
-    verb = "would remove" if options.dry_run else "removed"
-    count, number = len(gone), len(files)
-    Messages(options.quiet).say(f"{verb} {counted(count, 'version')}, {counted(number, 'file')}")
+    numbers = store.numbers()
+    files, size = store.published.vacuum(options.keep)
+    gone = numbers[: -options.keep]
+    store.remove_rejects(gone)
+    Messages(options.quiet).say(
+        f"removed {counted(len(gone), 'version')}, {counted(files, 'file')}, {size:,} bytes"
+    )
     return 0
 
 
@@ -101,7 +103,7 @@ def _listed(found: list[Manifest], current: int, predicates: bool) -> list[str]:
     rows += [
         (
             f"{manifest.version}{' *' if manifest.version == current else ''}",
-            manifest.created[:19].replace("T", " "),
+            f"{manifest.published.time:%Y-%m-%d %H:%M:%S}",
             manifest.reason,
             f"{manifest.rows:,}",
             f"{manifest.added:,}",
@@ -129,7 +131,7 @@ def _tables(manifest: Manifest) -> list[str]:
     for name, table in manifest.tables.items():
         feed = manifest.feed.get(name)
         changed = f"  {counts(feed.added, feed.removed)}" if feed else ""
-        lines.append(f"    {name}({', '.join(table.columns)})  {table.rows:,}{changed}")
+        lines.append(f"    {name}({', '.join(table.schema.names)})  {table.rows:,}{changed}")
     return lines
 
 
@@ -138,7 +140,7 @@ def _to_json(manifest: Manifest, current: int) -> dict[str, object]:
         "version": manifest.version,
         "current": manifest.version == current,
         "parent": manifest.parent,
-        "created": manifest.created,
+        "created": manifest.published.time.isoformat(timespec="milliseconds"),
         "reason": manifest.reason,
         "facts": manifest.rows,
         "added": manifest.added,
@@ -147,7 +149,7 @@ def _to_json(manifest: Manifest, current: int) -> dict[str, object]:
         "batch": manifest.batch.batch if manifest.batch else None,
         "predicates": {
             name: {
-                "columns": list(table.columns),
+                "columns": list(table.schema.names),
                 "facts": table.rows,
                 "added": manifest.feed[name].added if name in manifest.feed else 0,
                 "removed": manifest.feed[name].removed if name in manifest.feed else 0,

@@ -119,6 +119,7 @@ class Contents:
     types: Types
     size: Size | None = None
     is_struct: bool = False  # a column of several types that has a field for each of them
+    is_exact: bool = False  # a column of text whose values are written so that they tell their types
 
     def __str__(self) -> str:
         return written(self.types) if self.size is None else "decimal({}, {})".format(*self.size)

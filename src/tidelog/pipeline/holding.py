@@ -1,4 +1,4 @@
-"""What a reasoner holds, as it is published: Arrow tables of the facts of a predicate, and of what changed in it.
+"""What a reasoner holds, as it is published: Arrow tables of facts, and of what changed in them.
 
 Their schemas follow from the program and from the types of what is given, never from the rows.
 
@@ -9,15 +9,17 @@ one; the table of `=` has the classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final
 
 import pyarrow as pa
 
-from tidelog.engine.columnar.typed import Misfit, arrow_type, to_typed, with_structs
+from tidelog.engine.columnar.dictionary import NO_TIME_ZONE
+from tidelog.engine.columnar.typed import EXACT, Misfit, arrow_type, to_typed, with_mixed
 from tidelog.logic.inference import Schema
 from tidelog.logic.program import Predicate
-from tidelog.logic.types import column_of
-from tidelog.logic.values import ColumnType
+from tidelog.logic.types import MOMENT, column_of
+from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.timed_holding import TimedHolding
@@ -43,13 +45,13 @@ _TIMES = {
 class Holding:
     """The facts of a reasoner, of which everything has been derived."""
 
-    def __init__(self, reasoner: Reasoner, bound: Bound = Bound.TEXT, mixed: str = "text") -> None:
+    def __init__(self, reasoner: Reasoner, bound: Bound = Bound.TEXT, mixed: str = "exact") -> None:
         self.engine = reasoner.engine
         self._reasoner = reasoner
         self._listing = reasoner.listing()
         self._timed = TimedHolding(reasoner)
         self._bound = bound
-        self._are_structs = mixed == "struct"
+        self._mixed = mixed
 
     # ---- schemas
 
@@ -73,11 +75,27 @@ class Holding:
 
     def types(self, predicate: Predicate) -> tuple[str, ...]:
         """Return what the arguments of a predicate's table hold, as declarations say it."""
-        return tuple(column_of(each.types).value for each in self._contents(predicate))
+        return tuple(
+            (ColumnType.TERM if each.is_exact else column_of(each.types)).value
+            for each in self._contents(predicate)
+        )
+
+    def _is_faithful(self, predicate: Predicate) -> bool:
+        """Whether different facts are always different rows of the predicate's table."""
+        for each in self._contents(predicate):
+            if each.types == EXACT or (each.types & MOMENT and self._has_time_zones):
+                return False
+        return True
+
+    @cached_property
+    def _has_time_zones(self) -> bool:
+        """Whether some moment is not in UTC: a column has the moment alone."""
+        dictionary = self.engine.dictionary
+        zones = dictionary.extra[dictionary.kind == Kind.DATETIME]
+        return bool(((zones != 0) & (zones != NO_TIME_ZONE)).any())
 
     def _contents(self, predicate: Predicate) -> Schema:
-        contents = self._reasoner.schemas.of(predicate)
-        return with_structs(contents) if self._are_structs else contents
+        return with_mixed(self._reasoner.schemas.of(predicate), self._mixed)
 
     def _time_types(self, layout: Layout) -> list[tuple[ColumnType, Any]]:
         """Return the types of the columns that say when: bounds, whether they are left out, the period."""
@@ -96,8 +114,11 @@ class Holding:
         return Rows(*self.engine.rows(name)) if self._listing is None else self._listing.rows(name)
 
     def tables(self, predicate: Predicate, rows: Rows) -> list[Any]:
-        """Return rows of a predicate as Arrow tables of its schema, some rows each."""
+        """Return rows of a predicate as Arrow tables of its schema, some rows each, and each row once."""
         schema = self.schema(predicate)
+        if not self._is_faithful(predicate) and rows.count:
+            table = self._table(predicate, schema, rows)
+            return [table.group_by(table.column_names, use_threads=False).aggregate([]).cast(schema)]
         if not rows.count:
             return [schema.empty_table()]
         return [self._table(predicate, schema, _slice(rows, start)) for start in range(0, rows.count, PIECE)]
@@ -133,7 +154,8 @@ class Holding:
         names = [name for name in {**net.removed, **net.added} if name in known and name in timed]
         changes: dict[str, Changed | None] = {name: self._timed_change(name, net) for name in names}
         changes |= _changes(net.removed, net.added, {name: known[name] for name in known.keys() - timed})
-        return {name: changed for name, changed in changes.items() if changed is None or changed.count}
+        found = {name: changed for name, changed in changes.items() if changed is None or changed.count}
+        return {name: each if self._is_faithful(known[name]) else None for name, each in found.items()}
 
     def _timed_change(self, name: str, net: NetChange) -> Changed | None:
         """Return what changed in a predicate that holds at times; None where all of it repeats."""

@@ -210,8 +210,13 @@ class Job:
     # ---- what a run does
 
     def _is_edited(self, before: Manifest, program: Program, intake: Intake) -> bool:
-        """Whether inputs or rules are others than in a version."""
-        return bool(intake.edited(before)) or hash_of(program) != before.origin.job
+        """Whether inputs, rules or what else tables depend on are others than in a version."""
+        origin = before.origin
+        return (
+            bool(intake.edited(before))
+            or hash_of(program) != origin.job
+            or self.settings.engine.treatment_in(program) != origin.treatment
+        )
 
     def _continued(self, before: Manifest, program: Program) -> StoredReasoner | None:
         """Return the reasoner of a version if it can be changed; else say why everything is derived anew."""

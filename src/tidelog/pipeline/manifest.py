@@ -123,6 +123,11 @@ class Manifest:
         return self.origin.reason
 
     @property
+    def engine(self) -> str:
+        """The engine that derived it."""
+        return self.origin.engine
+
+    @property
     def inputs(self) -> Mapping[str, Input]:
         """What its facts were read from."""
         return self.origin.inputs

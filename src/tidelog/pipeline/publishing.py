@@ -62,8 +62,8 @@ def _change(
 
 def change_to(publication: Publication, published: Published, name: str, now: Any) -> None:
     """Change a table to the rows that it has now, found by comparing all of them."""
-    now = files.fitted(now, publication.base.tables[name].schema)
     then = published.read(name, publication.base)
+    now = files.fitted(now, then.schema)
     is_old, is_kept = files.found_in(now, then)
     inserted, deleted = now.filter(pa.array(~is_old)), then.filter(pa.array(~is_kept))
     if inserted.num_rows or deleted.num_rows:

@@ -20,7 +20,7 @@ from tidelog.durable import write_text
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io.formats import EXTENSIONS, RDF
 from tidelog.io.write import WriteOptions, write
-from tidelog.logic.program import Program
+from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
 from tidelog.pipeline.manifest import Manifest
@@ -92,7 +92,7 @@ class Sinks:
         predicate = find_predicate(sink.predicate, version.predicates)
         if sink.kind == "file":
             assert sink.path is not None
-            table = _table(sink, version[predicate.name].sorted(), predicate.types)
+            table = _table(sink, version[predicate.name].sorted(), _types(predicate))
             self._write_file(self._settings.resolve(sink.path), sink, table)
         elif sink.terms == "exact":
             self._write_on_spark(sink, version[predicate.name].to_texts("exact").table, "overwrite")
@@ -106,7 +106,7 @@ class Sinks:
         """Write what a version changed: columns `version` and `change`, then those of the predicate."""
         change = version.changes(sink.predicate)
         signed = [(sign, rows) for sign, rows in ((MINUS, change.removed), (PLUS, change.added)) if rows]
-        types = find_predicate(sink.predicate, version.predicates).types
+        types = _types(find_predicate(sink.predicate, version.predicates))
         tables = [_table(sink, rows.sorted(), types) for _, rows in signed]
         labelled = [
             _labelled(part, version.number, sign) for part, (sign, _) in zip(tables, signed, strict=True)
@@ -138,6 +138,11 @@ def _table(sink: Sink, relation: Relation, types: Sequence[ColumnType]) -> pa.Ta
         assert sink.format is not None
         return file_table(relation, sink.format, sink.terms, types)
     return relation.to_texts("exact").table if sink.terms == "exact" else relation.to_arrow()
+
+
+def _types(predicate: Predicate) -> tuple[ColumnType, ...]:
+    """Return the types by which columns are written; exact terms are of any."""
+    return tuple(ColumnType.ANY if of is ColumnType.TERM else of for of in predicate.types)
 
 
 def _labelled(table: pa.Table, version: int, sign: str) -> pa.Table:

@@ -1,14 +1,15 @@
 """The published folder of a job: its versions, and what lies beside their tables.
 
-    reach/, hops/ …     a table for each predicate
-    _versions/          which version of each table belongs together
-    _state/             the reasoner of the current version
-    _rejects/7/         rows that version 7 has rejected
+reach/, hops/ …     a table for each predicate
+_versions/          which version of each table belongs together
+_state/             the reasoner of the current version
+_rejects/7/         rows that version 7 has rejected
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tidelog.errors import DataError, Diagnostic
@@ -55,6 +56,14 @@ class Store:
     def rejects(self, number: int) -> Path:
         """Return the folder for rows that a version rejects."""
         return self.path / REJECTS / str(number)
+
+    def remove_rejects(self, numbers: Iterable[int]) -> None:
+        """Remove the rows that versions have rejected, unless a later version still names them."""
+        named = {item.rejects for number in self.numbers() for item in self.manifest(number).inputs.values()}
+        for number in numbers:
+            folder = self.rejects(number)
+            if not any(name and (self.path / name).is_relative_to(folder) for name in named):
+                shutil.rmtree(folder, ignore_errors=True)
 
     def relative(self, path: Path) -> str:
         """Return a path as manifests name it."""

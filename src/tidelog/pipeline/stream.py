@@ -94,7 +94,7 @@ class Following:
         named = settings.checkpoint or f"{job.settings.publish}/{CHECKPOINT}"
         self.checkpoint = job.settings.resolve(named).resolve()  # Spark may be somewhere else
         self._held = ExitStack()
-        self._held.enter_context(job.writing())
+        self._held.enter_context(job)  # its reasoner stays at hand, and nobody else changes its state
         try:
             self._query = self._start(frame if frame is not None else self._files(), available_now)
         except BaseException:
@@ -181,8 +181,13 @@ class Following:
             self._job.reached("batch skipped", str(number))
             return
         taking = _Taking(self, frame, number, stream, done)
-        manifest, _ = self._job.transact(
-            taking.fill, "stream", missing="ignore", batch=taking.summary, peek=self._peek
+        manifest = self._job.transact(
+            taking.fill,
+            "stream",
+            missing="ignore",
+            batch=taking.so_far,
+            summary=taking.summary,
+            peek=self._peek,
         )
         self._job.reached("batch published", str(number))
         if self._told is not None:
@@ -232,7 +237,7 @@ class _Taking:
         self._id = stream
         self._highest = before.order if before is not None and before.stream == stream else None
         version = (self._job.store.number or 0) + 1
-        self._rejects = self._job.store.folder(version) / "rejects" / "stream.csv"
+        self._rejects = self._job.store.rejects(version) / "stream.csv"
         self._faults = Faults(OnError.COLLECT, self._rejects)
         self._files: tuple[str, ...] = ()
         self._tally = Tally(order=self._highest)
@@ -300,10 +305,13 @@ class _Taking:
         self._faults.add(BadRow(told, content.decode("utf-8", "surrogateescape")))
 
     def summary(self, change: Change) -> Batch:
-        """What became of the batch, once its transaction has been carried out."""
+        """Return what became of the batch, once its transaction has been committed."""
         self._note_missing(change.delta)
         self._faults.close()
-        relative = str(self._rejects.relative_to(self._job.store.path))
+        return self.so_far()
+
+    def so_far(self) -> Batch:
+        """Return what is known of the batch, once its records have been read."""
         tally, skipped = self._tally, self._faults.skipped
         return Batch(
             self._id,
@@ -315,7 +323,7 @@ class _Taking:
             tally.late,
             skipped,
             tally.order,
-            relative if skipped else None,
+            self._job.store.relative(self._rejects) if skipped else None,
         )
 
     def _note_missing(self, delta: Delta) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.changes import Delta, PredicateDelta, find_predicate
@@ -29,7 +28,7 @@ from tidelog.publish.schemas import CHANGE_TYPE, NUMBER
 from tidelog.publish.tables import DELETE, INSERT
 from tidelog.relation import Relation
 from tidelog.temporal.periodic_relation import PeriodicRelation
-from tidelog.temporal.relation import TimedRelation
+from tidelog.temporal.relation import INTERVAL, TimedRelation
 
 
 class Version:
@@ -85,12 +84,9 @@ class Version:
 
 
 def predicate_of(name: str, manifest: Manifest) -> Predicate:
-    """Return the predicate of a table; a column of texts of several types has strings."""
+    """Return the predicate of a table."""
     schema, types = manifest.published.all_tables[name].schema, manifest.origin.types[name]
-    found = tuple(
-        ColumnType.STRING if of == ColumnType.ANY.value and pa.types.is_string(field.type) else ColumnType(of)
-        for field, of in zip(schema, types, strict=False)
-    )
+    found = tuple(map(ColumnType, types))
     return Predicate(name, len(found), tuple(schema.names[: len(found)]), found, name)
 
 
@@ -101,13 +97,15 @@ def relation_of(name: str, rows: Rows, manifest: Manifest, dictionary: Dictionar
     names = tuple(each or "" for each in predicate.columns)
     if not origin.times.get(name):
         return Relation(name, names, rows.columns, rows.count, dictionary, lambda: schema)
-    columns = manifest.published.all_tables[name].schema.names
-    layout = Layout(tuple(columns), origin.times[name], origin.is_calendar)
+    named = manifest.published.all_tables[name].schema.names
+    layout = Layout(tuple(named), origin.times[name], origin.is_calendar)
     times, every = times_in(rows, layout, dictionary, origin.is_integer_time)
-    parts = name, names, rows.columns[: layout.arguments], times.left, times.right, dictionary, times.timeline
+    columns = rows.columns[: layout.arguments]
+    ends = times.left, times.right
+    parts = name, names, columns, *ends, dictionary, times.timeline, INTERVAL, lambda: schema
     if every is None or not every.any():
-        return TimedRelation(*parts, schema=lambda: schema)
-    return PeriodicRelation(*parts, schema=lambda: schema, every=every)
+        return TimedRelation(*parts)
+    return PeriodicRelation(*parts, every=every)
 
 
 def encoded(name: str, table: Any, manifest: Manifest, engine: ColumnarEngine) -> Rows:

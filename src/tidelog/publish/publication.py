@@ -236,6 +236,15 @@ class Publication:
                 raise DataError(Diagnostic(codes.WRONG_FILE, message))
         self._plan(Plan(table, schema, content, changes), inserted, deleted)
 
+    def write(self, table: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+        """Write rows, some at a time, and make them the whole content of a table."""
+        folder, schema = self._prepared(table, ""), schemas.normal(schema)
+        paths: list[str] = []
+        for rows in parts:
+            if rows.num_rows:
+                paths += files.written(folder, f"part-{self.run}", files.fitted(rows, schema))
+        self.replace(table, schema, [folder.location(path) for path in paths])
+
     def change(self, table: str, inserted: pa.Table | None = None, deleted: pa.Table | None = None) -> None:
         """Delete rows from a table, and insert others.
 

@@ -222,9 +222,7 @@ class Derived(Mapping[str, DataFrame]):
         """
         return self._facts(self._exchanged if self._is_divided else self._observed, self._derived)
 
-    def _facts(
-        self, rows: DataFrame | None, derived: Mapping[str, Output], around: bool = True
-    ) -> DataFrame:
+    def _facts(self, rows: DataFrame | None, derived: Mapping[str, Output], around: bool = True) -> DataFrame:
         """Return the rows of some outputs that were derived, and those of outputs that no task derives."""
         types: dict[str, spark_types.DataType] = {}
         taken: dict[str, str] = {}

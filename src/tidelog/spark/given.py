@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
-from tidelog.engine.columnar.typed import check_mixed, with_structs
+from tidelog.engine.columnar.typed import with_mixed
 from tidelog.engine.events import Tally
 from tidelog.engine.exchange import make_certificate
 from tidelog.engine.limits import Limits
@@ -207,7 +207,7 @@ class Given:
         names = query.variables
         asked = Predicate(ANSWERS, len(names), names, (ColumnType.ANY,) * len(names), ANSWERS)
         schema = tuple(map(Contents, types))
-        output = Output(asked, with_structs(schema) if check_mixed(self.mixed) else schema)
+        output = Output(asked, with_mixed(schema, self.mixed))
         return self._timed(output, names) if asks_when(query, self.program) else output
 
     def _timed(self, output: Output, names: Sequence[str]) -> Output:

@@ -26,7 +26,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
-from tidelog.engine.columnar.typed import arrow_type, check_mixed, with_structs
+from tidelog.engine.columnar.typed import arrow_type, with_mixed
 from tidelog.errors import Diagnostic
 from tidelog.io.nulls import Nulls, policy
 from tidelog.io.structs import fields_of
@@ -298,7 +298,7 @@ class Output:
 
 def outputs_of(predicates: Sequence[Predicate], inferred: Inferred, mixed: str = "text") -> dict[str, Output]:
     """Return the outputs by the names that users know them by; `mixed` is as in `Relation.to_arrow`."""
-    shaped = with_structs if check_mixed(mixed) else tuple
     return {
-        predicate.written: Output(predicate, shaped(inferred.schema(predicate))) for predicate in predicates
+        predicate.written: Output(predicate, with_mixed(inferred.schema(predicate), mixed))
+        for predicate in predicates
     }

@@ -1,7 +1,7 @@
 """Columns of Arrow whose types follow from what is inferred of them, never from the rows.
 
-A column of several types is text, or a struct with a field for each of them, of which one has a value. A
-value that its type cannot hold raises `Misfit`: it is never rounded, and never left out.
+A column of several types is text, plain or exact, or a struct with a field for each of them, of which one has
+a value. A value that its type cannot hold raises `Misfit`: it is never rounded, and never left out.
 """
 
 from __future__ import annotations
@@ -86,18 +86,32 @@ def _arrow_type(types: Types) -> pa.DataType:
     return _ARROW_TYPES.get(types, TEXT)
 
 
-def with_structs(schema: Iterable[Contents]) -> tuple[Contents, ...]:
-    """Return what columns hold, those of several types as structs."""
-    return tuple(
-        replace(each, is_struct=arrow_type(each) == TEXT and len(parts_of(each.types)) > 1) for each in schema
-    )
+MIXED = ("text", "exact", "struct")
+FAITHFUL = (frozenset({Type.STRING}), frozenset({Type.IRI, Type.BLANK}))  # types that plain text tells apart
 
 
-def check_mixed(mixed: str) -> bool:
-    """Return whether columns of several types are to be structs; raise ValueError if neither is said."""
-    if mixed not in ("text", "struct"):
-        raise ValueError(f"mixed is `text` or `struct`, not {mixed!r}")
-    return mixed == "struct"
+def with_mixed(schema: Iterable[Contents], mixed: str) -> tuple[Contents, ...]:
+    """Return what columns hold, those of several types in the form that is asked for.
+
+    `text` is plain text; `exact` writes them so that they are read as the same values, and so with all whose
+    plain text does not tell which value it is of; `struct` has a field for each type.
+    """
+    if mixed not in MIXED:
+        raise ValueError(f"mixed is one of {', '.join(MIXED)}, not {mixed!r}")
+    if mixed == "struct":
+        return tuple(
+            replace(each, is_struct=_is_text(each) and len(parts_of(each.types)) > 1) for each in schema
+        )
+    if mixed == "exact":
+        return tuple(
+            replace(each, is_exact=_is_text(each) and not any(each.types <= some for some in FAITHFUL))
+            for each in schema
+        )
+    return tuple(schema)
+
+
+def _is_text(contents: Contents) -> bool:
+    return arrow_type(contents) == TEXT
 
 
 def types_of(dictionary: Dictionary, ids: Ids) -> Types:
@@ -120,7 +134,7 @@ def to_typed(dictionary: Dictionary, ids: Ids, contents: Contents) -> pa.Array:
     if contents.is_struct:
         return _struct(dictionary, ids, wanted)
     if wanted == TEXT:
-        return decode.to_texts(dictionary, ids, "plain").cast(TEXT)
+        return decode.to_texts(dictionary, ids, "exact" if contents.is_exact else "plain").cast(TEXT)
     if not len(ids):
         return pa.array([], wanted)
     distinct, places = decode.without_repeats(ids)
