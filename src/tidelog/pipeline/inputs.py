@@ -77,7 +77,7 @@ def feedings(
 ) -> list[Feeding]:
     """All inputs of a job. Sources that only Spark has are made by `on_spark`."""
     read_files = read_files or read_in_process
-    found = [*_stated(program), *_imported(program, read_files)]
+    found = [*stated_inputs(program), *_imported(program, read_files)]
     faults: list[Diagnostic] = []
     for source in settings.sources:
         try:
@@ -103,7 +103,7 @@ def _with_keys(found: Iterable[Feeding]) -> list[Feeding]:
     return keyed
 
 
-def _stated(program: Program) -> Iterator[Feeding]:
+def stated_inputs(program: Program) -> Iterator[Feeding]:
     """The facts that the program states."""
     by_predicate: dict[str, list[Fact]] = {}
     timed: dict[str, list[TimedFact]] = {}

@@ -113,6 +113,7 @@ class Engine:
     threads: int | None = None
     timeout: float | None = None
     max_facts: int | None = None
+    partitions: int | None = None  # tasks that derive together; by default as many as the facts need
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     equality: str = treatments.DEFAULT
@@ -128,6 +129,19 @@ class Engine:
         if horizon is not None and horizon[:1] not in ("[", "("):
             horizon = f"[{horizon}]"
         return TimeSettings(self.temporal, None, None if horizon is None else read_interval(horizon))
+
+    @property
+    def settings_of_tasks(self) -> dict[str, Any]:
+        """The settings of reasoners in tasks of Spark."""
+        return {
+            "equality": self.equality,
+            "equal": self.equal,
+            "unique_names": self.unique_names,
+            "time": self.time_settings,
+            "modules": self.modules,
+            "timeout": self.timeout,
+            "max_facts": self.max_facts,
+        }
 
     def treatment_in(self, program: Program) -> str | None:
         """What tables depend on besides: how equality is treated and shown, and how far time is looked at."""
