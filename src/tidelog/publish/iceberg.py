@@ -134,7 +134,8 @@ class IcebergTables:
                 transaction._stage((updates.SetCurrentSchemaUpdate(schema_id=snapshot.schema_id),))
             schema = found.schemas()[snapshot.schema_id]
             transaction.set_properties(self._schema_properties(base.schema if base else None, schema))
-            transaction.manage_snapshots().set_current_snapshot(snapshot.snapshot_id).commit()
+            manage = package("table.update.snapshot").ManageSnapshots(transaction)
+            manage.set_current_snapshot(snapshot.snapshot_id).commit()
 
     def files(self, version: TableVersion) -> tuple[DataFile, ...]:
         """Return the data files of a version."""
