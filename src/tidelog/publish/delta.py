@@ -82,6 +82,10 @@ class DeltaTables:
         self._package = package()
         self._due: set[str] = set()
 
+    def changes_folder(self, table: str) -> Folder:
+        """Return where change files of a table are."""
+        return self._folder_of(table).below(CHANGE_DATA)
+
     # ---- tables
 
     def commit(self, plan: Plan, base: TableVersion | None, number: int) -> int:
@@ -298,9 +302,9 @@ class DeltaTables:
             kinds = pc.if_else(is_insert, DELETE, INSERT)
             place = schema.get_field_index(CHANGE_TYPE)
             rows = rows.set_column(place, schema.field(place), kinds)
-            written.extend(files.written(folder, f"{CHANGE_DATA}/cdc-restored", rows))
-        folder.sync(written)
-        return tuple(files.described(folder, path, schema) for path in written)
+            written.extend(files.written(folder.below(CHANGE_DATA), "cdc-restored", rows))
+        folder.below(CHANGE_DATA).sync(written)
+        return tuple(files.described(folder.below(CHANGE_DATA), path, schema) for path in written)
 
     def _put(self, folder: Folder, head: State | None, commit: Commit) -> int:
         """Commit after a version of a log, and return the next one; raise a diagnostic if it is taken."""
@@ -374,7 +378,8 @@ def _lines(head: State | None, commit: Commit) -> Iterable[dict[str, Any]]:
             }
         }
     for file in commit.changes or ():
-        yield {"cdc": {"path": file.path, "partitionValues": {}, "size": file.size, "dataChange": False}}
+        path = f"{CHANGE_DATA}/{file.path}"
+        yield {"cdc": {"path": path, "partitionValues": {}, "size": file.size, "dataChange": False}}
 
 
 def _protocol(needs_ntz: bool, is_new: bool) -> dict[str, Any]:
