@@ -332,12 +332,15 @@ class Job:
         )
         intake.note(publication.number)
         intake.check_rejects()
-        derived = {name: rows for name, rows in written.rows.items() if program.is_derived(name)}
+        names = {program.predicates[name].written for name in program.derived}
+        derived = sum(rows for name, rows in written.rows.items() if name in names)
         bare = replace(program, facts=(), imports=())
         origin = self._origin("full", bare, hash_of(program), intake.inputs, before.batch if before else None)
         origin = described_types(written.derived, origin)
-        self.reached("derived", f"{counted(sum(derived.values()), 'fact')}")
-        return self._commit_version(publication, origin)
+        self.reached("derived", counted(derived, "fact"))
+        manifest = self._commit_version(publication, origin)
+        self._state.adopt(publication.number)
+        return manifest
 
     def _publish(
         self,

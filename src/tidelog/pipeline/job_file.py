@@ -208,6 +208,7 @@ def _engine(table: Table | None) -> Engine:
         table.count("threads", 1),
         table.number("timeout"),
         table.count("max-facts", 1),
+        table.count("partitions", 1),
         table.text("master"),
         table.mapping("conf"),
         table.choice("equality", tuple(treatments.TREATMENTS), treatments.DEFAULT),

@@ -1,11 +1,12 @@
-"""What a run does on Spark: Spark reads the sources, tasks derive and write the files of tables, and what changed
-in sources is found by comparing them with what is published. Only changes come to this process.
+"""What a run does on Spark: Spark reads the sources, and tasks derive and write the files of tables.
+
+What changed in sources is found by comparing them with what is published. Only changes come to this process.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,12 +36,13 @@ from tidelog.publish import Publication, Published
 from tidelog.publish.files import ROWS
 from tidelog.publish.schemas import CHANGE_TYPE, is_same, normal
 from tidelog.publish.tables import DELETE, INSERT
-from tidelog.spark.derived import Derived, quoted
+from tidelog.spark.derived import Derived, quoted, union
 from tidelog.spark.failures import telling
 from tidelog.spark.given import Given, held_by
 from tidelog.spark.maintaining import fetched
 from tidelog.spark.parquet import StateFolder, Target
-from tidelog.spark.reading import Reading, read_source
+from tidelog.spark.reading import read_source
+from tidelog.spark.rows import Reading
 from tidelog.spark.sources import Found, Source, found_files
 from tidelog.spark.strategies import Choice
 from tidelog.spark.task import STATE
@@ -156,6 +158,7 @@ class SparkIntake:
             self._input(item),
             columns=reading.columns,
             rows=counts["read"] - rejected,
+            filtered=counts["filtered"],
             rejected=rejected,
             rejects=path,
         )
@@ -215,16 +218,12 @@ class SparkIntake:
             and all(self.reading(item).input.fields is None for item in items)
         )
 
-    def _apply_difference(
-        self, change: Change, name: str, items: Sequence[Item], before: Manifest
-    ) -> None:
+    def _apply_difference(self, change: Change, name: str, items: Sequence[Item], before: Manifest) -> None:
         written = self._program.predicates[name].written
         then = published_frame(self._session(), self._store.published, written, before.version)
-        frames = [self.reading(item).frame.select(*_cast(self.reading(item).input.columns, then)) for item in items]
-        now = frames[0]
-        for frame in frames[1:]:
-            now = now.unionAll(frame)
-        reading = replace(self.reading(items[0]).input, spark=tuple(each.dataType for each in then.schema)).reading()
+        readings = [self.reading(item) for item in items]
+        now = union([each.frame.select(*_cast(each.input.columns, then)) for each in readings])
+        reading = replace(readings[0].input, spark=tuple(each.dataType for each in then.schema)).reading()
         faults = Faults(OnError.FAIL)
         for table in fetched(differences(then, now), MOST_ROWS):
             kinds = table.column(CHANGE_TYPE)
@@ -266,7 +265,7 @@ def derive_on_spark(
     state: State,
     session: SparkSession,
 ) -> Written:
-    """Derive everything in tasks, which write the files of tables, and the state where one task has all facts."""
+    """Derive everything in tasks, which write the files of tables; one task that has all writes the state, too."""
     names = [each.written for each in given.program.predicates.values() if each.name != BOTTOM]
     derived = given.derive(frames, names, "fail", "fail", choice)
     folders = {name: publication.folder_of(name) for name in names}
@@ -295,8 +294,8 @@ def derive_on_spark(
             _replace(session, publication, published, name, schemas[name], paths)
     for name in base.keys() - files.keys():
         publication.drop(name)
-    rows = {name: sum(pq.read_metadata(path).num_rows for path in paths) for name, paths in files.items()}
-    return Written(derived, rows)
+    counts = {name: sum(pq.read_metadata(path).num_rows for path in paths) for name, paths in files.items()}
+    return Written(derived, counts)
 
 
 def arrow_schema(derived: Derived, name: str) -> Any:
@@ -367,12 +366,12 @@ def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
 
 
 def _item(source: Described, settings: Settings, program: Program) -> Item:
-    names = ("predicate", "path", "format", "columns", "types", "filter", "header", "delimiter", "quoting", "base")
-    names = (*names, "table", "query", "url", "driver", "options", "frame", "time", "span")
-    made = Source(**{name: getattr(source, name) for name in names})
+    shared = {each.name for each in fields(Source)} & {each.name for each in fields(Described)}
+    made = Source(**{name: getattr(source, name) for name in shared})
     predicate = program.find(source.predicate)
     name = source.predicate if predicate is None else predicate.name
-    return Item(f"{name} < {', '.join(source.paths) or source.shown}", name, made, source.on_error, source.kind != "file")
+    key = f"{name} < {', '.join(source.paths) or source.shown}"
+    return Item(key, name, made, source.on_error, source.kind != "file")
 
 
 def _imported(transfer: Transfer, program: Program) -> Item:
@@ -381,7 +380,9 @@ def _imported(transfer: Transfer, program: Program) -> Item:
     file = import_file(transfer, predicate)
     time = transfer.options.get("time", ())
     assert isinstance(time, tuple), "the resolver has seen to that"
-    header = {Header.NAMES: True, Header.NONE: False, Header.IGNORED: True, Header.DETECTED: None}[file.header]
+    header = {Header.NAMES: True, Header.NONE: False, Header.IGNORED: True, Header.DETECTED: None}[
+        file.header
+    ]
     made = Source(
         predicate.written,
         str(file.path),
@@ -415,7 +416,8 @@ def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
 def check_columns(item: Item, reading: Reading, before: Manifest | None, full: bool) -> None:
     """Raise `DataError` if an input has other columns than when it was last read."""
     known = before.inputs.get(item.key) if before else None
+    shown, span = item.source.shown, item.source.span
     feeding = Feeding(
-        item.key, item.predicate, item.source.shown, "", lambda faults: iter(()), lambda: reading.columns, span=item.source.span
+        item.key, item.predicate, shown, "", lambda _: iter(()), lambda: reading.columns, span=span
     )
     check_drift(feeding, known, full)
