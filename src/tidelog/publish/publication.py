@@ -241,7 +241,7 @@ class Publication:
 
     def write(self, table: str, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
         """Write rows, some at a time, and make them the whole content of a table."""
-        folder, schema = self._prepared(table, ""), schemas.normal(schema)
+        folder, schema = self._prepared(table), schemas.normal(schema)
         paths: list[str] = []
         for rows in parts:
             if rows.num_rows:
