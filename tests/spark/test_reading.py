@@ -1,4 +1,4 @@
-"""Sources on Spark: the facts and the rejected rows are those of tidelog's own readers, whatever files hold."""
+"""Sources on Spark: facts and rejected rows are those of tidelog's own readers, whatever files hold."""
 
 from __future__ import annotations
 

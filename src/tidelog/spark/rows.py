@@ -1,4 +1,4 @@
-"""The rows of a source, whatever it is: which are facts, and which are not. Nothing runs until one is used."""
+"""The rows of a source, whatever it is: which are facts, and which are not. Nothing runs before an action."""
 
 from __future__ import annotations
 
