@@ -413,3 +413,77 @@ def test_text(spark: SparkSession, tmp_path: Path) -> None:
     known = tidelog.parse("@declare line(text: string) .")
     found = read_source(spark, Source("line", str(tmp_path)), known)
     assert sorted(row.text for row in found.frame.collect()) == ["", "one", "two words"]
+
+
+# ---- filters
+
+ROWS = [
+    (1, "a", "2020-01-01", "1.5"),
+    (7, "b", "2021-01-01", "2.5"),
+    (9, "a", "2022-01-01", "x"),
+    (5, "c", "2020-06-01", "7"),
+]
+
+
+@pytest.mark.parametrize(
+    ("literals", "wanted", "is_sql"),
+    [
+        ("?id > 5", [7], True),
+        ('5 < ?id, ?who != "a"', [7], True),
+        ('?who = "a"', [1], True),
+        ('?day >= "2020-06-01"^^<http://www.w3.org/2001/XMLSchema#date>', [5, 7], True),
+        ("?price < 2.5", [1], True),
+        ("?id > 2.5", [5, 7], False),  # an integer and a decimal: tasks compare them
+        ("STRLEN(?who) = 1, ?id < 7", [1, 5], False),
+        ("?id = 7.0", [], False),
+    ],
+)
+@pytest.mark.parametrize("name", ["csv", "parquet"])
+def test_filters(
+    spark: SparkSession, tmp_path: Path, name: str, literals: str, wanted: list[int], is_sql: bool
+) -> None:
+    from tidelog.spark.reading import read_source
+    from tidelog.spark.sources import Source
+
+    known = tidelog.parse("@declare sale(id: int, who: string, day: date, price: decimal(5, 2)) .")
+    path = tmp_path / f"sale.{name}"
+    if name == "csv":
+        path.write_text("id,who,day,price\n" + "".join(",".join(map(str, row)) + "\n" for row in ROWS))
+    else:
+        pq.write_table(
+            pa.table(dict(zip(("id", "who", "day", "price"), zip(*ROWS, strict=True), strict=True))), path
+        )
+    found = read_source(spark, Source("sale", str(path), filter=literals), known)
+    assert (found.filtering.condition is not None) is is_sql
+    assert sorted(row.id for row in found.frame.collect()) == wanted
+    counts = found.counts.get
+    assert counts["rejected"] == 1
+    if is_sql and name == "csv":
+        assert counts["filtered"] == 3 - len(wanted)
+
+
+def test_filters_are_pushed_into_scans(spark: SparkSession, tmp_path: Path) -> None:
+    from tidelog.spark.reading import read_source
+    from tidelog.spark.sources import Source
+
+    known = tidelog.parse("@declare number(x: int, y: int) .")
+    pq.write_table(pa.table({"x": [1, 2, 3], "y": [1, None, 3], "z": [1, 2, 3]}), tmp_path / "a.parquet")
+    found = read_source(spark, Source("number", str(tmp_path), filter="?x > 2"), known)
+    plan = found.frame._jdf.queryExecution().toString()  # type: ignore[operator]
+    assert "PushedFilters: [Or(" in plan
+    assert "z#" not in plan.split("== Optimized Logical Plan ==")[1].split("ReadSchema")[1]
+    assert [tuple(row) for row in found.frame.collect()] == [(3, 3)]
+    assert (
+        found.counts.get["rejected"] == 1
+    )  # a row that cannot be read is rejected, whatever the filter says
+
+
+@pytest.mark.parametrize(("literals", "told"), [("?q > 1", "binds variable"), ("?x >", "not well formed")])
+def test_a_filter_that_is_wrong(spark: SparkSession, literals: str, told: str) -> None:
+    from tidelog.spark.reading import read_source
+    from tidelog.spark.sources import Source
+
+    frame = spark.range(1).toDF("x")
+    known = tidelog.parse("@declare number(x: int) .")
+    with pytest.raises(DataError, match=told):
+        read_source(spark, Source("number", frame=frame, filter=literals), known)

@@ -28,6 +28,7 @@ from tidelog.spark import codes
 from tidelog.spark.conversions import STRING, converted, spark_type_of
 from tidelog.spark.delimited import Delimited
 from tidelog.spark.derived import quoted
+from tidelog.spark.filters import filtered
 from tidelog.spark.own_readers import FAULT, FILE, LEFT_OUT, RAW, ROW, Checked, Lines, Located, Whole
 from tidelog.spark.rows import (
     BAD,
@@ -78,6 +79,10 @@ def read_source(session: SparkSession, source: Source, program: Program, folder:
 
     Relative paths lie in `folder`.
     """
+    return filtered(_read(session, source, program, folder))
+
+
+def _read(session: SparkSession, source: Source, program: Program, folder: Path) -> Reading:
     predicate = predicate_of(source, program)
     wanted = Wanted(source, predicate, types_of(source, program, predicate), names_of(source, predicate))
     ship(session, scratch_folder())
