@@ -136,7 +136,7 @@ def _comparison(literal: object, rule: Rule, given: Input) -> Column | None:
 
 def _place(variable: Expression, rule: Rule) -> int:
     """Return the place of a variable among the predicate's columns: the row's number is before them."""
-    return rule.positive[0].terms.index(variable) - 1  # type: ignore[arg-type]
+    return rule.positive[0].terms.index(variable) - 1
 
 
 def _literal(value: Value, of: spark_types.DataType) -> Column:

@@ -185,8 +185,7 @@ def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[li
     if has_partitions and len(bases) > 1:
         message = "partitions of several folders cannot be read as one source"
         raise source.wrong(codes.FORMAT, message, "make each folder a source of its own")
-    base = bases.pop() if has_partitions else None
-    return list(unique.values()), None if base is None else unquote(base)
+    return list(unique.values()), unquote(bases.pop()) if has_partitions else None
 
 
 def _listed(session: SparkSession, written: str, source: Source, folder: Path) -> tuple[str, list[Found]]:
