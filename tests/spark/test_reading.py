@@ -1,4 +1,4 @@
-"""Sources on Spark: the facts and the rejected rows are those of tidelog's own readers, whatever files hold."""
+"""Sources on Spark: facts and rejected rows are those of tidelog's own readers, whatever files hold."""
 
 from __future__ import annotations
 
@@ -413,3 +413,138 @@ def test_text(spark: SparkSession, tmp_path: Path) -> None:
     known = tidelog.parse("@declare line(text: string) .")
     found = read_source(spark, Source("line", str(tmp_path)), known)
     assert sorted(row.text for row in found.frame.collect()) == ["", "one", "two words"]
+
+
+# ---- filters
+
+ROWS = [
+    (1, "a", "2020-01-01", "1.5"),
+    (7, "b", "2021-01-01", "2.5"),
+    (9, "a", "2022-01-01", "x"),
+    (5, "c", "2020-06-01", "7"),
+]
+
+
+@pytest.mark.parametrize(
+    ("literals", "wanted", "is_sql"),
+    [
+        ("?id > 5", [7], True),
+        ('5 < ?id, ?who != "a"', [7], True),
+        ('?who = "a"', [1], True),
+        ('?day >= "2020-06-01"^^<http://www.w3.org/2001/XMLSchema#date>', [5, 7], True),
+        ("?price < 2.5", [1], True),
+        ("?id > 2.5", [5, 7], False),  # an integer and a decimal: tasks compare them
+        ("STRLEN(?who) = 1, ?id < 7", [1, 5], False),
+        ("?id = 7.0", [], False),
+    ],
+)
+@pytest.mark.parametrize("name", ["csv", "parquet"])
+def test_filters(
+    spark: SparkSession, tmp_path: Path, name: str, literals: str, wanted: list[int], is_sql: bool
+) -> None:
+    from tidelog.spark.reading import read_source
+    from tidelog.spark.sources import Source
+
+    known = tidelog.parse("@declare sale(id: int, who: string, day: date, price: decimal(5, 2)) .")
+    path = tmp_path / f"sale.{name}"
+    if name == "csv":
+        path.write_text("id,who,day,price\n" + "".join(",".join(map(str, row)) + "\n" for row in ROWS))
+    else:
+        pq.write_table(
+            pa.table(dict(zip(("id", "who", "day", "price"), zip(*ROWS, strict=True), strict=True))), path
+        )
+    found = read_source(spark, Source("sale", str(path), filter=literals), known)
+    assert (found.filtering.condition is not None) is is_sql
+    assert sorted(row.id for row in found.frame.collect()) == wanted
+    counts = found.counts.get
+    assert counts["rejected"] == 1
+    if is_sql and name == "csv":
+        assert counts["filtered"] == 3 - len(wanted)
+
+
+def test_filters_are_pushed_into_scans(spark: SparkSession, tmp_path: Path) -> None:
+    from tidelog.spark.reading import read_source
+    from tidelog.spark.sources import Source
+
+    known = tidelog.parse("@declare number(x: int, y: int) .")
+    pq.write_table(pa.table({"x": [1, 2, 3], "y": [1, None, 3], "z": [1, 2, 3]}), tmp_path / "a.parquet")
+    found = read_source(spark, Source("number", str(tmp_path), filter="?x > 2"), known)
+    plan = found.frame._jdf.queryExecution().toString()
+    assert "PushedFilters: [Or(" in plan
+    assert "z#" not in plan.split("== Optimized Logical Plan ==")[1].split("ReadSchema")[1]
+    assert [tuple(row) for row in found.frame.collect()] == [(3, 3)]
+    assert (
+        found.counts.get["rejected"] == 1
+    )  # a row that cannot be read is rejected, whatever the filter says
+
+
+@pytest.mark.parametrize(("literals", "told"), [("?q > 1", "binds variable"), ("?x >", "not well formed")])
+def test_a_filter_that_is_wrong(spark: SparkSession, literals: str, told: str) -> None:
+    from tidelog.spark.reading import read_source
+    from tidelog.spark.sources import Source
+
+    frame = spark.range(1).toDF("x")
+    known = tidelog.parse("@declare number(x: int) .")
+    with pytest.raises(DataError, match=told):
+        read_source(spark, Source("number", frame=frame, filter=literals), known)
+
+
+# ---- several sources
+
+
+def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
+    from tidelog.logic.inference import infer
+    from tidelog.spark.given import Given, held_by
+    from tidelog.spark.reading import read_source, together
+    from tidelog.spark.sources import Source
+
+    known = tidelog.parse("""
+        @declare road(x: string, y: string) . @declare rail(a: string, b: string) .
+        @declare toll(x: string, y: int) .
+        way(?x, ?y) :- road(?x, ?y) . way(?x, ?y) :- rail(?x, ?y) . cost(?x, ?n) :- toll(?x, ?n) .""")
+    for name in ("road", "rail", "toll"):
+        (tmp_path / name).mkdir()
+        for part in "ab":
+            (tmp_path / name / f"{part}.csv").write_text(f"{name} {part},{len(name)}\n{name}\n")
+    readings = {
+        name: read_source(spark, Source(name, str(tmp_path / name), header=False), known)
+        for name in ("road", "rail", "toll")
+    }
+    found = together(readings)
+    assert len(found.frames.groups) == 1
+    assert len(found.frames.groups[0][0]) == 4
+    given = Given(known, found.inputs, infer(known, *held_by(found.inputs.values())), {})
+    derived = given.derive(found.frames, None, "fail", "fail")
+    assert sorted(map(tuple, derived["way"].collect())) == [
+        (f"{name} {part}", "4") for name in ("rail", "road") for part in "ab"
+    ]
+    assert sorted(map(tuple, derived["cost"].collect())) == [("toll a", 4), ("toll b", 4)]
+    assert found.counts["road", "rail"].get == {"read": 8, "rejected": 4, "left_out": 0, "filtered": 0}
+
+
+def test_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark lists and reads files of which this process knows nothing."""
+    from tidelog.spark.reading import read_source
+    from tidelog.spark.sources import Source
+
+    rng = random.Random(3)
+    lake = tmp_path / "lake"
+    (lake / "lines").mkdir(parents=True)
+    files = [lake / "lines" / f"part {number}.csv" for number in range(4)]
+    for number, path in enumerate(files):
+        path.write_bytes(random_text(rng, ",", True, number > 1) if number else b"")
+    (lake / "triples").mkdir()
+    (lake / "triples" / "a.ttl").write_text(TURTLE)
+    spark.conf.set("fs.viewfs.mounttable.lake.link./in", f"file://{lake}")
+    known = program()
+    found = read_source(spark, Source("line", "viewfs://lake/in/lines", header=True), known)
+    facts, rejects = on_spark(found)
+    own_facts, own_rejects = own([data_file(path, known.predicates["line"], True) for path in files])
+    assert facts == own_facts
+    assert sorted(row[1:] for row in rejects) == sorted(row[1:] for row in own_rejects)
+    found = read_source(spark, Source("triple", "viewfs://lake/in/triples"), known)
+    assert len(on_spark(found)[0]) == len(
+        own([data_file(lake / "triples" / "a.ttl", known.predicates["triple"])])[0]
+    )
+    with pytest.raises(DataError, match="there is no file"):
+        read_source(spark, Source("line", "viewfs://lake/in/nothing"), known)

@@ -30,6 +30,7 @@ from tidelog.spark.rows import (
     BAD,
     FAULT_SCHEMA,
     Reading,
+    Scan,
     Wanted,
     any_of,
     listed,
@@ -97,7 +98,29 @@ class Delimited:
         spark = [*map(spark_type_of, wanted.own), *(STRING for _ in source.times)]
         names, warnings = _compared(source, columns)
         located = locating(Located(carried, layouts))
-        return Reading(source, wanted.input(spark, wanted.own), union(parts), names, located, warnings)
+        return Reading(
+            source,
+            wanted.input(spark, wanted.own),
+            union(parts),
+            names,
+            located,
+            warnings,
+            scan=self._scan(groups) if not whole else None,
+        )
+
+    def _scan(self, groups: Mapping[_Group, Sequence[Found]]) -> Scan | None:
+        """Return the scan of the files, if they are alike, and are not partitions of a folder."""
+        if len(groups) != 1 or self.base is not None or self.wanted.is_nullary:
+            return None
+        ((group, files),) = groups.items()
+        source = self.wanted.source
+        options = tuple(sorted(source.options.items()))
+        key = self.format, self._delimiter, source.quoting, options, group, self._types, self.wanted.nulls
+
+        def rows(scans: Sequence[Scan]) -> DataFrame:
+            return self._lines(group, [file for scan in scans for file in scan.found])
+
+        return Scan(key, tuple(file.address for file in files), rows, tuple(files))
 
     @property
     def _delimiter(self) -> str:

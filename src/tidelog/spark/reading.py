@@ -7,13 +7,13 @@ at. Formats that hold types (Parquet, ORC, Avro, tables) are read by their schem
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
@@ -28,6 +28,8 @@ from tidelog.spark import codes
 from tidelog.spark.conversions import STRING, converted, spark_type_of
 from tidelog.spark.delimited import Delimited
 from tidelog.spark.derived import quoted
+from tidelog.spark.filters import filtered
+from tidelog.spark.frames import PREDICATE, Frames
 from tidelog.spark.own_readers import FAULT, FILE, LEFT_OUT, RAW, ROW, Checked, Lines, Located, Whole
 from tidelog.spark.rows import (
     BAD,
@@ -37,13 +39,14 @@ from tidelog.spark.rows import (
     any_of,
     listed,
     locating,
+    observed_facts,
     read_schema,
     shape_of,
     text_lines,
     whole_files,
     without_skipped,
 )
-from tidelog.spark.schemas import read_types
+from tidelog.spark.schemas import Input, read_types
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.sources import (
@@ -78,6 +81,10 @@ def read_source(session: SparkSession, source: Source, program: Program, folder:
 
     Relative paths lie in `folder`.
     """
+    return filtered(_read(session, source, program, folder))
+
+
+def _read(session: SparkSession, source: Source, program: Program, folder: Path) -> Reading:
     predicate = predicate_of(source, program)
     wanted = Wanted(source, predicate, types_of(source, program, predicate), names_of(source, predicate))
     ship(session, scratch_folder())
@@ -95,6 +102,55 @@ def read_source(session: SparkSession, source: Source, program: Program, folder:
         return _parsed(session, wanted, name, files)
     message, help = f"`{name}` is no format that is read on Spark", f"those are {', '.join(FORMATS)}"
     raise source.wrong(codes.FORMAT, message, help)
+
+
+# ---- several sources
+
+
+@dataclass(frozen=True)
+class Together:
+    """Sources that are read together: a program's inputs, and the frames that have their rows.
+
+    Files that Spark reads in the same way are one frame, in one scan: its rows are told apart by the
+    addresses of the files, each of which is an input then.
+    """
+
+    readings: Mapping[str, Reading]
+    inputs: Mapping[str, Input]
+    frames: Frames
+    counts: Mapping[tuple[str, ...], Observation]  # by the names of the readings that are counted together
+
+
+def together(readings: Mapping[str, Reading]) -> Together:
+    """Return several sources, those that may share a scan in one frame."""
+    groups: dict[Hashable, list[str]] = {}
+    taken: set[str] = set()
+    for name, reading in readings.items():
+        scan = reading.scan
+        key: Hashable = name
+        # A file that is read for two predicates is read twice: its address tells only one of them.
+        if scan is not None and reading.source.filter is None and not taken & {*scan.files}:
+            taken |= {*scan.files}
+            key = ("scan", scan.key)
+        groups.setdefault(key, []).append(name)
+    inputs: dict[str, Input] = {}
+    frames: dict[str | tuple[str, ...], DataFrame] = {}
+    counts: dict[tuple[str, ...], Observation] = {}
+    for names in groups.values():
+        first = readings[names[0]]
+        if len(names) == 1:
+            inputs[names[0]], frames[names[0]] = first.input, first.frame
+            counts[names[0],] = first.counts
+            continue
+        scans = [scan for name in names if (scan := readings[name].scan) is not None]
+        observation = counts[tuple(names)] = Observation()
+        facts = observed_facts(scans[0].rows(scans), observation)
+        columns = first.input.columns
+        for name, scan in zip(names, scans, strict=True):
+            inputs |= dict.fromkeys(scan.files, replace(readings[name].input, columns=columns))
+        files = tuple(file for scan in scans for file in scan.files)
+        frames[files] = facts.select(F.col(FILE).alias(PREDICATE), *map(quoted, columns))
+    return Together(readings, inputs, Frames(frames), counts)
 
 
 # ---- JSON, RDF and text

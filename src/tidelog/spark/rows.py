@@ -1,8 +1,8 @@
-"""The rows of a source, whatever it is: which are facts, and which are not. Nothing runs until one is used."""
+"""The rows of a source, whatever it is: which are facts, and which are not. Nothing runs before an action."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Final
@@ -59,6 +59,16 @@ class Filtering:
 
 
 @dataclass(frozen=True)
+class Scan:
+    """How Spark reads some files, if it may read those of other sources with them: `key` is equal then."""
+
+    key: Hashable
+    files: tuple[str, ...]  # their addresses, which tell their rows apart
+    rows: Callable[[Sequence[Scan]], DataFrame] = field(repr=False, compare=False)  # of several such scans
+    found: tuple[Found, ...] = field(repr=False, compare=False, default=())
+
+
+@dataclass(frozen=True)
 class Reading:
     """The rows of a source: those that are facts, and those that are not."""
 
@@ -69,6 +79,7 @@ class Reading:
     located: Callable[[DataFrame], DataFrame] = field(repr=False)  # rejected rows of `checked`, as `rejects`
     warnings: tuple[Diagnostic, ...] = ()
     filtering: Filtering = Filtering()
+    scan: Scan | None = None
     counts: Observation = field(default_factory=Observation, repr=False)
 
     @cached_property
@@ -78,22 +89,12 @@ class Reading:
         Once an action has run over it, `counts.get` has how many rows were `read`, `rejected` and
         `left_out` for a missing value, and how many facts were `filtered`, where Spark has read them.
         """
-        is_bad, is_left_out = F.col(BAD), F.col(LEFT_OUT)
-        is_fact = ~is_bad & ~is_left_out
+        is_fact = ~F.col(BAD) & ~F.col(LEFT_OUT)
         condition = self.filtering.condition
         rows = self.checked
         if condition is not None and self.filtering.is_pushed:
             rows, condition = rows.where(~is_fact | condition), None
-        dropped = F.lit(False) if condition is None else is_fact & ~condition
-        # What is observed is computed once: Spark pushes no filter below it.
-        observed = rows.observe(
-            self.counts,
-            F.count(F.lit(1)).alias("read"),
-            F.count_if(is_bad & ~is_left_out).alias("rejected"),
-            F.count_if(is_left_out).alias("left_out"),
-            F.count_if(dropped).alias("filtered"),
-        )
-        facts = observed.where(is_fact if condition is None else is_fact & condition)
+        facts = observed_facts(rows, self.counts, condition)
         if not self.input.columns:
             return facts.where(quoted(NULLARY)).select(quoted(NULLARY)).limit(1)
         facts = facts.select(*map(quoted, self.input.columns))
@@ -178,6 +179,22 @@ class Wanted:
 
 
 # ---- frames of all kinds of files
+
+
+def observed_facts(rows: DataFrame, counts: Observation, condition: Column | None = None) -> DataFrame:
+    """Return the facts among rows that are checked, and count all kinds of rows."""
+    is_left_out = F.col(LEFT_OUT)
+    is_fact = ~F.col(BAD) & ~is_left_out
+    dropped = F.lit(False) if condition is None else is_fact & ~condition
+    # What is observed is computed once: Spark pushes no filter below it.
+    observed = rows.observe(
+        counts,
+        F.count(F.lit(1)).alias("read"),
+        F.count_if(F.col(BAD) & ~is_left_out).alias("rejected"),
+        F.count_if(is_left_out).alias("left_out"),
+        F.count_if(dropped).alias("filtered"),
+    )
+    return observed.where(is_fact if condition is None else is_fact & condition)
 
 
 def any_of(flags: Sequence[Column]) -> Column:

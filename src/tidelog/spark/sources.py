@@ -182,16 +182,13 @@ def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[li
         listed += some
     unique = {each.address: each for each in listed}
     has_partitions = any(each.partitions for each in unique.values())
-    if has_partitions and (len(bases) > 1 or None in bases):
+    if has_partitions and len(bases) > 1:
         message = "partitions of several folders cannot be read as one source"
         raise source.wrong(codes.FORMAT, message, "make each folder a source of its own")
-    base = bases.pop() if has_partitions else None
-    return list(unique.values()), None if base is None else unquote(base)
+    return list(unique.values()), unquote(bases.pop()) if has_partitions else None
 
 
-def _listed(
-    session: SparkSession, written: str, source: Source, folder: Path
-) -> tuple[str | None, list[Found]]:
+def _listed(session: SparkSession, written: str, source: Source, folder: Path) -> tuple[str, list[Found]]:
     is_here = not is_on_connect(session) or "SPARK_LOCAL_REMOTE" in os.environ
     scheme = _SCHEME.match(written)
     local = None
@@ -210,22 +207,29 @@ def _listed(
         raise _no_files(source, written, local, error) from None
     if not addresses:
         raise _no_files(source, written, local, None)
-    base = None if glob.has_magic(written) else address_of(path)
-    return base, [_found(address, base, is_here=False) for address in sorted(map(_normal, addresses))]
+    found = sorted(map(_normal, addresses))
+    base = _base(path)
+    if found == [base]:  # a file, not a folder
+        base = base.rpartition("/")[0]
+    return base, [_found(address, base, is_here=False) for address in found]
 
 
-def _listed_here(path: Path, has_magic: bool, source: Source) -> tuple[str | None, list[Found]]:
+def _listed_here(path: Path, has_magic: bool, source: Source) -> tuple[str, list[Found]]:
     roots = [path]
     if has_magic:
         roots = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
-    found = []
-    for root in roots:
-        base = address_of(str(root)) if root.is_dir() else address_of(str(root.parent))
-        files = sorted(_inside(root)) if root.is_dir() else [root]
-        found += [_found(address_of(str(file)), base, is_here=True) for file in files]
-    if not found:
+    base = _base(str(path)) if has_magic else address_of(str(path if path.is_dir() else path.parent))
+    files = [file for root in roots for file in (sorted(_inside(root)) if root.is_dir() else [root])]
+    if not files:
         raise _no_files(source, str(path), path, None)
-    return None if has_magic else base, found
+    return base, [_found(address_of(str(file)), base, is_here=True) for file in files]
+
+
+def _base(path: str) -> str:
+    """Return the address of the folder before the first part of a path that stands for many files."""
+    parts = path.split("/")
+    first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    return address_of("/".join(parts[:first]))
 
 
 def _inside(folder: Path) -> Iterable[Path]:
@@ -251,13 +255,13 @@ def _normal(address: str) -> str:
     return re.sub(r"^file:/+", "file:/", address)
 
 
-def _found(address: str, base: str | None, is_here: bool) -> Found:
+def _found(address: str, base: str, is_here: bool) -> Found:
     path = unquote(address)
     local = Path(path.removeprefix("file:")) if path.startswith("file:/") else None
     name = path.rpartition("/")[2].lower()
     bare = next((name.removesuffix(each) for each in _COMPRESSED if name.endswith(each)), name)
     format = next((of for extension, of in _EXTENSIONS.items() if bare.endswith(extension)), None)
-    inside = address.removeprefix(base or "").strip("/").split("/")[:-1] if base else []
+    inside = address.removeprefix(base).strip("/").split("/")[:-1]
     pairs = [found.groups() for part in inside if (found := _PARTITION.fullmatch(unquote(part)))]
     partitions = tuple((name, "" if value == _NULL_PARTITION else unquote(value)) for name, value in pairs)
     shown = path
