@@ -10,7 +10,7 @@ import datetime as dt
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
@@ -50,6 +50,7 @@ class DataFile:
     rows: int
     size: int
     columns: Mapping[str, Range]
+    partition: Mapping[str, str] = field(default_factory=dict)  # in a table of changes
 
 
 def described(folder: Folder, path: str, schema: pa.Schema) -> DataFile:
