@@ -6,11 +6,12 @@ them is decided by statistics first, then by reading one file at a time.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
 
@@ -50,7 +51,7 @@ class DataFile:
     rows: int
     size: int
     columns: Mapping[str, Range]
-    partition: Mapping[str, str] = field(default_factory=dict)  # in a table of changes
+    partition: Mapping[str, str] = dataclasses.field(default_factory=dict)  # in a table of changes
 
 
 def described(folder: Folder, path: str, schema: pa.Schema) -> DataFile:
