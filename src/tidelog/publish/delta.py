@@ -155,10 +155,8 @@ class DeltaTables:
         actions = self._actions(folder, version.format_version)
         for action in actions:
             if _CHANGE_FILES in action.get("commitInfo", {}):
-                beside, paths = (
-                    self.changes_folder(version.name),
-                    json.loads(action["commitInfo"][_CHANGE_FILES]),
-                )
+                beside = self.changes_folder(version.name)
+                paths = json.loads(action["commitInfo"][_CHANGE_FILES])
                 return tuple(ChangeFile(beside.location(path), BOTH, version.changed_in) for path in paths)
         kinds = {"cdc": BOTH, "add": INSERT, "remove": DELETE}
         if any("cdc" in action for action in actions):
