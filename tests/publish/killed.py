@@ -13,6 +13,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def run(work: Callable[[], None]) -> int:
         try:
             work()
             code = 0
-        except BaseException:
+        except BaseException:  # noqa: BLE001 - whatever it is, the process ends
             traceback.print_exc()
         finally:
             sys.stdout.flush()
@@ -79,7 +80,7 @@ def main(base: Path, format: str, has_hook: bool, stride: int) -> None:
         base.mkdir()
         if run(lambda: prepared(folder, format)):
             sys.exit("the folder could not be prepared")
-        ended = run(lambda: publish(folder, count, has_hook))
+        ended = run(partial(publish, folder, count, has_hook))
         if ended not in (0, -signal.SIGKILL):
             sys.exit(f"the writer ended with {ended} instead of being killed at {count}")
         if run(lambda: check_recovered(folder, has_hook)):

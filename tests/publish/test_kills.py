@@ -1,4 +1,4 @@
-"""A writer that is killed at any operation leaves the old version or the new one, and the next one goes on."""
+"""A writer that is killed anywhere leaves the old version or the new one, and the next one goes on."""
 
 from __future__ import annotations
 
@@ -136,4 +136,4 @@ def test_a_writer_that_is_killed(tmp_path: Path, format: str, how: str, stride: 
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 40 / stride
+    assert int(done.stdout) > 30 / stride
