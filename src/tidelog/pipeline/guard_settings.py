@@ -26,7 +26,7 @@ from tidelog.pipeline.guards import (
     read_duration,
 )
 
-KEPT: Final = f"{PRIVATE}kept of "  # followed by a predicate: its rows without those that expectations drop
+KEPT: Final = f"{PRIVATE}kept:"  # followed by a predicate: its rows without those that expectations drop
 _LIMITS: Final = ("min-rows", "max-rows", "max-drop")
 _AMOUNT_HELP: Final = 'write a number of rows, such as 100, or a share, such as "20 %"'
 
