@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from tidelog.errors import DataError, Diagnostic, Span
 from tidelog.io.arrays import text_array
@@ -38,15 +37,6 @@ _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
-class TableOf:
-    """Rows that Spark has: the DataFrame, and how its columns are read."""
-
-    load: Callable[[], Any]
-    types: tuple[ColumnType, ...]
-    names: tuple[str | None, ...]
-
-
-@dataclass(frozen=True)
 class Feeding:
     """An input of a job: the predicate it feeds, and how it is read.
 
@@ -64,7 +54,6 @@ class Feeding:
     filter: Filter | None = None
     on_error: str = "reject"
     volatile: bool = False
-    table: TableOf | None = None  # what `read` reads, if that is a table of Spark
     time: tuple[str, ...] = ()  # what the last columns of its rows tell of when they hold
     span: Span | None = field(default=None, compare=False)
 

@@ -17,7 +17,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidelog.errors import DataError, Diagnostic, counted
-from tidelog.io.faults import Faults, OnError
+from tidelog.io.columns import Batch
+from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import file_name
 from tidelog.io.source import Header, import_file
 from tidelog.logic.inference import infer
@@ -43,7 +44,7 @@ from tidelog.spark.maintaining import fetched
 from tidelog.spark.parquet import StateFolder, Target
 from tidelog.spark.reading import read_source
 from tidelog.spark.rows import Reading
-from tidelog.spark.sources import Found, Source, found_files
+from tidelog.spark.sources import Found, Source, found_files, local_files
 from tidelog.spark.strategies import Choice
 from tidelog.spark.task import STATE
 from tidelog.transaction import Change
@@ -80,7 +81,7 @@ class SparkIntake:
         self._reached = reached
         self.inputs: dict[str, Input] = {}
         self._stated = list(stated_inputs(program))
-        self._items = [_item(source, settings, program) for source in settings.sources]
+        self._items = [_item(source, program) for source in settings.sources]
         self._items += [_imported(transfer, program) for transfer in program.imports]
         self._readings: dict[str, Reading] = {}
 
@@ -102,10 +103,9 @@ class SparkIntake:
 
     def _input(self, item: Item) -> Input:
         """Return what tells whether an input has changed, before a row of it is read."""
-        files = {}
-        if not item.is_volatile:
-            listed, _ = found_files(self._session(), item.source, self._settings.folder)
-            files = _stamps(listed)
+        files = (
+            {} if item.is_volatile else _stamps(files_of(item.source, self._settings.folder, self._session))
+        )
         marks = digest(repr(replace(item.source, span=None, path=(), frame=None)))
         return Input(item.predicate, item.source.shown, marks, files, volatile=item.is_volatile)
 
@@ -365,7 +365,49 @@ def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
 # ---- inputs
 
 
-def _item(source: Described, settings: Settings, program: Program) -> Item:
+def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) -> Sequence[Found]:
+    """Return the files of a source; no session is needed for those on a disk of this machine."""
+    listed = local_files(source, folder)
+    return found_files(session(), source, folder)[0] if listed is None else listed
+
+
+def fetched_input(
+    source: Described, program: Program, session: Callable[[], SparkSession], folder: Path
+) -> Feeding:
+    """Return a table, a query or a DataFrame as an input of a job that reasons in this process."""
+    item = _item(source, program)
+    readings: list[Reading] = []
+
+    def reading() -> Reading:
+        if not readings:
+            readings.append(read_source(session(), item.source, program, folder))
+        return readings[0]
+
+    def read(faults: Faults) -> Iterator[Batch]:
+        shape, rows = reading().input.reading(), 0
+        with telling():
+            for table in fetched(reading().frame, MOST_ROWS):
+                rows += table.num_rows
+                yield from shape.batches(table, source.shown, faults)
+            for row in reading().rejects.toLocalIterator():
+                faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), row.row))
+        faults.check()
+
+    return Feeding(
+        item.key,
+        item.predicate,
+        source.shown,
+        digest(repr(replace(item.source, span=None, frame=None))),
+        read,
+        lambda: reading().columns,
+        on_error=source.on_error,
+        volatile=True,
+        time=source.times,
+        span=source.span,
+    )
+
+
+def _item(source: Described, program: Program) -> Item:
     shared = {each.name for each in fields(Source)} & {each.name for each in fields(Described)}
     made = Source(**{name: getattr(source, name) for name in shared})
     predicate = program.find(source.predicate)

@@ -104,10 +104,9 @@ class Sink:
 
 @dataclass(frozen=True)
 class Engine:
-    """What reasons, and what reads: `reader` is `process` or `spark`."""
+    """What reads and reasons: Spark, or this process alone."""
 
     name: str = DEFAULT_ENGINE
-    reader: str | None = None
     maintainer: str = "auto"
     modules: bool = True
     threads: int | None = None
@@ -152,11 +151,6 @@ class Engine:
             return None
         shown = f", {self.equal}" if self.equality == treatments.DEFAULT else ""
         return f"{self.equality}{shown}{', unique names' if self.unique_names else ''}"
-
-    @property
-    def reads_on_spark(self) -> bool:
-        """Whether files are read on Spark."""
-        return (self.reader or {"spark": "spark"}.get(self.name, "process")) == "spark"
 
 
 @dataclass(frozen=True)
@@ -212,4 +206,4 @@ class Settings:
         """Whether something about the job needs Spark."""
         engine = self.engine
         kinds = {item.kind for item in self.sources} | {item.kind for item in self.sinks}
-        return engine.name == "spark" or engine.reads_on_spark or not kinds <= {"file"}
+        return engine.name == "spark" or not kinds <= {"file"}

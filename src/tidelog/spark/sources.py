@@ -188,13 +188,31 @@ def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[li
     return list(unique.values()), unquote(bases.pop()) if has_partitions else None
 
 
+def local_files(source: Source, folder: Path) -> list[Found] | None:
+    """Return the files of a source if all lie on a disk of this machine; None if Spark has to look for them."""
+    found: list[Found] = []
+    for written in source.paths:
+        local = _local(written, folder)
+        if local is None:
+            return None
+        has_magic = glob.has_magic(written) and not local.exists()
+        if not has_magic and not local.exists():
+            return None
+        found += _listed_here(local, has_magic, source)[1]
+    return list({each.address: each for each in found}.values())
+
+
+def _local(written: str, folder: Path) -> Path | None:
+    scheme = _SCHEME.match(written)
+    if scheme is not None and scheme[1] != "file":
+        return None
+    local = folder / re.sub(r"^file:/+", "/", written)
+    return Path(os.path.normpath(local if local.is_absolute() else Path.cwd() / local))
+
+
 def _listed(session: SparkSession, written: str, source: Source, folder: Path) -> tuple[str, list[Found]]:
     is_here = not is_on_connect(session) or "SPARK_LOCAL_REMOTE" in os.environ
-    scheme = _SCHEME.match(written)
-    local = None
-    if scheme is None or scheme[1] == "file":
-        local = folder / re.sub(r"^file:/+", "/", written)
-        local = Path(os.path.normpath(local if local.is_absolute() else Path.cwd() / local))
+    local = _local(written, folder)
     if is_here and local is not None:
         has_magic = glob.has_magic(written) and not local.exists()
         if has_magic or local.exists():
