@@ -59,6 +59,19 @@ class Schemas:
             self._types[name] = found if before is None else united(before, found)
             self._last = None
 
+    def known(self, program: Program) -> dict[str, Columns]:
+        """Return the types of data that came, for whoever keeps facts beyond this process."""
+        return {
+            name: columns for name, columns in self.given(program, ()).items() if name in program.predicates
+        }
+
+    def assume(self, types: Mapping[str, Columns]) -> None:
+        """Take the types of facts to be what was known of them when they came."""
+        self._last = None
+        for name, columns in types.items():
+            self._unread.discard(name)
+            self._types[name] = columns
+
     def now(self, program: Program, facts: tuple[Fact, ...]) -> SchemasOf:
         """Return the schemas for a program that states these facts."""
         last = self._last

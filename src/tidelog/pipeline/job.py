@@ -242,6 +242,8 @@ class Job:
     ) -> Manifest | None:
         """Publish the difference that inputs and rules make; None if everything must be derived anew."""
         edited = intake.edited(before)
+        if not isinstance(intake, Intake):
+            reasoner.schemas.data.assume(intake.types(edited, before.origin.known))
         change = reasoner.change(batch=State.batch(publication.number))
         has_new_rules = hash_of(program) != before.origin.job
         if has_new_rules:
@@ -321,6 +323,7 @@ class Job:
     ) -> Manifest:
         """Do the same in tasks of Spark, which write the tables."""
         from tidelog.pipeline.on_spark import derive_on_spark, described_types
+        from tidelog.spark.given import held_by
 
         engine = self.settings.engine
         given = intake.given(engine.settings_of_tasks, before, full)
@@ -336,7 +339,7 @@ class Job:
         derived = sum(rows for name, rows in written.rows.items() if name in names)
         bare = replace(program, facts=(), imports=())
         origin = self._origin("full", bare, hash_of(program), intake.inputs, before.batch if before else None)
-        origin = described_types(written.derived, origin)
+        origin = described_types(written.derived, origin).knowing(held_by(given.inputs.values())[0])
         self.reached("derived", counted(derived, "fact"))
         manifest = self._commit_version(publication, origin)
         self._state.adopt(publication.number)
@@ -354,6 +357,7 @@ class Job:
         """Publish a version, write its sinks, and tell the subscribers."""
         holding = self._holding(reasoner)
         origin = publish_facts(publication, self.store.published, before, program, holding, changes, origin)
+        origin = origin.knowing(reasoner.schemas.data.known(reasoner.program))
         return self._commit_version(publication, origin)
 
     def _commit_version(self, publication: Publication, origin: Origin) -> Manifest:
@@ -419,7 +423,8 @@ class Job:
             origin = state.expected(number)
             reasoner = None if before is None or origin is None else state.open(before.version)
             if reasoner is not None and State.number_of(reasoner) == number:
-                assert origin is not None
+                assert origin is not None and before is not None
+                reasoner.schemas.data.assume(before.origin.known)
                 changes: Changes = dict.fromkeys(reasoner.program.predicates)
                 self._publish(publication, before, reasoner, reasoner.program, changes, origin)
             if reasoner is not None:
@@ -469,6 +474,7 @@ class Job:
         self.close()
         self._open = self._state.open(before.version)
         if self._open is not None:
+            self._open.schemas.data.assume(before.origin.known)
             self.reached("restored", f"{counted(before.rows, 'fact')} of version {before.version}")
         return self._open
 
