@@ -179,7 +179,7 @@ def test_a_batch_that_comes_again_is_passed_over(streaming: Job) -> None:
     assert versions("published") == before
 
 
-@pytest.mark.parametrize("step", ["maintained", "files written", "manifest written", "published"])
+@pytest.mark.parametrize("step", ["maintained", "pending", "ready", "published"])
 def test_a_batch_that_stops_half_way(streaming: Job, step: str) -> None:
     for number, text in enumerate(BATCHES):
         deliver(f"{number}.csv", text, number)
@@ -203,7 +203,7 @@ def test_a_batch_that_stops_half_way(streaming: Job, step: str) -> None:
     assert versions("published") == versions("clean")
 
 
-KILLED = ["maintained", "files written", "manifest written", "published", "batch published"]
+KILLED = ["maintained", "pending", "ready", "published", "batch published"]
 
 
 def check_kills(steps: list[tuple[str, int]]) -> None:

@@ -363,7 +363,6 @@ class Job:
     def _commit_version(self, publication: Publication, origin: Origin) -> Manifest:
         manifest = Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))
         self._state.settle()
-        self.reached("published", str(manifest.version))
         self._write_sinks(manifest)
         self.announce(manifest)
         return manifest
@@ -418,6 +417,7 @@ class Job:
         state = self._state
         if not state.is_expecting:
             return
+        self._discard_reasoner()
         with self.store.published.writing(on_step=self.reached) as publication:
             before, number = self._before(publication), publication.number
             origin = state.expected(number)
