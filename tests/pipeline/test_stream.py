@@ -226,7 +226,7 @@ def check_kills(steps: list[tuple[str, int]]) -> None:
 
 @pytest.mark.slow
 def test_a_stream_that_is_killed_around_the_pointer(streaming: Job) -> None:
-    check_kills([("manifest written", 1), ("published", 1)])
+    check_kills([("ready", 1), ("published", 1)])
 
 
 @pytest.mark.slow

@@ -273,7 +273,7 @@ def derive_on_spark(
     state: State,
     session: SparkSession,
 ) -> Written:
-    """Derive everything in tasks, which write the files of tables; a task that has all facts writes the state."""
+    """Derive everything in tasks, which write tables; a task that has all facts writes the state, too."""
     names = [each.written for each in given.program.predicates.values() if each.name != BOTTOM]
     derived = given.derive(frames, names, "fail", "fail", choice)
     folders = {name: publication.folder_of(name) for name in names}
