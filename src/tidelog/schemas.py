@@ -59,6 +59,18 @@ class Schemas:
             self._types[name] = found if before is None else united(before, found)
             self._last = None
 
+    def noted(self) -> dict[str, Columns]:
+        """Return the types of all data that came, by predicate; no types where it may be anything."""
+        self._read_all()
+        return dict(self._types)
+
+    def restore(self, types: Mapping[str, Columns]) -> None:
+        """Note types of data that came to another reasoner, whose facts this one has."""
+        for name, columns in types.items():
+            before = self._types.get(name)
+            self._types[name] = columns if before is None else united(before, columns) if before else before
+        self._last = None
+
     def now(self, program: Program, facts: tuple[Fact, ...]) -> SchemasOf:
         """Return the schemas for a program that states these facts."""
         last = self._last
@@ -68,10 +80,7 @@ class Schemas:
 
     def given(self, program: Program, facts: tuple[Fact, ...]) -> dict[str, Columns]:
         """Return the types of what is stated and of data that came."""
-        with self._engine.dictionary.lock:
-            for name in list(self._unread):
-                self._unread.discard(name)
-                self.note_rows(name, self._rows(name))
+        self._read_all()
         if self._facts[0] is not facts:
             self._facts = facts, types_of_facts(facts)
         found = dict(self._facts[1])
@@ -80,6 +89,12 @@ class Schemas:
             columns = columns if len(columns) == arity else (ANY,) * arity
             found[name] = united(found.get(name, columns), columns)
         return found
+
+    def _read_all(self) -> None:
+        with self._engine.dictionary.lock:
+            for name in list(self._unread):
+                self._unread.discard(name)
+                self.note_rows(name, self._rows(name))
 
 
 @dataclass(frozen=True)

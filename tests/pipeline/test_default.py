@@ -161,7 +161,7 @@ def test_without_pyspark(
     assert main(["pipeline", "job.toml"]) == 1
     said = capfd.readouterr().err
     assert "error[E624]" in said and all(way in said for way in WAYS_OUT)
-    assert not Path("published/CURRENT").exists()
+    assert not Path("published/_versions").exists()
     assert main(["pipeline", "job.toml", "--engine", "columnar"]) == 0
 
 
@@ -172,7 +172,7 @@ def test_without_java(plain: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(tl.TidelogError, match="E625") as caught:
         Job.load("job.toml").run()
     assert all(way in str(caught.value) for way in WAYS_OUT)
-    assert not Path("published/CURRENT").exists()
+    assert not Path("published/_versions").exists()
 
 
 def test_a_source_that_needs_spark_names_no_other_engine(write: Write, monkeypatch: Any) -> None:

@@ -24,13 +24,20 @@ from tidelog.logic.sandbox import Folders, Sandbox
 from tidelog.maintenance.maintainer import Update
 from tidelog.opening import StoredReasoner
 from tidelog.pipeline import codes
-from tidelog.pipeline.continuing import check_columns, has_changed, no_advance, reason_for_anew, reason_in
+from tidelog.pipeline.continuing import (
+    check_columns,
+    has_changed,
+    no_advance,
+    reason_for_anew,
+    reason_in,
+    reason_not_to_open,
+)
 from tidelog.pipeline.holding import Changes, Holding
 from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Batch, Input, Manifest, Origin
 from tidelog.pipeline.programs import described, hash_of, published_program
-from tidelog.pipeline.publishing import publish_facts
+from tidelog.pipeline.publishing import publish_facts, restore_types
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
 from tidelog.pipeline.source_files import with_times
@@ -226,7 +233,12 @@ class Job:
         else:
             wanted = then if hash_of(program) == before.origin.job else program
             reason = reason_for_anew(before, then, wanted, self.settings.engine)
-        reasoner = None if reason else self._opened(before)
+        reasoner = None
+        if reason is None:
+            try:
+                reasoner = self._opened(before)
+            except DataError as error:
+                reason = reason_not_to_open(error)
         if reasoner is None:
             self.reached("everything anew", reason or f"there is no state of version {before.version}")
         return reasoner
@@ -265,6 +277,7 @@ class Job:
             self._discard_reasoner()
             return None
         if change.batch is None:
+            self._state.settle()
             return before
         return self._publish(publication, before, reasoner, after, changes, origin)
 
@@ -355,6 +368,7 @@ class Job:
         """Return a version to be written, in a block in which nobody else publishes."""
         self._catch_up()
         with self.store.published.writing(on_step=self.reached) as publication:
+            self._state.remove_unpublished(publication.base.number if publication.base else None)
             self._finish_sinks()
             try:
                 yield publication
@@ -378,7 +392,8 @@ class Job:
             origin = state.expected(number)
             reasoner = None if before is None or origin is None else state.open(before.version)
             if reasoner is not None and State.number_of(reasoner) == number:
-                assert origin is not None
+                assert origin is not None and before is not None
+                restore_types(reasoner, before.origin, unpublished=True)
                 changes: Changes = dict.fromkeys(reasoner.program.predicates)
                 self._publish(publication, before, reasoner, reasoner.program, changes, origin)
             if reasoner is not None:
@@ -428,6 +443,7 @@ class Job:
         self.close()
         self._open = self._state.open(before.version)
         if self._open is not None:
+            restore_types(self._open, before.origin, unpublished=False)
             self.reached("restored", f"{counted(before.rows, 'fact')} of version {before.version}")
         return self._open
 

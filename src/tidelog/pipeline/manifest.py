@@ -70,6 +70,8 @@ class Origin:
     treatment: str | None = None  # of equality and time, where the program has these
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the arguments of each table
     times: Mapping[str, int] = field(default_factory=dict)  # how many columns of a table say when
+    names: Mapping[str, str] = field(default_factory=dict)  # full names of predicates, where tables differ
+    given: Mapping[str, list[list[str]]] = field(default_factory=dict)  # types of what was read, by predicate
     is_integer_time: bool = False
     is_calendar: bool = False  # whether points of time are moments
 

@@ -111,7 +111,7 @@ def with_mixed(schema: Iterable[Contents], mixed: str) -> tuple[Contents, ...]:
 
 
 def _is_text(contents: Contents) -> bool:
-    return arrow_type(contents) == TEXT
+    return bool(arrow_type(contents) == TEXT)
 
 
 def types_of(dictionary: Dictionary, ids: Ids) -> Types:
