@@ -10,7 +10,7 @@ import pytest
 
 from tidelog.publish import Published
 
-FORMATS = ["delta"]
+FORMATS = ["delta", "iceberg", "parquet"]
 ROWS = pa.table({"x": pa.array([1, 2, 3], pa.int64()), "y": ["a", "b", None]})
 
 

@@ -38,7 +38,7 @@ def read_delimited(file: DataFile, faults: Faults, threads: int) -> Iterator[Bat
     """The rows of a delimited file, block by block."""
     rows = 0
     with file.open() as stream:
-        for batch in _read_blocks(_blocks(stream, file, BLOCK * threads), file, faults, threads):
+        for batch in _read_blocks(blocks_of(stream, file, BLOCK * threads), file, faults, threads):
             rows += batch.rows
             yield replace(batch, following=_following(stream, rows))
 
@@ -58,7 +58,7 @@ def _read_blocks(blocks: Iterator[Block], file: DataFile, faults: Faults, thread
             found = first_record(block.data, file.delimiter.encode(), file.quoting, block.line)
             if found is None:
                 continue
-            layout, rest = _layout(file, block, *found)
+            layout, rest = layout_of(file, block, *found)
         for batch in _read_block(rest, layout, file, faults, threads):
             if batch.rows and not faults.failed:
                 yield batch
@@ -77,11 +77,11 @@ def _read_block(
         yield read_block(block, layout, file, faults)
     else:
         largest = len(block.data) + 1  # all of it is here: a quote that is open in a part is so to its end
-        for part in _blocks(io.BytesIO(block.text), file, CAREFUL_BLOCK, block.line, largest):
+        for part in blocks_of(io.BytesIO(block.text), file, CAREFUL_BLOCK, block.line, largest):
             yield _parse(part, layout, file, 1) or read_block(part, layout, file, faults)
 
 
-def _blocks(
+def blocks_of(
     stream: IO[bytes], file: DataFile, size: int, line: int = 1, largest: int | None = None
 ) -> Iterator[Block]:
     """The stream in blocks of about `size` bytes that end where a record ends."""
@@ -103,7 +103,7 @@ def _whole_records(lines: LineReader, file: DataFile, size: int, line: int, larg
     return block
 
 
-def _layout(file: DataFile, block: Block, record: Record, end: int) -> tuple[Layout, Block]:
+def layout_of(file: DataFile, block: Block, record: Record, end: int) -> tuple[Layout, Block]:
     """What the first record, up to `end`, tells of the columns; the block without it if it is a header."""
     types = file.types if file.types is not None else (ColumnType.ANY,) * len(record.fields)
     wanted = tuple(index for index, column_type in enumerate(types) if column_type is not ColumnType.SKIP)

@@ -21,6 +21,12 @@ BAD_RECORD: Final = "E814"
 LATE: Final = "E815"
 NO_STREAM: Final = "E816"
 TIMED: Final = "E817"
+GUARD: Final = "E818"
+EXPECTATION: Final = "E819"
+NOT_A_REPORT: Final = "E820"
+GUARD_WARNING: Final = "W818"
+EXPECTATION_WARNING: Final = "W819"
+NOT_SENT: Final = "W820"
 
 MEANINGS: Final = {
     NOT_TOML: "a job file that cannot be read, or is not TOML",
@@ -40,4 +46,10 @@ MEANINGS: Final = {
     LATE: "a record of a stream that comes after later ones",
     NO_STREAM: "a stream that is not described, or not as it was",
     TIMED: "time that is to advance in a pipeline, or records with times where facts have none, or without",
+    GUARD: "a guard that a run does not satisfy: nothing was published",
+    EXPECTATION: "an expectation that does not hold: nothing was published",
+    NOT_A_REPORT: "a report or log of runs that cannot be read",
+    GUARD_WARNING: "a guard that a run does not satisfy and that only warns",
+    EXPECTATION_WARNING: "an expectation that does not hold and that only warns, or leaves rows out",
+    NOT_SENT: "an OpenLineage event that could not be written or sent",
 }

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 from tidelog.errors import DataError, Diagnostic, Span
 from tidelog.io.arrays import text_array
@@ -38,15 +37,6 @@ _CHUNK = 1 << 22
 
 
 @dataclass(frozen=True)
-class TableOf:
-    """Rows that Spark has: the DataFrame, and how its columns are read."""
-
-    load: Callable[[], Any]
-    types: tuple[ColumnType, ...]
-    names: tuple[str | None, ...]
-
-
-@dataclass(frozen=True)
 class Feeding:
     """An input of a job: the predicate it feeds, and how it is read.
 
@@ -64,7 +54,6 @@ class Feeding:
     filter: Filter | None = None
     on_error: str = "reject"
     volatile: bool = False
-    table: TableOf | None = None  # what `read` reads, if that is a table of Spark
     time: tuple[str, ...] = ()  # what the last columns of its rows tell of when they hold
     span: Span | None = field(default=None, compare=False)
 
@@ -77,7 +66,7 @@ def feedings(
 ) -> list[Feeding]:
     """All inputs of a job. Sources that only Spark has are made by `on_spark`."""
     read_files = read_files or read_in_process
-    found = [*_stated(program), *_imported(program, read_files)]
+    found = [*stated_inputs(program), *_imported(program, read_files)]
     faults: list[Diagnostic] = []
     for source in settings.sources:
         try:
@@ -103,7 +92,7 @@ def _with_keys(found: Iterable[Feeding]) -> list[Feeding]:
     return keyed
 
 
-def _stated(program: Program) -> Iterator[Feeding]:
+def stated_inputs(program: Program) -> Iterator[Feeding]:
     """The facts that the program states."""
     by_predicate: dict[str, list[Fact]] = {}
     timed: dict[str, list[TimedFact]] = {}

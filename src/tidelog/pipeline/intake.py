@@ -8,7 +8,6 @@ from typing import Any
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.columns import Batch
 from tidelog.io.formats import file_name
-from tidelog.io.source import DataFile
 from tidelog.logic.program import Program
 from tidelog.pipeline import codes
 from tidelog.pipeline.inputs import Feeding, Taken, check_drift, feedings, is_changed, stamps_of
@@ -34,21 +33,20 @@ class Intake:
         self._store = store
         self._reached = reached
         self._is_integer_time = program.is_integer_time
-        self._prepare: Callable[[list[tuple[DataFile, ...]]], None] | None = None
         self.items = self._feedings(program, session)
         self.inputs: dict[str, Input] = {}
 
     def _feedings(self, program: Program, session: Callable[[], Any]) -> list[Feeding]:
-        """The inputs; those that only Spark has are read there."""
+        """Return the inputs; those that only Spark has are read there, and come to this process."""
         if not self._settings.needs_spark:
             return feedings(self._settings, program)
-        from tidelog.pipeline.spark_sources import SparkReading
+        from tidelog.pipeline.on_spark import fetched_input
 
-        reading = SparkReading(session, self._settings)
-        if not self._settings.engine.reads_on_spark:
-            return feedings(self._settings, program, reading.feeding)
-        self._prepare = reading.prepare
-        return feedings(self._settings, program, reading.feeding, reading.read_files)
+        return feedings(
+            self._settings,
+            program,
+            lambda source, known: fetched_input(source, known, session, self._settings.folder),
+        )
 
     def edited(self, before: Manifest) -> list[str]:
         """The predicates whose inputs are others than in a version; the other inputs are kept."""
@@ -66,8 +64,6 @@ class Intake:
 
         The rows of an input must have been taken when the next one is asked for.
         """
-        if self._prepare is not None:
-            self._prepare([item.data for item in items if item.data and not item.time])
         for taken in self.taken(number, items, before, full):
             yield taken
             self.note(taken)

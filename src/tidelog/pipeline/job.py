@@ -49,6 +49,7 @@ from tidelog.publish import Publication
 from tidelog.transaction import Change
 
 if TYPE_CHECKING:
+    from tidelog.pipeline.on_spark import SparkIntake
     from tidelog.pipeline.stream import Following
 
 
@@ -216,7 +217,7 @@ class Job:
 
     # ---- what a run does
 
-    def _is_edited(self, before: Manifest, program: Program, intake: Intake) -> bool:
+    def _is_edited(self, before: Manifest, program: Program, intake: Intake | SparkIntake) -> bool:
         """Whether inputs, rules or what else tables depend on are others than in a version."""
         origin = before.origin
         return (
@@ -249,7 +250,7 @@ class Job:
         reasoner: StoredReasoner,
         before: Manifest,
         program: Program,
-        intake: Intake,
+        intake: Intake | SparkIntake,
     ) -> Manifest | None:
         """Publish the difference that inputs and rules make; None if everything must be derived anew."""
         edited = intake.edited(before)
@@ -300,13 +301,15 @@ class Job:
         publication: Publication,
         before: Manifest | None,
         program: Program,
-        intake: Intake,
+        intake: Intake | SparkIntake,
         full: bool,
     ) -> Manifest:
         """Publish what follows from all inputs, derived from scratch."""
         self._discard_reasoner()
         batch = before.batch if before else None
         bare = replace(program, facts=(), imports=())
+        if not isinstance(intake, Intake):
+            return self._derive_on_spark(publication, before, program, intake, full)
         reasoner = self._state.begin(publication.number, bare)
         intake.feed(reasoner, publication.number, before, full)
         intake.check_rejects()
@@ -318,6 +321,37 @@ class Job:
         changes: Changes = dict.fromkeys(program.predicates)
         manifest = self._publish(publication, before, reasoner, bare, changes, origin)
         reasoner.close()
+        self._state.adopt(publication.number)
+        return manifest
+
+    def _derive_on_spark(
+        self,
+        publication: Publication,
+        before: Manifest | None,
+        program: Program,
+        intake: SparkIntake,
+        full: bool,
+    ) -> Manifest:
+        """Do the same in tasks of Spark, which write the tables."""
+        from tidelog.pipeline.on_spark import derive_on_spark, described_types
+
+        engine = self.settings.engine
+        given = intake.given(engine.settings_of_tasks, before, full)
+        frames = intake.frames()
+        choice = given.choose(frames, engine.partitions, None)
+        self.reached("deriving", f"by {choice.strategy}: {choice.reason}")
+        written = derive_on_spark(
+            given, frames, choice, publication, self.store.published, self._state, self.session
+        )
+        intake.note(publication.number)
+        intake.check_rejects()
+        names = {program.predicates[name].written for name in program.derived}
+        derived = sum(rows for name, rows in written.rows.items() if name in names)
+        bare = replace(program, facts=(), imports=())
+        origin = self._origin("full", bare, hash_of(program), intake.inputs, before.batch if before else None)
+        origin = described_types(written.derived, origin)
+        self.reached("derived", counted(derived, "fact"))
+        manifest = self._commit_version(publication, origin)
         self._state.adopt(publication.number)
         return manifest
 
@@ -333,6 +367,9 @@ class Job:
         """Publish a version, write its sinks, and tell the subscribers."""
         holding = self._holding(reasoner)
         origin = publish_facts(publication, self.store.published, before, program, holding, changes, origin)
+        return self._commit_version(publication, origin)
+
+    def _commit_version(self, publication: Publication, origin: Origin) -> Manifest:
         manifest = Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))
         self._state.settle()
         self.reached("published", str(manifest.version))
@@ -358,7 +395,11 @@ class Job:
     def _holding(self, reasoner: StoredReasoner) -> Holding:
         return Holding(reasoner)
 
-    def _intake(self, program: Program) -> Intake:
+    def _intake(self, program: Program) -> Intake | SparkIntake:
+        if self.settings.engine.name == "spark":
+            from tidelog.pipeline.on_spark import SparkIntake
+
+            return SparkIntake(self.settings, self.store, program, lambda: self.session, self.reached)
         return Intake(self.settings, self.store, program, lambda: self.session, self.reached)
 
     # ---- the published folder

@@ -44,7 +44,6 @@ SINK_FORMATS = (
 )
 STREAM_FORMATS = ("csv", "tsv", "jsonl", "changes")
 ON_ERROR = ("reject", "fail")
-READERS = ("process", "spark")
 MARKINGS = ("none", "literal", "linked")
 MISSING = ("reject", "ignore")
 TIME_HELP = (
@@ -202,12 +201,12 @@ def _engine(table: Table | None) -> Engine:
         return Engine()
     engine = Engine(
         table.choice("name", ENGINES, DEFAULT_ENGINE),
-        table.choice("reader", READERS, "process") if "reader" in table else table.text("reader"),
         _maintainer(table),
         table.flag("modules") is not False,
         table.count("threads", 1),
         table.number("timeout"),
         table.count("max-facts", 1),
+        table.count("partitions", 1),
         table.text("master"),
         table.mapping("conf"),
         table.choice("equality", tuple(treatments.TREATMENTS), treatments.DEFAULT),

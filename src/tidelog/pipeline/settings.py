@@ -104,15 +104,15 @@ class Sink:
 
 @dataclass(frozen=True)
 class Engine:
-    """What reasons, and what reads: `reader` is `process` or `spark`."""
+    """What reads and reasons: Spark, or this process alone."""
 
     name: str = DEFAULT_ENGINE
-    reader: str | None = None
     maintainer: str = "auto"
     modules: bool = True
     threads: int | None = None
     timeout: float | None = None
     max_facts: int | None = None
+    partitions: int | None = None  # tasks that derive together; by default as many as the facts need
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     equality: str = treatments.DEFAULT
@@ -129,6 +129,19 @@ class Engine:
             horizon = f"[{horizon}]"
         return TimeSettings(self.temporal, None, None if horizon is None else read_interval(horizon))
 
+    @property
+    def settings_of_tasks(self) -> dict[str, Any]:
+        """The settings of reasoners in tasks of Spark."""
+        return {
+            "equality": self.equality,
+            "equal": self.equal,
+            "unique_names": self.unique_names,
+            "time": self.time_settings,
+            "modules": self.modules,
+            "timeout": self.timeout,
+            "max_facts": self.max_facts,
+        }
+
     def treatment_in(self, program: Program) -> str | None:
         """What tables depend on besides: how equality is treated and shown, and how far time is looked at."""
         if program.timed:
@@ -138,11 +151,6 @@ class Engine:
             return None
         shown = f", {self.equal}" if self.equality == treatments.DEFAULT else ""
         return f"{self.equality}{shown}{', unique names' if self.unique_names else ''}"
-
-    @property
-    def reads_on_spark(self) -> bool:
-        """Whether files are read on Spark."""
-        return (self.reader or {"spark": "spark"}.get(self.name, "process")) == "spark"
 
 
 @dataclass(frozen=True)
@@ -198,4 +206,4 @@ class Settings:
         """Whether something about the job needs Spark."""
         engine = self.engine
         kinds = {item.kind for item in self.sources} | {item.kind for item in self.sinks}
-        return engine.name == "spark" or engine.reads_on_spark or not kinds <= {"file"}
+        return engine.name == "spark" or not kinds <= {"file"}

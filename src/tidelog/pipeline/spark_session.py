@@ -7,11 +7,12 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
-from tidelog.engine.spark.settings import SparkSettings
-from tidelog.errors import Diagnostic, TidelogError
+from tidelog.errors import DataError, Diagnostic, TidelogError, suggest
+from tidelog.pipeline import codes
 from tidelog.pipeline.settings import Engine
 from tidelog.spark.java import NO_JAVA
-from tidelog.spark.session import NO_PYSPARK, NOT_STARTED, load_pyspark
+from tidelog.spark.session import NO_PYSPARK, NOT_STARTED, SessionSettings, load_pyspark
+from tidelog.spark.strategies import SETTINGS
 
 WITHOUT_SPARK = (
     'or run the job without Spark: name = "columnar" in the [engine] of its file, or --engine columnar'
@@ -30,8 +31,18 @@ def start_session(engine: Engine, session: Any = None) -> Any:
     Raises `TidelogError` if there is no pyspark, no Java, or no session that fits the job: no other engine
     takes over.
     """
+    for key in engine.conf:
+        if key.startswith("tidelog.") and key not in SETTINGS:
+            message = f"there is no setting `{key}` of a program on Spark"
+            help = suggest(key, SETTINGS) or f"there are {', '.join(SETTINGS)}"
+            raise DataError(Diagnostic(codes.BAD_VALUE, message, help=help))
     with _naming_the_other_engine(engine):
-        return SparkSettings(session, engine.master).configured(engine.conf).start()
+        load_pyspark()
+        started = SessionSettings(session, engine.master, engine.conf).start()
+    for key, value in engine.conf.items():
+        if key.startswith("tidelog."):  # a session that ran already has them, too
+            started.conf.set(key, value)
+    return started
 
 
 @contextmanager
@@ -52,7 +63,9 @@ def _with_way_out(fault: Diagnostic) -> Diagnostic:
 
 
 def stages_of(session: Any) -> str:
-    """Return how far the stages are that run now; nothing if none does."""
+    """Return how far the stages are that run now; nothing if none does, or if Spark Connect does not tell."""
+    if is_on_connect(session):
+        return ""
     from py4j.protocol import Py4JError
 
     with suppress(Py4JError, OSError):  # Java may have ended
@@ -66,6 +79,13 @@ def stages_of(session: Any) -> str:
 
 def description_of(session: Any) -> str:
     """Return the version of Spark, its master, and the address of its UI if it has one."""
+    if is_on_connect(session):
+        return f"{session.version} by Spark Connect"
     context = session.sparkContext
     ui = f", UI at {context.uiWebUrl}" if context.uiWebUrl else ""
     return f"{session.version} on {context.master}{ui}"
+
+
+def is_on_connect(session: Any) -> bool:
+    """Whether a session is one of Spark Connect, which has no context."""
+    return type(session).__module__.startswith("pyspark.sql.connect")

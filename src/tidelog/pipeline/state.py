@@ -52,6 +52,12 @@ class State:
         reasoner.batches[APP] = self.batch(number)
         return reasoner
 
+    def take(self, number: int, folder: str) -> None:
+        """Use the store that a task has written, beside the published folder's own, for a version to come."""
+        path = self.path_for(number)
+        shutil.rmtree(path, ignore_errors=True)
+        (self._published / folder).rename(path)
+
     def adopt(self, number: int) -> bool:
         """Use the store that was made for a version, which is published; return whether there is one."""
         path = self.path_for(number)

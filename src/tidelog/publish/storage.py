@@ -183,6 +183,9 @@ class Folder:
                 return content
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            message = f"`{self.location(name)}` cannot be read: {error}"
+            raise DataError(Diagnostic(codes.STORAGE, message)) from error
 
     def write(self, name: str, data: bytes) -> None:
         """Make these bytes the content of a file, whole or not at all."""

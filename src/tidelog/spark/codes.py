@@ -26,6 +26,10 @@ NOT_PUBLISHED: Final = "E879"
 TIMED: Final = "E880"
 NO_MEMORY: Final = "E882"
 NOT_REDERIVED: Final = "E881"
+NO_FILES: Final = "E895"
+NOT_READABLE: Final = "E896"
+OTHER_COLUMNS: Final = "E897"
+FILTER: Final = "E898"
 
 MEANINGS: Final = {
     NO_SUCH_PREDICATE: "a frame for a predicate, or an output, that the program does not have",
@@ -48,5 +52,9 @@ MEANINGS: Final = {
     NOT_PUBLISHED: "changes that could not be published: nothing was committed",
     TIMED: "facts that hold at times, where frames of changes have none",
     NOT_REDERIVED: "a change that cannot be worked into frames of what was derived before",
+    NO_FILES: "a source without files",
+    NOT_READABLE: "a source that the session of Spark cannot read: a format, a driver or a table it lacks",
+    OTHER_COLUMNS: "files of one source with different columns",
+    FILTER: "a filter of a source that is not well formed",
     NO_MEMORY: "facts that do not fit the memory of a task",
 }

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from pyspark import daemon
 
-import tidelog.engine.spark.engine
-import tidelog.engine.spark.local_fixpoint
 import tidelog.spark.task  # noqa: F401 - what executors run, or what that needs
 
 if __name__ == "__main__":

@@ -163,26 +163,27 @@ class _Source:
     shape: Shape
     frame: DataFrame
 
-    def tables(self, most: int) -> Iterator[Any]:
-        """Yield the rows as Arrow tables: at once if they are few, else one by one, each of some rows.
 
-        So what reaches this process at a time is bounded, and no row becomes a Python object.
-        """
-        table = self.frame.limit(most + 1).toArrow()
-        if table.num_rows <= most:
-            yield table
-            return
-        del table
+def fetched(frame: DataFrame, most: int) -> Iterator[Any]:
+    """Yield the rows of a frame as Arrow tables: at once if they are few, else one by one, each of some rows.
 
-        def pack(batches: Any) -> Any:
-            for batch in batches:
-                sink = pa.BufferOutputStream()
-                with pa.ipc.new_stream(sink, batch.schema) as writer:
-                    writer.write_batch(batch)
-                yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()])], ["rows"])
+    So what reaches this process at a time is bounded, and no row becomes a Python object.
+    """
+    table = frame.limit(most + 1).toArrow()
+    if table.num_rows <= most:
+        yield table
+        return
+    del table
 
-        for row in self.frame.mapInArrow(pack, "rows binary").toLocalIterator():
-            yield pa.ipc.open_stream(bytes(row[0])).read_all()
+    def pack(batches: Any) -> Any:
+        for batch in batches:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as writer:
+                writer.write_batch(batch)
+            yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()])], ["rows"])
+
+    for row in frame.mapInArrow(pack, "rows binary").toLocalIterator():
+        yield pa.ipc.open_stream(bytes(row[0])).read_all()
 
 
 @dataclass(frozen=True)
@@ -298,7 +299,7 @@ class Maintained:
             if self.on_change is not None:
                 self.on_change(changes_of(delta), batch_id)
 
-        read = [(source.shape, source.tables(self.rows_at_once)) for source in sources]
+        read = [(source.shape, fetched(source.frame, self.rows_at_once)) for source in sources]
         with self._opened() as reasoner:
             delta = tables.carry_out(reasoner, read, batch, self.missing, faults, publish, deleted)
         return changes_of(delta)

@@ -9,7 +9,7 @@ import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
@@ -50,9 +50,12 @@ class Target:
     prefix: str = HIDDEN
     rows: int | None = None  # most rows of a file
     state: StateFolder | None = None
+    folders: Mapping[str, str] = field(default_factory=dict)  # of predicates, if not below `folder`
 
     def folder_of(self, predicate: str) -> Path:
         """Return the folder of a predicate."""
+        if predicate in self.folders:
+            return Path(self.folders[predicate])
         return Path(self.folder, quote(predicate, safe=" "))
 
     def remove_unfinished(self) -> None:

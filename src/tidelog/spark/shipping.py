@@ -76,6 +76,7 @@ def ship(session: SparkSession, folder: Path) -> None:
 
     Not if they run here, nor if `spark.tidelog.ship` is false.
     """
+    _name_python(session)
     if is_sent() or not _is_wanted(session):
         return
     is_remote = is_on_connect(session)
@@ -91,6 +92,19 @@ def ship(session: SparkSession, folder: Path) -> None:
     else:
         session.sparkContext.addPyFile(archive)
     _shipped.add(key)
+
+
+def _name_python(session: SparkSession) -> None:
+    """Let workers on this machine be what this process is, unless the user says which Python they are.
+
+    A session that was started without `PYSPARK_PYTHON` has whatever `python3` is first on the path.
+    """
+    if is_on_connect(session) or "PYSPARK_PYTHON" in os.environ:
+        return
+    context = session.sparkContext
+    is_said = context.getConf().contains("spark.pyspark.python")
+    if str(context.master).startswith("local") and not is_said and context.pythonExec == "python3":
+        context.pythonExec = sys.executable
 
 
 def _is_wanted(session: SparkSession) -> bool:

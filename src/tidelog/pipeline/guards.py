@@ -1,0 +1,448 @@
+"""Guards and expectations: what must be true of a run before its version is published.
+
+A guard is a limit on how many rows a source or a predicate has. An expectation is a predicate that rules
+derive and that should be empty: each of its rows is a violation. `check` compares what a run has measured
+with the limits and with the last published version. It knows neither how rows are read nor where they go.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final
+
+from tidelog.errors import Diagnostic, Span, TidelogError, counted
+from tidelog.errors import Severity as Level
+from tidelog.logic.program import BOTTOM
+from tidelog.pipeline import codes
+
+EMPTIED: Final = "allow-empty"  # the guard against a source that has become empty
+EXPECT: Final = "expect"
+MOST_SAMPLES: Final = 5
+_SHARE = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?%")
+_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>s|min|h|d)")
+_SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86400}
+
+
+class Severity(StrEnum):
+    """What becomes of a run in which a guard or an expectation does not hold."""
+
+    WARN = "warn"  # it is published, and reported
+    DROP = "drop"  # it is published without the rows that violate the expectation
+    FAIL = "fail"  # it is not published
+
+
+# ---- settings
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A number of rows, or a share of them."""
+
+    text: str  # as it is written
+    rows: int | None = None
+    share: Fraction | None = None
+
+    def of(self, total: int) -> Fraction:
+        """Return how many rows of a total that is.
+
+        >>> read_amount("20 %").of(1000), read_amount(7).of(1000)
+        (Fraction(200, 1), Fraction(7, 1))
+        """
+        return Fraction(self.rows) if self.rows is not None else (self.share or Fraction(0)) * total
+
+
+def read_amount(value: int | str) -> Amount:
+    """Return the amount that a number or a text means; raise `ValueError` if it means none."""
+    if isinstance(value, int):
+        if value < 0:
+            raise ValueError(value)
+        return Amount(f"{value:,}", rows=value)
+    found = _SHARE.fullmatch(value.strip())
+    if found is None or Fraction(found["number"]) > 100:
+        raise ValueError(value)
+    return Amount(value.strip(), share=Fraction(found["number"]) / 100)
+
+
+def read_duration(text: str) -> timedelta:
+    """Return the duration that a text means; raise `ValueError` if it means none.
+
+    >>> read_duration("24 h"), read_duration("90min")
+    (datetime.timedelta(days=1), datetime.timedelta(seconds=5400))
+    """
+    found = _DURATION.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(text)
+    try:
+        return timedelta(seconds=float(found["number"]) * _SECONDS[found["unit"]])
+    except OverflowError:
+        raise ValueError(text) from None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The guards of one source or predicate."""
+
+    min_rows: int | None = None
+    max_rows: int | None = None
+    max_drop: Amount | None = None  # of the rows of the last version
+    max_rejected: Amount | None = None  # of the rows read
+    max_age: timedelta | None = None  # of the newest file or commit
+    allow_empty: bool = False
+    severity: Severity = Severity.FAIL
+    spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The keys of the guards that are set."""
+        given = {
+            "min-rows": self.min_rows,
+            "max-rows": self.max_rows,
+            "max-drop": self.max_drop,
+            "max-rejected": self.max_rejected,
+            "max-age": self.max_age,
+        }
+        return tuple(name for name, value in given.items() if value is not None)
+
+
+NO_LIMITS: Final = Limits()
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """A predicate that should be empty, and what becomes of a run in which it is not.
+
+    More violations than `max_rows` fail the run, whatever the severity; `fail` only warns up to that.
+    With `drop`, the rows of the predicate `of` are left out that agree with a violation in `columns`: names
+    of columns of `of` in the order of the violation's columns, or by their names, or those of equal names.
+    """
+
+    predicate: str
+    severity: Severity = Severity.FAIL
+    name: str | None = None
+    of: str | None = None
+    columns: tuple[str, ...] | Mapping[str, str] | None = None
+    max_rows: Amount | None = None  # a share is one of the rows of `of`
+    spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
+
+    @property
+    def shown(self) -> str:
+        """What messages and reports call it."""
+        return self.name or self.predicate
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """Rows of `of` to leave out: those that agree with a row of `predicate` in pairs of columns.
+
+    A pair has the place of a column in `predicate`, and that of a column in `of`.
+    """
+
+    of: str
+    predicate: str
+    pairs: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Guards:
+    """All guards and expectations of a job. `drops` are known once `resolve` has seen the program."""
+
+    sources: Mapping[str, Limits] = field(default_factory=dict)  # by the names that the measures have
+    predicates: Mapping[str, Limits] = field(default_factory=dict)
+    expectations: tuple[Expectation, ...] = ()
+    drops: tuple[Drop, ...] = ()
+
+
+# ---- measures and findings
+
+
+@dataclass(frozen=True, slots=True)
+class SourceMeasure:
+    """What a run has read of one source: rows that became facts, and rows that did not."""
+
+    source: str
+    predicate: str
+    rows: int
+    rejected: int = 0
+    filtered: int = 0
+    newest: datetime | None = None  # when its newest file, or its last commit, was made; with a time zone
+
+    @property
+    def read(self) -> int:
+        """How many rows were read."""
+        return self.rows + self.rejected + self.filtered
+
+
+@dataclass(frozen=True, slots=True)
+class Violations:
+    """How many rows the predicate of an expectation has, and some of them as text."""
+
+    rows: int
+    columns: tuple[str, ...] = ()
+    samples: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What a run would publish: its sources, the rows of predicates, and violations of expectations."""
+
+    sources: tuple[SourceMeasure, ...] = ()
+    predicates: Mapping[str, int] = field(default_factory=dict)
+    violations: Mapping[str, Violations] = field(default_factory=dict)  # by the predicate of the expectation
+    taken: datetime | None = None  # with a time zone; needed for `max-age`
+
+
+Figure = int | float | str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A guard or expectation that does not hold."""
+
+    severity: Severity
+    guard: str  # the key of the guard, or `expect`
+    subject: str  # the source, predicate or expectation
+    message: str
+    figures: Mapping[str, Figure] = field(default_factory=dict)
+    place: str | None = None  # in the job file
+    columns: tuple[str, ...] = ()
+    samples: tuple[tuple[str, ...], ...] = ()
+    help: str | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the run must not be published."""
+        return self.severity is Severity.FAIL
+
+    def diagnostic(self) -> Diagnostic:
+        """Return the finding as an error or a warning."""
+        is_expectation = self.guard == EXPECT
+        if self.is_failure:
+            code, level = codes.EXPECTATION if is_expectation else codes.GUARD, Level.ERROR
+        else:
+            code = codes.EXPECTATION_WARNING if is_expectation else codes.GUARD_WARNING
+            level = Level.WARNING
+        shown = "".join(f"\n        {', '.join(sample)}" for sample in self.samples)
+        message = f"{self.message}{', such as' if shown else ''}{shown}"
+        return Diagnostic(code, message, self.span, self.help, severity=level, place=self.place)
+
+
+class GuardFailed(TidelogError):  # noqa: N818 - a finding about the data, not a fault of the program
+    """Guards or expectations do not hold: nothing is published."""
+
+    exit_code = 3
+
+
+def stop_on_failure(findings: Iterable[Finding]) -> None:
+    """Raise `GuardFailed` with all findings that forbid publishing, if there are any."""
+    failures = [finding.diagnostic() for finding in findings if finding.is_failure]
+    if failures:
+        raise GuardFailed(failures)
+
+
+def check(measures: Measures, previous: Measures | None, guards: Guards) -> tuple[Finding, ...]:
+    """Return what does not hold of a run, failures first; `previous` is the last published version."""
+    findings: list[Finding] = []
+    for source in measures.sources:
+        limits = guards.sources.get(source.source, NO_LIMITS)
+        findings += _SourceCheck(source, limits, measures, previous).findings()
+    for name, limits in guards.predicates.items():
+        rows = measures.predicates.get(name, 0)
+        before = None if previous is None else previous.predicates.get(name)
+        findings += _limit_findings(name, rows, before, limits)
+    for expectation in guards.expectations:
+        findings += _violation_findings(expectation, measures)
+    return tuple(sorted(findings, key=lambda finding: not finding.is_failure))
+
+
+@dataclass(frozen=True, slots=True)
+class Assertion:
+    """A guard or expectation that was checked, and whether it holds."""
+
+    subject: str
+    guard: str
+    holds: bool
+    severity: Severity
+
+
+def assertions(guards: Guards, findings: Iterable[Finding]) -> tuple[Assertion, ...]:
+    """Return all guards and expectations of a job, with whether they hold."""
+    broken = {(finding.subject, finding.guard) for finding in findings}
+    found = [
+        Assertion(subject, guard, (subject, guard) not in broken, limits.severity)
+        for subjects in (guards.sources, guards.predicates)
+        for subject, limits in subjects.items()
+        for guard in limits.names
+    ]
+    found += [
+        Assertion(one.shown, EXPECT, (one.shown, EXPECT) not in broken, one.severity)
+        for one in guards.expectations
+    ]
+    configured = {(one.subject, one.guard) for one in found}
+    emptied = sorted(broken - configured)  # the guard against emptied sources needs no setting
+    return (*found, *(Assertion(subject, guard, False, Severity.FAIL) for subject, guard in emptied))
+
+
+def _limit_findings(subject: str, rows: int, before: int | None, limits: Limits) -> Iterator[Finding]:
+    has = f"`{subject}` has {counted(rows, 'row')}"
+    if limits.min_rows is not None and rows < limits.min_rows:
+        message = f"{has}, fewer than min-rows = {limits.min_rows:,}"
+        yield _finding(limits, "min-rows", subject, message, {"rows": rows, "limit": limits.min_rows})
+    if limits.max_rows is not None and rows > limits.max_rows:
+        message = f"{has}, more than max-rows = {limits.max_rows:,}"
+        yield _finding(limits, "max-rows", subject, message, {"rows": rows, "limit": limits.max_rows})
+    is_allowed = limits.allow_empty and not rows
+    if limits.max_drop is None or not before or is_allowed or before - rows <= limits.max_drop.of(before):
+        return
+    message = (
+        f"{has}, {_percent(before - rows, before)} fewer than the {before:,} of the last version; "
+        f"max-drop is {limits.max_drop.text}"
+    )
+    figures: dict[str, Figure] = {"rows": rows, "previous": before, "limit": limits.max_drop.text}
+    yield _finding(limits, "max-drop", subject, message, figures)
+
+
+@dataclass(frozen=True, slots=True)
+class _SourceCheck:
+    """One source, and what the last version had of it."""
+
+    source: SourceMeasure
+    limits: Limits
+    measures: Measures
+    previous: Measures | None
+
+    def findings(self) -> Iterator[Finding]:
+        rows, before = self._rows()
+        if self._is_emptied(rows, before):
+            yield self._emptied(before or 0)
+        else:
+            yield from _limit_findings(self.source.source, rows, before, self.limits)
+        yield from self._rejected()
+        yield from self._age()
+
+    def _rows(self) -> tuple[int, int | None]:
+        """Return the rows now and in the last version.
+
+        A source that the last version does not have may be one with another path: then all sources of the
+        predicate are compared.
+        """
+        source = self.source
+        if self.previous is None:
+            return source.rows, None
+        same = [one.rows for one in self.previous.sources if one.source == source.source]
+        if same:
+            return source.rows, sum(same)
+        before = [one.rows for one in self.previous.sources if one.predicate == source.predicate]
+        if not before:
+            return source.rows, None
+        now = sum(one.rows for one in self.measures.sources if one.predicate == source.predicate)
+        return now, sum(before)
+
+    def _is_emptied(self, rows: int, before: int | None) -> bool:
+        return not rows and bool(before) and not self.limits.allow_empty
+
+    def _emptied(self, before: int) -> Finding:
+        source = self.source
+        reason = "has no rows" if not source.read else f"has no rows left of {source.read:,}"
+        message = f"`{source.source}` {reason}, and had {before:,} in the last version"
+        help = f"if that is right, set `allow-empty = true` in the [[source]] of `{source.predicate}`"
+        # The guard's own key is what allows it; `on-guard` is about limits that were set.
+        failing = replace(self.limits, severity=Severity.FAIL)
+        figures: dict[str, Figure] = {"rows": 0, "previous": before}
+        return _finding(failing, EMPTIED, source.source, message, figures, help)
+
+    def _rejected(self) -> Iterator[Finding]:
+        source, limit = self.source, self.limits.max_rejected
+        if limit is None or source.rejected <= limit.of(source.read):
+            return
+        message = (
+            f"{source.rejected:,} of {counted(source.read, 'row')} of `{source.source}` were rejected "
+            f"({_percent(source.rejected, source.read)}), more than max-rejected = {limit.text}"
+        )
+        figures: dict[str, Figure] = {"rejected": source.rejected, "read": source.read, "limit": limit.text}
+        yield _finding(self.limits, "max-rejected", source.source, message, figures)
+
+    def _age(self) -> Iterator[Finding]:
+        source, limit, now = self.source, self.limits.max_age, self.measures.taken
+        if limit is None:
+            return
+        if source.newest is None or now is None:
+            message = f"how old the data of `{source.source}` is cannot be told, and max-age is set"
+            help = "files, and tables with commits, have a time; leave max-age out for other sources"
+            yield _finding(self.limits, "max-age", source.source, message, {}, help)
+        elif now - source.newest > limit:
+            age, most = _duration(now - source.newest), _duration(limit)
+            newest = source.newest.isoformat(timespec="seconds")
+            message = f"the newest data of `{source.source}` is {age} old, of {newest}; max-age is {most}"
+            figures: dict[str, Figure] = {"newest": newest, "age": age, "limit": most}
+            yield _finding(self.limits, "max-age", source.source, message, figures)
+
+
+def _violation_findings(expectation: Expectation, measures: Measures) -> Iterator[Finding]:
+    found = measures.violations.get(expectation.predicate)
+    if found is None or not found.rows:
+        return
+    total = measures.predicates.get(expectation.of or "", 0)
+    severity, limit = expectation.severity, ""
+    if expectation.max_rows is not None:
+        is_over = found.rows > expectation.max_rows.of(total)
+        limit = f", {'more than' if is_over else 'within'} max-rows = {expectation.max_rows.text}"
+        if is_over:
+            severity = Severity.FAIL
+        elif severity is Severity.FAIL:
+            severity = Severity.WARN
+    called = f" ({expectation.name})" if expectation.name else ""
+    message = f"{counted(found.rows, 'row')} of `{expectation.predicate}`{called}{limit}"
+    if expectation.predicate == BOTTOM:
+        message = f"{counted(found.rows, 'constraint')} violated{called}{limit}"
+    if severity is Severity.DROP:
+        message += f": the rows of `{expectation.of}` that they name are left out"
+    figures: dict[str, Figure] = {"rows": found.rows}
+    if expectation.of is not None:
+        figures |= {"of": expectation.of, "total": total}
+    span = expectation.spans.get("predicate")
+    samples = found.samples[:MOST_SAMPLES]
+    yield Finding(
+        severity, EXPECT, expectation.shown, message, figures, _place(span), found.columns, samples, span=span
+    )
+
+
+def _finding(
+    limits: Limits,
+    guard: str,
+    subject: str,
+    message: str,
+    figures: Mapping[str, Figure],
+    help: str | None = None,
+) -> Finding:
+    span = limits.spans.get(guard) or limits.spans.get("predicate")
+    return Finding(limits.severity, guard, subject, message, figures, _place(span), help=help, span=span)
+
+
+def _place(span: Span | None) -> str | None:
+    return None if span is None else Diagnostic("", "", span).location
+
+
+def _percent(part: int, whole: int) -> str:
+    """Return a share as text.
+
+    >>> _percent(300, 1000), _percent(1, 3000)
+    ('30 %', '0.033 %')
+    """
+    return f"{100 * part / whole:.2g} %" if part * 100 < whole else f"{100 * part / whole:.3g} %"
+
+
+def _duration(length: timedelta) -> str:
+    """Return a duration in the unit that suits it.
+
+    >>> _duration(timedelta(hours=36)), _duration(timedelta(seconds=90))
+    ('36 h', '1.5 min')
+    """
+    seconds = length.total_seconds()
+    unit = next((one for one in ("h", "min") if seconds >= _SECONDS[one]), "s")
+    return f"{round(seconds / _SECONDS[unit], 1):g} {unit}"

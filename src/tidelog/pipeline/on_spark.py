@@ -1,0 +1,465 @@
+"""What a run does on Spark: Spark reads the sources, and tasks derive and write the files of tables.
+
+What changed in sources is found by comparing them with what is published. Only changes come to this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from tidelog.errors import DataError, Diagnostic, counted
+from tidelog.io.columns import Batch
+from tidelog.io.faults import BadRow, Faults, OnError
+from tidelog.io.formats import file_name
+from tidelog.io.source import Header, import_file
+from tidelog.logic.inference import infer
+from tidelog.logic.program import BOTTOM, Program, Transfer
+from tidelog.logic.resolve import giving_times
+from tidelog.logic.types import column_of
+from tidelog.logic.values import ColumnType
+from tidelog.pipeline import codes
+from tidelog.pipeline.inputs import Feeding, check_drift, digest, stated_inputs
+from tidelog.pipeline.manifest import Input, Manifest, Origin
+from tidelog.pipeline.settings import Settings
+from tidelog.pipeline.settings import Source as Described
+from tidelog.pipeline.state import APP, State
+from tidelog.pipeline.store import Store
+from tidelog.publish import Publication, Published
+from tidelog.publish.files import ROWS
+from tidelog.publish.schemas import CHANGE_TYPE, is_same, normal
+from tidelog.publish.tables import DELETE, INSERT
+from tidelog.spark.derived import Derived, quoted, union
+from tidelog.spark.failures import telling
+from tidelog.spark.given import Given, held_by
+from tidelog.spark.maintaining import fetched
+from tidelog.spark.parquet import StateFolder, Target
+from tidelog.spark.reading import read_source
+from tidelog.spark.rows import Reading
+from tidelog.spark.sources import Found, Source, found_files, local_files
+from tidelog.spark.strategies import Choice
+from tidelog.spark.task import STATE
+from tidelog.transaction import Change
+
+MOST_ROWS: Final = 1_000_000  # of a frame that is fetched at once
+
+
+@dataclass(frozen=True)
+class Item:
+    """A source of a job, or an import of its program."""
+
+    key: str
+    predicate: str
+    source: Source
+    on_error: str
+    is_volatile: bool
+
+
+class SparkIntake:
+    """The inputs of one run, read by Spark. Mutates itself."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        program: Program,
+        session: Callable[[], SparkSession],
+        reached: Callable[[str, str], None],
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._program = program
+        self._session = session
+        self._reached = reached
+        self.inputs: dict[str, Input] = {}
+        self._stated = list(stated_inputs(program))
+        self._items = [_item(source, program) for source in settings.sources]
+        self._items += [_imported(transfer, program) for transfer in program.imports]
+        self._readings: dict[str, Reading] = {}
+
+    # ---- what has changed
+
+    def edited(self, before: Manifest) -> list[str]:
+        """Return the predicates whose inputs are others than in a version; the other inputs are kept."""
+        found = {item.key: self._input(item) for item in self._items}
+        found |= {item.key: Input(item.predicate, item.shown, item.marks) for item in self._stated}
+        changed = [
+            each.predicate
+            for key, each in found.items()
+            if each.volatile or not _is_same(each, before.inputs.get(key))
+        ]
+        gone = [item.predicate for key, item in before.inputs.items() if key not in found]
+        edited = list(dict.fromkeys((*changed, *gone)))
+        self.inputs = {key: item for key, item in before.inputs.items() if item.predicate not in edited}
+        return edited
+
+    def _input(self, item: Item) -> Input:
+        """Return what tells whether an input has changed, before a row of it is read."""
+        files = (
+            {} if item.is_volatile else _stamps(files_of(item.source, self._settings.folder, self._session))
+        )
+        marks = digest(repr(replace(item.source, span=None, path=(), frame=None)))
+        return Input(item.predicate, item.source.shown, marks, files, volatile=item.is_volatile)
+
+    def reading(self, item: Item) -> Reading:
+        """Return the rows of an input as frames."""
+        if item.key not in self._readings:
+            self._readings[item.key] = read_source(
+                self._session(), item.source, self._program, self._settings.folder
+            )
+        return self._readings[item.key]
+
+    # ---- everything
+
+    def given(self, settings: Mapping[str, Any], before: Manifest | None, full: bool) -> Given:
+        """Return the program with all of its inputs."""
+        inputs = {}
+        for item in self._items:
+            reading = self.reading(item)
+            check_columns(item, reading, before, full)
+            inputs[item.key] = reading.input
+        program = replace(self._program, imports=(), exports=())
+        program = giving_times(program, [each.predicate.name for each in inputs.values() if each.times])
+        return Given(program, inputs, infer(program, *held_by(inputs.values())), settings, "exact")
+
+    def frames(self) -> dict[str, DataFrame]:
+        """Return the frames of all inputs, by the names that `given` has."""
+        return {item.key: self.reading(item).frame for item in self._items}
+
+    # ---- what was found
+
+    def note(self, number: int) -> None:
+        """Note how many rows were read and rejected, after a job; executors write the rejected ones."""
+        for place, item in enumerate(self._items):
+            if item.key in self._readings:
+                self._note(item, number, place)
+        for stated in self._stated:
+            self.inputs[stated.key] = Input(stated.predicate, stated.shown, stated.marks)
+
+    def _note(self, item: Item, number: int, place: int) -> None:
+        reading = self._readings[item.key]
+        counts = reading.counts.get
+        rejected = counts["rejected"]
+        path = None
+        if rejected:
+            folder = self._store.rejects(number) / file_name(f"{item.predicate}.{place + 1}", "csv")
+            with telling():
+                reading.rejects.write.mode("overwrite").option("header", True).csv(str(folder.resolve()))
+            path = self._store.relative(folder)
+        found = replace(
+            self._input(item),
+            columns=reading.columns,
+            rows=counts["read"] - rejected,
+            filtered=counts["filtered"],
+            rejected=rejected,
+            rejects=path,
+        )
+        self.inputs[item.key] = found
+        told = f", {rejected:,} rejected" if rejected else ""
+        self._reached("read", f"{found.shown}: {counted(found.rows, 'row')}{told}")
+        if rejected and not found.rows:
+            message = f"no row of `{found.shown}` could be read: {rejected:,} rejected"
+            raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, item.source.span))
+        if rejected and item.on_error == "fail":
+            message = f"{counted(rejected, 'row')} of `{found.shown}` cannot be read"
+            help = f"see {self._store.path / str(path)}"
+            raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, item.source.span, help))
+
+    def check_rejects(self) -> None:
+        """Raise `DataError` if more rows are rejected than the job allows."""
+        most = self._settings.max_rejects
+        rejected = sum(item.rejected for item in self.inputs.values())
+        if most is not None and rejected > most:
+            files = [item.rejects for item in self.inputs.values() if item.rejects]
+            message = f"rejected {counted(rejected, 'row')}, and at most {most:,} may be"
+            help = f"see {', '.join(str(self._store.path / file) for file in files)}"
+            raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, help=help))
+
+    def differs(self, before: Mapping[str, Input]) -> bool:
+        """Whether an input tells something else than before, apart from when its files were written."""
+        return any(
+            item.told != before[key].told if key in before else True for key, item in self.inputs.items()
+        )
+
+    # ---- what is applied
+
+    def replace(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
+        """Make the explicit facts of predicates, in a transaction, what their inputs give."""
+        for name in predicates:
+            items = [item for item in self._items if item.predicate == name]
+            for item in items:
+                check_columns(item, self.reading(item), before, False)
+            if self._is_comparable(name, items, before):
+                self._apply_difference(change, name, items, before)
+            else:
+                change.replace_batches(name, self._batches(name, items, change))
+        self.note(number)
+
+    def _is_comparable(self, name: str, items: Sequence[Item], before: Manifest) -> bool:
+        """Whether the published table of a predicate holds just what its sources gave, as Spark has it."""
+        written = self._program.predicates[name].written if name in self._program.predicates else name
+        types = before.origin.types.get(written, ())
+        return (
+            bool(items)
+            and written in before.tables
+            and name not in self._program.derived
+            and not before.origin.times.get(written)
+            and bool(types)
+            and ColumnType.TERM.value not in types
+            and not any(item.predicate == name for item in self._stated)
+            and all(self.reading(item).input.fields is None for item in items)
+        )
+
+    def _apply_difference(self, change: Change, name: str, items: Sequence[Item], before: Manifest) -> None:
+        written = self._program.predicates[name].written
+        then = published_frame(self._session(), self._store.published, written, before.version)
+        readings = [self.reading(item) for item in items]
+        now = union([each.frame.select(*_cast(each.input.columns, then)) for each in readings])
+        reading = replace(readings[0].input, spark=tuple(each.dataType for each in then.schema)).reading()
+        faults = Faults(OnError.FAIL)
+        for table in fetched(differences(then, now), MOST_ROWS):
+            kinds = table.column(CHANGE_TYPE)
+            rows = table.drop_columns([CHANGE_TYPE])
+            for kind, take in ((DELETE, change.delete_rows), (INSERT, change.insert_rows)):
+                some = rows.filter(pc.equal(kinds, kind))
+                for batch in reading.batches(some, written, faults):
+                    take(name, change.encode_batch(batch))
+
+    def _batches(self, name: str, items: Sequence[Item], change: Change) -> Iterator[Any]:
+        """Yield all rows of a predicate's inputs, some at a time."""
+        faults = Faults(OnError.FAIL)
+        for stated in self._stated:
+            if stated.predicate == name and not stated.time:
+                yield from stated.read(faults)
+        for item in items:
+            reading = self.reading(item)
+            for table in fetched(reading.frame, MOST_ROWS):
+                yield from reading.input.reading().batches(table, item.source.shown, faults)
+
+
+# ---- tables
+
+
+@dataclass(frozen=True)
+class Written:
+    """What tasks have written: how many rows of each table."""
+
+    derived: Derived
+    rows: Mapping[str, int]
+
+
+def derive_on_spark(
+    given: Given,
+    frames: Mapping[str, DataFrame],
+    choice: Choice,
+    publication: Publication,
+    published: Published,
+    state: State,
+    session: SparkSession,
+) -> Written:
+    """Derive everything in tasks, which write the files of tables; one task that has all writes the state, too."""
+    names = [each.written for each in given.program.predicates.values() if each.name != BOTTOM]
+    derived = given.derive(frames, names, "fail", "fail", choice)
+    folders = {name: publication.folder_of(name) for name in names}
+    schemas = {name: normal(arrow_schema(derived, name)) for name in names}
+    kept = None
+    if choice.tasks == 1:
+        kept = StateFolder(str(state.path_for(publication.number).resolve()), APP, publication.number)
+    target = Target("", publication.run, schemas, "", ROWS, kept, folders)
+    files: dict[str, list[str]] = {name: [] for name in names}
+    for name, file, rows in derived.write(target):
+        if name == STATE:
+            state.take(publication.number, file)
+        elif rows:
+            files[name].append(f"{folders[name]}/{file}")
+    for name in derived.around:
+        folder = Path(folders[name], f"part-{publication.run}-rows")
+        with telling():
+            derived[name].write.parquet(str(folder))
+        files[name] += sorted(str(file) for file in folder.glob("*.parquet"))
+    base = publication.base.tables if publication.base else {}
+    for name, paths in files.items():
+        old = base.get(name)
+        if old is None or not is_same(old.schema, schemas[name]):
+            publication.replace(name, schemas[name], paths)
+        else:
+            _replace(session, publication, published, name, schemas[name], paths)
+    for name in base.keys() - files.keys():
+        publication.drop(name)
+    counts = {name: sum(pq.read_metadata(path).num_rows for path in paths) for name, paths in files.items()}
+    return Written(derived, counts)
+
+
+def arrow_schema(derived: Derived, name: str) -> Any:
+    """Return the Arrow schema of an output's table."""
+    return to_arrow_schema(derived.outputs[name].schema, timezone="UTC")
+
+
+def described_types(derived: Derived, origin: Origin) -> Origin:
+    """Return what a version says of itself, with the types of all tables."""
+    types, times, calendar = {}, {}, False
+    for name, output in derived.outputs.items():
+        types[name] = tuple(
+            (ColumnType.TERM if each.is_exact else column_of(each.types)).value for each in output.types
+        )
+        if output.times:
+            times[name] = len(output.times)
+            calendar |= output.times[0][1].simpleString() == "timestamp"
+    return replace(origin, types=types, times=times, is_calendar=calendar)
+
+
+def _replace(
+    session: SparkSession,
+    publication: Publication,
+    published: Published,
+    name: str,
+    schema: Any,
+    paths: Sequence[str],
+) -> None:
+    """Make files the content of a table, with exactly what differs from the version before, found by Spark."""
+    then = published_frame(session, published, name, publication.base.number if publication.base else 0)
+    now = session.read.schema(then.schema).parquet(*paths) if paths else then.limit(0)
+    folder = Path(publication.changes_folder_of(name), f"cdc-{publication.run}-rows")
+    changed = differences(then, now)
+    with telling():
+        changed.write.parquet(str(folder))
+    found = sorted(str(file) for file in folder.glob("*.parquet"))
+    if sum(pq.read_metadata(file).num_rows for file in found):
+        publication.replace(name, schema, paths, found)
+
+
+def published_frame(session: SparkSession, published: Published, name: str, version: int) -> DataFrame:
+    """Return a published table as a frame, read from its files."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    found = published.version(version).tables[name]
+    schema = from_arrow_schema(found.schema)
+    files = published.files(name, version)
+    return session.read.schema(schema).parquet(*files) if files else session.createDataFrame([], schema)
+
+
+def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
+    """Return the rows that came and those that went, by one pass over both; missing values are equal."""
+    names = [quoted(name) for name in previous.columns]
+    both = previous.select(*names, F.lit(1).alias("_then"), F.lit(0).alias("_now"))
+    both = both.unionAll(current.select(*names, F.lit(0).alias("_then"), F.lit(1).alias("_now")))
+    sides = both.groupBy(*names).agg(F.max("_then").alias("_then"), F.max("_now").alias("_now"))
+    kind = F.when(F.col("_now") == 1, F.lit(INSERT)).otherwise(F.lit(DELETE))
+    return sides.where("_then != _now").select(*names, kind.alias(CHANGE_TYPE))
+
+
+def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
+    """Return the columns of a source in the types of a published table."""
+    pairs = zip(columns, table.schema, strict=True)
+    return [F.col(quoted(name)).cast(each.dataType).alias(each.name) for name, each in pairs]
+
+
+# ---- inputs
+
+
+def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) -> Sequence[Found]:
+    """Return the files of a source; no session is needed for those on a disk of this machine."""
+    listed = local_files(source, folder)
+    return found_files(session(), source, folder)[0] if listed is None else listed
+
+
+def fetched_input(
+    source: Described, program: Program, session: Callable[[], SparkSession], folder: Path
+) -> Feeding:
+    """Return a table, a query or a DataFrame as an input of a job that reasons in this process."""
+    item = _item(source, program)
+    readings: list[Reading] = []
+
+    def reading() -> Reading:
+        if not readings:
+            readings.append(read_source(session(), item.source, program, folder))
+        return readings[0]
+
+    def read(faults: Faults) -> Iterator[Batch]:
+        shape, rows = reading().input.reading(), 0
+        with telling():
+            for table in fetched(reading().frame, MOST_ROWS):
+                rows += table.num_rows
+                yield from shape.batches(table, source.shown, faults)
+            for row in reading().rejects.toLocalIterator():
+                faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), row.row))
+        faults.check()
+
+    return Feeding(
+        item.key,
+        item.predicate,
+        source.shown,
+        digest(repr(replace(item.source, span=None, frame=None))),
+        read,
+        lambda: reading().columns,
+        on_error=source.on_error,
+        volatile=True,
+        time=source.times,
+        span=source.span,
+    )
+
+
+def _item(source: Described, program: Program) -> Item:
+    shared = {each.name for each in fields(Source)} & {each.name for each in fields(Described)}
+    made = Source(**{name: getattr(source, name) for name in shared})
+    predicate = program.find(source.predicate)
+    name = source.predicate if predicate is None else predicate.name
+    key = f"{name} < {', '.join(source.paths) or source.shown}"
+    return Item(key, name, made, source.on_error, source.kind != "file")
+
+
+def _imported(transfer: Transfer, program: Program) -> Item:
+    """Return a file that the program imports as a source."""
+    predicate = program.predicates[transfer.predicate]
+    file = import_file(transfer, predicate)
+    time = transfer.options.get("time", ())
+    assert isinstance(time, tuple), "the resolver has seen to that"
+    header = {Header.NAMES: True, Header.NONE: False, Header.IGNORED: True, Header.DETECTED: None}[
+        file.header
+    ]
+    made = Source(
+        predicate.written,
+        str(file.path),
+        file.format,
+        types=file.types,
+        header=header,
+        delimiter=file.delimiter,
+        quoting=file.quoting,
+        base=file.base,
+        time=time,
+        nulls=tuple(each.value for each in file.nulls),
+        limit=file.limit,
+        span=transfer.span,
+    )
+    return Item(f"{predicate.name} < {file.shown}", predicate.name, made, "fail", False)
+
+
+def _is_same(one: Input, other: Input | None) -> bool:
+    return other is not None and (one.marks, dict(one.files)) == (other.marks, dict(other.files))
+
+
+def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
+    """Return what tells whether files have changed: their sizes, and when they were written."""
+    found = {}
+    for file in files:
+        status = None if file.local is None or not file.is_open else file.local.stat()
+        found[file.address] = (-1, -1, "") if status is None else (status.st_size, status.st_mtime_ns, "")
+    return found
+
+
+def check_columns(item: Item, reading: Reading, before: Manifest | None, full: bool) -> None:
+    """Raise `DataError` if an input has other columns than when it was last read."""
+    known = before.inputs.get(item.key) if before else None
+    shown, span = item.source.shown, item.source.span
+    feeding = Feeding(
+        item.key, item.predicate, shown, "", lambda _: iter(()), lambda: reading.columns, span=span
+    )
+    check_drift(feeding, known, full)

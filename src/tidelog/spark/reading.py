@@ -1,0 +1,363 @@
+"""Sources as frames: Spark reads, checks and converts the rows; those that are no facts are kept, with why.
+
+Nothing runs before a frame is used, but that files are listed and the first lines of delimited text looked
+at. Formats that hold types (Parquet, ORC, Avro, tables) are read by their schema, delimited text as lines
+(`delimited`); tidelog's own readers run in tasks for JSON and RDF (`own_readers`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from pyspark.errors import PySparkException
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import types as spark_types
+
+from tidelog.errors import counted
+from tidelog.io import arrow_data
+from tidelog.io.formats import JSON, RDF
+from tidelog.io.nulls import Nulls, policy
+from tidelog.logic.program import Program
+from tidelog.logic.types import Type, column_of
+from tidelog.logic.values import ColumnType
+from tidelog.spark import codes
+from tidelog.spark.conversions import STRING, converted, spark_type_of
+from tidelog.spark.delimited import Delimited
+from tidelog.spark.derived import quoted
+from tidelog.spark.filters import filtered
+from tidelog.spark.frames import PREDICATE, Frames
+from tidelog.spark.own_readers import FAULT, FILE, LEFT_OUT, RAW, ROW, Checked, Lines, Located, Whole
+from tidelog.spark.rows import (
+    BAD,
+    REJECTS_SCHEMA,
+    Reading,
+    Wanted,
+    any_of,
+    listed,
+    locating,
+    observed_facts,
+    read_schema,
+    shape_of,
+    text_lines,
+    whole_files,
+    without_skipped,
+)
+from tidelog.spark.schemas import Input, read_types
+from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.shipping import Shipped, ship
+from tidelog.spark.sources import (
+    DELIMITED,
+    Found,
+    Source,
+    escaped,
+    format_of,
+    found_files,
+    names_of,
+    predicate_of,
+    types_of,
+)
+
+TYPED: Final = ("parquet", "orc", "avro")  # formats with a schema of their own
+TABLES: Final = ("jdbc", "table")
+BY_LINES: Final = ("jsonl", "ntriples", "nquads")  # each line is a row, so that Spark can split the files
+FORMATS: Final = (*DELIMITED, *TYPED, *sorted(JSON), *sorted(RDF), "text", *TABLES)
+_GIVEN: Final = "_given"  # columns as the data has them
+_LONG: Final = spark_types.LongType()
+_DOUBLE: Final = spark_types.DoubleType()
+_FLOATING: Final = (spark_types.FloatType, spark_types.DoubleType)
+# Numbers become doubles and decimals where those are declared, as in `io.arrow_data`.
+_ACCEPTED: Final = {
+    ColumnType.DOUBLE: {Type.INTEGER, Type.DECIMAL, Type.DOUBLE},
+    ColumnType.DECIMAL: {Type.INTEGER, Type.DECIMAL},
+}
+
+
+def read_source(session: SparkSession, source: Source, program: Program, folder: Path = Path()) -> Reading:
+    """Return the rows of a source as frames; raise `DataError` for what is wrong before a row is read.
+
+    Relative paths lie in `folder`.
+    """
+    return filtered(_read(session, source, program, folder))
+
+
+def _read(session: SparkSession, source: Source, program: Program, folder: Path) -> Reading:
+    predicate = predicate_of(source, program)
+    wanted = Wanted(source, predicate, types_of(source, program, predicate), names_of(source, predicate))
+    ship(session, scratch_folder())
+    if source.frame is not None or source.format in TABLES:
+        return _Table(wanted, _loaded(session, source)).reading()
+    files, base = found_files(session, source, folder)
+    name = format_of(source, files)
+    if name in DELIMITED:
+        return Delimited(session, wanted, name, files, base).reading()
+    if name in TYPED:
+        return _Table(wanted, _typed_files(session, source, name, files, base), files).reading()
+    if name == "text":
+        return _text(session, wanted, files)
+    if name in JSON or name in RDF:
+        return _parsed(session, wanted, name, files)
+    message, help = f"`{name}` is no format that is read on Spark", f"those are {', '.join(FORMATS)}"
+    raise source.wrong(codes.FORMAT, message, help)
+
+
+# ---- several sources
+
+
+@dataclass(frozen=True)
+class Together:
+    """Sources that are read together: a program's inputs, and the frames that have their rows.
+
+    Files that Spark reads in the same way are one frame, in one scan: its rows are told apart by the
+    addresses of the files, each of which is an input then.
+    """
+
+    readings: Mapping[str, Reading]
+    inputs: Mapping[str, Input]
+    frames: Frames
+    counts: Mapping[tuple[str, ...], Observation]  # by the names of the readings that are counted together
+
+
+def together(readings: Mapping[str, Reading]) -> Together:
+    """Return several sources, those that may share a scan in one frame."""
+    groups: dict[Hashable, list[str]] = {}
+    taken: set[str] = set()
+    for name, reading in readings.items():
+        scan = reading.scan
+        key: Hashable = name
+        # A file that is read for two predicates is read twice: its address tells only one of them.
+        if scan is not None and reading.source.filter is None and not taken & {*scan.files}:
+            taken |= {*scan.files}
+            key = ("scan", scan.key)
+        groups.setdefault(key, []).append(name)
+    inputs: dict[str, Input] = {}
+    frames: dict[str | tuple[str, ...], DataFrame] = {}
+    counts: dict[tuple[str, ...], Observation] = {}
+    for names in groups.values():
+        first = readings[names[0]]
+        if len(names) == 1:
+            inputs[names[0]], frames[names[0]] = first.input, first.frame
+            counts[names[0],] = first.counts
+            continue
+        scans = [scan for name in names if (scan := readings[name].scan) is not None]
+        observation = counts[tuple(names)] = Observation()
+        facts = observed_facts(scans[0].rows(scans), observation)
+        columns = first.input.columns
+        for name, scan in zip(names, scans, strict=True):
+            inputs |= dict.fromkeys(scan.files, replace(readings[name].input, columns=columns))
+        files = tuple(file for scan in scans for file in scan.files)
+        frames[files] = facts.select(F.col(FILE).alias(PREDICATE), *map(quoted, columns))
+    return Together(readings, inputs, Frames(frames), counts)
+
+
+# ---- JSON, RDF and text
+
+
+def _parsed(session: SparkSession, wanted: Wanted, name: str, files: Sequence[Found]) -> Reading:
+    """Return the rows of files that tidelog's own readers read, in tasks."""
+    source = wanted.source
+    if any(set(dict(file.partitions)) & {*wanted.names} for file in files):
+        message = f"partitions of a folder are not read as columns of {name}"
+        raise source.wrong(codes.FORMAT, message, "partitions are columns of Parquet, ORC, Avro and CSV")
+    types = without_skipped(wanted, name)
+    carried = {file.address: wanted.carried(file, name) for file in files}
+    shape = shape_of(wanted.columns, types)
+    # Without names, the first object of a file tells the order of its columns.
+    is_split = name in RDF or (None not in wanted.names and len(wanted.names) == len(types))
+    if name in BY_LINES and is_split:
+        lines = text_lines(session, files, source).select(FILE, F.col("value").cast("binary").alias(RAW))
+        task = Shipped(Lines(carried, shape))
+        rows = lines.mapInArrow(task, read_schema(shape.names, shape.types))
+        rows = rows.withColumn(BAD, F.col(FAULT).isNotNull())
+    else:
+        rows = whole_files(session, files, Whole(carried, shape))
+    # What has no declared type is an exact term here.
+    fields = tuple(ColumnType.TERM if of is ColumnType.ANY else of for of in wanted.own)
+    given = wanted.input(list(map(spark_type_of, types)), fields)
+    return Reading(source, given, rows, (), locating(Located(carried, {})))
+
+
+def _text(session: SparkSession, wanted: Wanted, files: Sequence[Found]) -> Reading:
+    """Return the lines of files, each of which is a value."""
+    if len(wanted.own) != 1 or wanted.source.times:
+        width = counted(wanted.predicate.arity, "column")
+        message = f"text has one column, its lines, and `{wanted.predicate.written}` has {width}"
+        raise wanted.source.wrong(codes.WRONG_COLUMNS, message)
+    lines = text_lines(session, files, wanted.source)
+    frame = lines.select(F.col("value").alias(str(wanted.names[0] or "value")), FILE)
+    return _Table(wanted, frame, files).reading()
+
+
+# ---- tables: what has a schema
+
+
+def _loaded(session: SparkSession, source: Source) -> DataFrame:
+    """Return the frame of a source that is no file."""
+    if source.frame is not None:
+        return source.frame
+    try:
+        if source.format == "table":
+            return session.table(str(source.table))
+        reader = session.read.format("jdbc").option("url", str(source.url)).options(**dict(source.options))
+        if source.driver:
+            reader = reader.option("driver", source.driver)
+        what, text = ("dbtable", source.table) if source.table else ("query", source.query)
+        return reader.option(what, str(text)).load()
+    except Exception as error:  # noqa: BLE001 - Py4J raises whatever a driver raises
+        raise _not_readable(source, error) from None
+
+
+def _not_readable(source: Source, error: Exception) -> Exception:
+    """Return the error of a source that Spark does not load; others as they are."""
+    if not isinstance(error, PySparkException) and type(error).__module__.partition(".")[0] != "py4j":
+        return error
+    told = str(error)
+    reason = next((line for line in told.splitlines() if line.strip()), type(error).__name__)
+    help = None
+    if "ClassNotFound" in told or "No suitable driver" in told:
+        help = "give the driver's jar to Spark: --conf spark.jars=FILE.jar, and name it with `driver`"
+    if "AVRO_DATA_SOURCE_NOT_ENABLED" in told:
+        reason = "this session of Spark does not have Avro"
+        help = "start it with its module: --conf spark.jars.packages=org.apache.spark:spark-avro_2.13:VERSION"
+    return source.wrong(codes.NOT_READABLE, f"`{source.shown}` cannot be read: {reason}", help)
+
+
+def _typed_files(
+    session: SparkSession, source: Source, name: str, files: Sequence[Found], base: str | None
+) -> DataFrame:
+    """Return the rows of files that have a schema; partitions of their folder are columns of texts.
+
+    The types of partitions are not guessed: `007` is a text until its column is declared.
+    """
+    partitions = tuple(dict.fromkeys(key for file in files for key, _ in file.partitions))
+    reader = session.read.format(name).options(**dict(source.options))
+    paths = [escaped(file.path) for file in files]
+    try:
+        schema = reader.load(paths).schema
+        if base is not None:
+            own = [each for each in schema.fields if each.name not in partitions]
+            texts = [spark_types.StructField(key, STRING) for key in partitions]
+            schema = spark_types.StructType([*own, *texts])
+            reader = reader.option("basePath", base)
+        frame = reader.schema(schema).load(paths)
+    except PySparkException as error:
+        raise _not_readable(source, error) from None
+    beside = [F.col("_metadata.file_path").alias(FILE)]
+    if name == "parquet":
+        beside.append(F.col("_metadata.row_index").alias(ROW))
+    return frame.select(*map(quoted, schema.names), *beside)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Rows with a schema: values of the declared types stay as they are, texts are converted."""
+
+    wanted: Wanted
+    frame: DataFrame
+    files: Sequence[Found] = ()
+
+    def reading(self) -> Reading:
+        """Return the rows."""
+        source, wanted, schema = self.wanted.source, self.wanted, self.frame.schema
+        names = [name for name in schema.names if name not in (FILE, ROW)]
+        chosen = self._chosen(names)
+        types = wanted.own or ((ColumnType.BOOLEAN,) if wanted.is_nullary else ())
+        values, spark, bad, left_out = [], [], [], []
+        for place, name in enumerate(chosen):
+            column, of = F.col(quoted(name)), schema[name].dataType
+            if place < len(types):
+                value, of = self._value(column, of, types[place], name)
+                match policy(wanted.nulls, place):
+                    case Nulls.REJECT:
+                        bad.append(value.isNull())
+                    case what:
+                        bad.append(value.isNull() & column.isNotNull())
+                        left_out += [column.isNull()] if what is Nulls.DROP_ROW else []
+                column = value
+            values.append(column.alias(wanted.columns[place]))
+            spark.append(of)
+        beside = {FILE: STRING, ROW: _LONG}
+        is_bad = any_of(bad)
+        checked = self.frame.select(
+            *values,
+            *(F.col(quoted(name)).alias(f"{_GIVEN}{place}") for place, name in enumerate(chosen)),
+            *(
+                F.col(each) if each in schema.names else F.lit(None).cast(of).alias(each)
+                for each, of in beside.items()
+            ),
+            (any_of(left_out) & ~is_bad).alias(LEFT_OUT),
+            is_bad.alias(BAD),
+        )
+        columns = tuple(sorted(f"{each}: {schema[each].dataType.simpleString()}" for each in names))
+        return Reading(source, wanted.input(spark, None), checked, columns, self._located(names, chosen))
+
+    def _located(self, names: Sequence[str], chosen: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
+        """Return what makes `rejects` of rejected rows."""
+        wanted = self.wanted
+        types = wanted.own or ((ColumnType.BOOLEAN,) if wanted.is_nullary else ())
+        asked = arrow_data.Wanted(
+            tuple(names.index(name) for name in chosen),
+            (*types, *(ColumnType.ANY for _ in wanted.source.times)),
+            tuple(chosen),
+            wanted.source.shown,
+            tuple(None for _ in chosen),
+            len(wanted.source.times),
+            wanted.nulls,
+        )
+        task = Shipped(Checked(asked, {file.address: file.shown for file in self.files}))
+
+        def located(rows: DataFrame) -> DataFrame:
+            given = [F.col(f"{_GIVEN}{place}").alias(name) for place, name in enumerate(chosen)]
+            return rows.select(*given, FILE, ROW).mapInArrow(task, REJECTS_SCHEMA)
+
+        return located
+
+    def _chosen(self, names: Sequence[str]) -> list[str]:
+        """Return the columns of the predicate: by their names if all are there, else in order."""
+        wanted = self.wanted
+        if all(name in names for name in wanted.names):
+            return [str(name) for name in wanted.names]
+        types = (*wanted.given, *(ColumnType.ANY for _ in wanted.source.times))
+        if len(names) != len(types):
+            message = f"the data has {counted(len(names), 'column')} instead of {len(types)}"
+            raise wanted.source.wrong(codes.WRONG_COLUMNS, message, f"its columns are {listed(names)}")
+        return [name for name, of in zip(names, types, strict=True) if of is not ColumnType.SKIP]
+
+    def _value(
+        self, column: Column, of: spark_types.DataType, declared: ColumnType, name: str
+    ) -> tuple[Column, spark_types.DataType]:
+        """Return a column as its declared type has it, NULL where it has no value, and Spark's type of it."""
+        found, wanted = read_types(of), spark_type_of(declared)
+        if found is None:
+            message = f"column `{name}` is of the type {of.simpleString()}, which has no values here"
+            help = "cast it, such as to string, or select its parts"
+            raise self.wanted.source.wrong(codes.NO_SUCH_TYPE, message, help)
+        if len(found) > 1:
+            return column, of
+        (own,) = found
+        if own is Type.STRING:
+            return converted(column.cast(STRING), declared), wanted
+        if isinstance(of, _FLOATING):  # NaN is no value, and -0.0 is 0.0
+            column, of = F.when(~F.isnan(column), column.cast(_DOUBLE) + F.lit(0.0)), _DOUBLE
+        elif own is Type.INTEGER:
+            column, of = column.cast(_LONG), _LONG
+        is_same = declared.base is column_of(found).base
+        if own is Type.DATETIME and declared is ColumnType.LOCAL_DATETIME:
+            is_same = False
+        if declared in (ColumnType.ANY, ColumnType.TERM) or (is_same and declared.size is None):
+            return column, of
+        if not is_same and own not in _ACCEPTED.get(declared.base, ()):
+            message = f"column `{name}` is of the type {of.simpleString()}, not {declared.value}"
+            raise self.wanted.source.wrong(codes.NO_SUCH_TYPE, message)
+        if declared is ColumnType.DOUBLE:
+            return column.cast(wanted), wanted
+        return _of_size(column, wanted), wanted
+
+
+def _of_size(column: Column, wanted: spark_types.DataType) -> Column:
+    """Return decimals of a size; NULL for those that do not fit, which Spark would round."""
+    found = column.try_cast(wanted)
+    return F.when(found == column, found)

@@ -1,0 +1,393 @@
+"""Sources: where the facts of a predicate come from, which files that are, and what their first lines say.
+
+Files are listed by this process where it has them, else by Spark, which knows more file systems. No row is
+read, but for delimited text: a record that goes over several lines can only be seen by looking, and decides
+whether Spark may split the file.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote, unquote
+
+import numpy as np
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+
+from tidelog.errors import DataError, Diagnostic, Span, counted, suggest
+from tidelog.io.formats import EXTENSIONS, canonical_format
+from tidelog.logic.column_types import TYPES
+from tidelog.logic.program import Predicate, Program
+from tidelog.logic.values import ColumnType
+from tidelog.spark import codes
+from tidelog.spark.conversions import is_open
+from tidelog.spark.shipping import is_on_connect
+
+DELIMITED: Final = ("csv", "tsv", "dsv")
+TABLES: Final = ("jdbc", "table", "frame")  # not files
+_SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
+_PARTITION: Final = re.compile(r"([^/=]+)=([^/]*)")
+_COMPRESSED: Final = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
+_EXTENSIONS: Final = {
+    **{extension: name for name, known in EXTENSIONS.items() for extension in known},
+    ".orc": "orc",
+    ".avro": "avro",
+    ".txt": "text",
+}
+_NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
+_LOOKED_AT_HERE: Final = 1 << 28  # bytes that this process looks at itself; executors look at more
+_MARK: Final = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the facts of a predicate come from: files, a table, a query, or a DataFrame.
+
+    `path` is a file, a folder, a pattern, or several of them, with or without a scheme. `columns` names the
+    columns of the data that hold the predicate's, in its order, or by the names of its columns. `filter`
+    has literals of the rule language over the predicate's columns as variables. `options` are passed to
+    Spark's reader.
+    """
+
+    predicate: str
+    path: str | tuple[str, ...] = ()
+    format: str | None = None
+    columns: tuple[str, ...] | Mapping[str, str] | None = None
+    types: tuple[ColumnType | str, ...] | None = None
+    filter: str | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    quoting: bool = True
+    base: str | None = None
+    table: str | None = None
+    query: str | None = None
+    url: str | None = None
+    driver: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    frame: DataFrame | None = None
+    time: str | tuple[str, ...] = ()
+    nulls: str | tuple[str, ...] = ()
+    limit: int | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """What the columns behind the arguments say of when a fact holds: `interval`, `start`, `end`…"""
+        return (self.time,) if isinstance(self.time, str) else tuple(self.time)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths, as they are written."""
+        return (self.path,) if isinstance(self.path, str) else tuple(self.path)
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.paths[0] if self.paths else self.table or self.url or "<DataFrame>"
+
+    def wrong(self, code: str, message: str, help: str | None = None) -> DataError:
+        """Return the error for a source that cannot be read."""
+        return DataError(Diagnostic(code, message, self.span, help, place=self.shown))
+
+
+def predicate_of(source: Source, program: Program) -> Predicate:
+    """Return the predicate that a source feeds; raise `DataError` if the program does not have it."""
+    found = program.find(source.predicate)
+    if found is not None:
+        return found
+    known = [predicate.written for predicate in program.predicates.values()]
+    help = suggest(source.predicate, known) or f"it has {', '.join(known) or 'none'}"
+    raise source.wrong(codes.NO_SUCH_PREDICATE, f"the program has no predicate `{source.predicate}`", help)
+
+
+def types_of(source: Source, program: Program, predicate: Predicate) -> tuple[ColumnType, ...]:
+    """Return the types by which the columns of a source are read, skipped ones included."""
+    declared = program.types_of(predicate)
+    types = declared if source.types is None else tuple(map(_type, source.types))
+    wanted = [kind for kind in types if kind is not ColumnType.SKIP]
+    if len(wanted) != predicate.arity:
+        width = counted(predicate.arity, "column")
+        message = f"`{predicate.written}` has {width}, but {len(wanted)} are read for it"
+        raise source.wrong(codes.WRONG_COLUMNS, message)
+    for own, given in zip(declared, wanted, strict=True):
+        if predicate.declared and own is not ColumnType.ANY and own is not given:
+            message = f"`{predicate.written}` is declared with {own.value} where the source has {given.value}"
+            raise source.wrong(codes.WRONG_COLUMNS, message)
+    return types
+
+
+def _type(kind: ColumnType | str) -> ColumnType:
+    if isinstance(kind, ColumnType):
+        return kind
+    return ColumnType.SKIP if kind == "skip" else TYPES[kind]
+
+
+def names_of(source: Source, predicate: Predicate) -> tuple[str | None, ...]:
+    """Return what the data calls the predicate's columns, and behind them those that say when."""
+    if source.columns is None:
+        return (*predicate.columns, *source.times)
+    known = (*predicate.names, *source.times)
+    if isinstance(source.columns, tuple | list):
+        if len(source.columns) != len(known):
+            width = counted(len(known), "column")
+            message = f"`{predicate.written}` has {width}, but {len(source.columns)} are named for it"
+            raise source.wrong(codes.WRONG_COLUMNS, message)
+        return tuple(source.columns)
+    for name in source.columns:
+        if name not in known:
+            help = suggest(name, known) or f"it has {', '.join(known)}"
+            raise source.wrong(codes.WRONG_COLUMNS, f"`{predicate.written}` has no column `{name}`", help)
+    return tuple(source.columns.get(name, name) for name in known)
+
+
+# ---- files
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file of a source."""
+
+    address: str  # as `_metadata.file_path` has it
+    path: str  # as Spark's readers take it
+    local: Path | None  # where executors find it on a disk
+    format: str | None  # by its extension
+    shown: str  # what messages call it
+    partitions: tuple[tuple[str, str], ...] = ()  # `country=DE` in its path: names, and values as texts
+    is_open: bool = False  # whether this process can read it, too
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether it is compressed with gzip."""
+        return self.path.lower().endswith(".gz")
+
+
+def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[list[Found], str | None]:
+    """Return the files of a source in the order of their paths, and the folder whose partitions they are.
+
+    Raise `DataError` if there are none.
+    """
+    listed: list[Found] = []
+    bases = set()
+    for written in source.paths:
+        base, some = _listed(session, written, source, folder)
+        bases.add(base)
+        listed += some
+    unique = {each.address: each for each in listed}
+    has_partitions = any(each.partitions for each in unique.values())
+    if has_partitions and len(bases) > 1:
+        message = "partitions of several folders cannot be read as one source"
+        raise source.wrong(codes.FORMAT, message, "make each folder a source of its own")
+    return list(unique.values()), unquote(bases.pop()) if has_partitions else None
+
+
+def local_files(source: Source, folder: Path) -> list[Found] | None:
+    """Return the files of a source if all lie on a disk of this machine; None if Spark has to look for them."""
+    found: list[Found] = []
+    for written in source.paths:
+        local = _local(written, folder)
+        if local is None:
+            return None
+        has_magic = glob.has_magic(written) and not local.exists()
+        if not has_magic and not local.exists():
+            return None
+        found += _listed_here(local, has_magic, source)[1]
+    return list({each.address: each for each in found}.values())
+
+
+def _local(written: str, folder: Path) -> Path | None:
+    scheme = _SCHEME.match(written)
+    if scheme is not None and scheme[1] != "file":
+        return None
+    local = folder / re.sub(r"^file:/+", "/", written)
+    return Path(os.path.normpath(local if local.is_absolute() else Path.cwd() / local))
+
+
+def _listed(session: SparkSession, written: str, source: Source, folder: Path) -> tuple[str, list[Found]]:
+    is_here = not is_on_connect(session) or "SPARK_LOCAL_REMOTE" in os.environ
+    local = _local(written, folder)
+    if is_here and local is not None:
+        has_magic = glob.has_magic(written) and not local.exists()
+        if has_magic or local.exists():
+            return _listed_here(local, has_magic, source)
+    path = written if local is None else f"file:{local}"
+    try:
+        reader = session.read.format("text").option("recursiveFileLookup", "true")
+        addresses = reader.load(path).inputFiles()
+    except AnalysisException as error:
+        raise _no_files(source, written, local, error) from None
+    if not addresses:
+        raise _no_files(source, written, local, None)
+    found = sorted(map(_normal, addresses))
+    base = _base(path)
+    if found == [base]:  # a file, not a folder
+        base = base.rpartition("/")[0]
+    return base, [_found(address, base, is_here=False) for address in found]
+
+
+def _listed_here(path: Path, has_magic: bool, source: Source) -> tuple[str, list[Found]]:
+    roots = [path]
+    if has_magic:
+        roots = [Path(name) for name in sorted(glob.glob(str(path), recursive=True))]  # noqa: PTH207
+    base = _base(str(path)) if has_magic else address_of(str(path if path.is_dir() else path.parent))
+    files = [file for root in roots for file in (sorted(_inside(root)) if root.is_dir() else [root])]
+    if not files:
+        raise _no_files(source, str(path), path, None)
+    return base, [_found(address_of(str(file)), base, is_here=True) for file in files]
+
+
+def _base(path: str) -> str:
+    """Return the address of the folder before the first part of a path that stands for many files."""
+    parts = path.split("/")
+    first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    return address_of("/".join(parts[:first]))
+
+
+def _inside(folder: Path) -> Iterable[Path]:
+    """Yield the files of a folder and of those in it; as everywhere in Spark, `_x` and `.x` are hidden."""
+    for child in folder.iterdir():
+        if child.name.startswith(".") or (child.name.startswith("_") and "=" not in child.name):
+            continue
+        if child.is_dir():
+            yield from _inside(child)
+        elif child.is_file():
+            yield child
+
+
+def address_of(path: str) -> str:
+    """Return the address of a path as `_metadata.file_path` has it."""
+    found = _SCHEME.match(path)
+    if found is not None and found[1] != "file":
+        return path
+    return "file:" + quote(re.sub(r"^file:/+", "/", path), safe="/=,;:@&+$!*'()~")
+
+
+def _normal(address: str) -> str:
+    return re.sub(r"^file:/+", "file:/", address)
+
+
+def _found(address: str, base: str, is_here: bool) -> Found:
+    path = unquote(address)
+    local = Path(path.removeprefix("file:")) if path.startswith("file:/") else None
+    name = path.rpartition("/")[2].lower()
+    bare = next((name.removesuffix(each) for each in _COMPRESSED if name.endswith(each)), name)
+    format = next((of for extension, of in _EXTENSIONS.items() if bare.endswith(extension)), None)
+    inside = address.removeprefix(base).strip("/").split("/")[:-1]
+    pairs = [found.groups() for part in inside if (found := _PARTITION.fullmatch(unquote(part)))]
+    partitions = tuple((name, "" if value == _NULL_PARTITION else unquote(value)) for name, value in pairs)
+    shown = path
+    if local is not None:
+        relative = os.path.relpath(local)
+        shown = str(local) if relative.startswith(os.pardir) else relative
+    can_open = is_here and (bare == name or name.endswith(".gz"))
+    return Found(address, path, local, format, shown, partitions, can_open)
+
+
+def _no_files(source: Source, written: str, local: Path | None, error: Exception | None) -> DataError:
+    folder = local.parent if local is not None else None
+    names = [child.name for child in folder.iterdir()] if folder is not None and folder.is_dir() else []
+    help = suggest(local.name, names) if local is not None else None
+    if error is None or "PATH_NOT_FOUND" in str(error):
+        return source.wrong(codes.NO_FILES, f"there is no file `{written}`", help)
+    reason = str(error).strip().splitlines()[0]
+    return source.wrong(codes.NO_FILES, f"`{written}` cannot be read: {reason}")
+
+
+def format_of(source: Source, files: Sequence[Found]) -> str:
+    """Return the format of a source's files; raise `DataError` if it is not told, or if there are several."""
+    if source.format is not None:
+        return canonical_format(source.format, Path(files[0].path) if source.format == "rdf" else None)
+    found = {each.format for each in files}
+    if len(found) == 1 and None not in found:
+        return str(found.pop())
+    if None in found:
+        odd = next(each for each in files if each.format is None)
+        message = f"the format of `{odd.shown}` is not known by its extension"
+    else:
+        message = f"`{source.shown}` has files of several formats: {', '.join(sorted(map(str, found)))}"
+    raise source.wrong(codes.FORMAT, message, "give a `format`, or name the files by a pattern")
+
+
+def escaped(path: str) -> str:
+    """Return a path in which no character stands for many files."""
+    return re.sub(r"[{}\[\]*?\\]", r"\\\g<0>", path)
+
+
+# ---- what delimited files begin with
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What is known of a delimited file: its first line that is not empty, and whether lines are records."""
+
+    first: bytes | None  # None if there is none
+    has_quotes: bool = False
+    is_whole: bool = False  # records may go over several lines
+    repeats: bool = False  # the first line occurs again, as far as that is known
+
+
+def look(session: SparkSession, files: Sequence[Found], delimiter: str, quoting: bool) -> dict[str, Looked]:
+    """Return what is known of delimited files, by their addresses: here if they are small, else on Spark."""
+    size = sum(each.local.stat().st_size for each in files if each.is_open and each.local is not None)
+    if all(each.is_open for each in files) and size <= _LOOKED_AT_HERE:
+        return {each.address: _look_here(each, delimiter, quoting) for each in files}
+    return _look_on_spark(session, files, delimiter, quoting)
+
+
+def _look_here(file: Found, delimiter: str, quoting: bool) -> Looked:
+    assert file.local is not None
+    with gzip.open(file.local) if file.is_compressed else file.local.open("rb") as stream:
+        data = stream.read().removeprefix(_MARK)
+    first = re.search(rb"[^\r\n]+", data)
+    if first is None:
+        return Looked(None)
+    again = re.search(rb"[\r\n]" + re.escape(first[0]) + rb"(?=[\r\n]|\Z)", data[first.end() :])
+    has_quotes = quoting and b'"' in data
+    return Looked(first[0], has_quotes, has_quotes and _may_go_on(data, delimiter), again is not None)
+
+
+def _may_go_on(data: bytes, delimiter: str) -> bool:
+    """Whether a quoted field may go over several lines: some quote does not pair up within its line."""
+    text = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(text == ord('"'))
+    if len(quotes) % 2:
+        return True
+    opening, closing = quotes[::2], quotes[1::2]
+    before = text[opening[opening > 0] - 1]
+    begins = np.isin(before, np.frombuffer(f'{delimiter}"\r\n'.encode(), np.uint8))
+    ends = np.flatnonzero((text == ord("\n")) | (text == ord("\r")))
+    goes_on = np.searchsorted(ends, opening) != np.searchsorted(ends, closing)
+    return not begins.all() or bool(goes_on.any())
+
+
+def _look_on_spark(
+    session: SparkSession, files: Sequence[Found], delimiter: str, quoting: bool
+) -> dict[str, Looked]:
+    """Return the same by a job: one row of each file comes back."""
+    value = F.col("value")
+    lines = session.read.text([escaped(each.path) for each in files]).where(value != "")
+    lines = lines.select(
+        F.col("_metadata.file_path").alias("file"),
+        F.struct(F.col("_metadata.file_block_start"), F.monotonically_increasing_id()).alias("at"),
+        value,
+    )
+    has_quote = value.contains('"') if quoting else F.lit(False)
+    told = lines.groupBy("file").agg(
+        F.min_by(value.cast("binary"), "at").alias("first"),
+        F.bool_or(has_quote).alias("has_quotes"),
+        F.bool_or(has_quote & is_open(value, delimiter)).alias("is_whole"),
+    )
+    rows = {_normal(row["file"]): row for row in told.collect()}
+    return {
+        each.address: Looked(bytes(row["first"]), row["has_quotes"], row["is_whole"])
+        if (row := rows.get(each.address)) is not None
+        else Looked(None)
+        for each in files
+    }
