@@ -192,6 +192,15 @@ def test_damage_is_told(grown: Job) -> None:
         grown.apply('+ edge("x", "y") .')
 
 
+def test_a_folder_of_the_old_format_is_refused(job: Job, tidelog: Tidelog) -> None:
+    Path("published/versions/7").mkdir(parents=True)
+    Path("published/versions/7/manifest.json").write_text("{}")
+    Path("published/CURRENT").write_text("7\n")
+    for done in (tidelog("pipeline", "job.toml"), tidelog("versions", "published")):
+        assert done.code == 1 and "error[E811]" in done.error and "publish into another folder" in done.error
+    assert sorted(each.name for each in Path("published").iterdir()) == ["CURRENT", "versions"]
+
+
 # ---- the commands
 
 

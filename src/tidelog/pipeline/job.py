@@ -434,7 +434,7 @@ class Job:
             reasoner = None if before is None or origin is None else state.open(before.version)
             if reasoner is not None and State.number_of(reasoner) == number:
                 assert origin is not None and before is not None
-                restore_types(reasoner, before.origin, unpublished=True)
+                restore_types(reasoner, before, unpublished=True)
                 changes: Changes = dict.fromkeys(reasoner.program.predicates)
                 self._publish(publication, before, reasoner, reasoner.program, changes, origin)
             if reasoner is not None:
@@ -484,7 +484,7 @@ class Job:
         self.close()
         self._open = self._state.open(before.version)
         if self._open is not None:
-            restore_types(self._open, before.origin, unpublished=False)
+            restore_types(self._open, before, unpublished=False)
             self.reached("restored", f"{counted(before.rows, 'fact')} of version {before.version}")
         return self._open
 

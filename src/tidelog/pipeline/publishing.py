@@ -7,13 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidelog.engine.columnar.typed import arrow_type
 from tidelog.logic.program import BOTTOM, Predicate, Program
-from tidelog.logic.types import Type, Types
+from tidelog.logic.types import Contents, Type, Types, types_of_column
+from tidelog.logic.values import ColumnType
 from tidelog.pipeline.facts import Changed
 from tidelog.pipeline.holding import Changes, Holding
 from tidelog.pipeline.manifest import Manifest, Origin
 from tidelog.publish import Publication, Published, files
-from tidelog.publish.schemas import is_same, normal
+from tidelog.publish.schemas import is_same, normal, normal_type
 from tidelog.reasoner import Reasoner
 
 
@@ -64,20 +66,30 @@ def given_types(reasoner: Reasoner) -> dict[str, list[list[str]]]:
     return {name: [sorted(each.value for each in types) for types in some] for name, some in noted.items()}
 
 
-def restore_types(reasoner: Reasoner, origin: Origin, unpublished: bool) -> None:
+def restore_types(reasoner: Reasoner, before: Manifest, unpublished: bool) -> None:
     """Tell a reasoner that was opened the types of what it was given, so that tables keep their columns.
 
-    What it was given after that version, if there is anything `unpublished`, is looked at.
+    A version may not say the types, if tasks derived it: what its tables hold does instead. What the reasoner
+    was given after the version, if there is anything `unpublished`, is looked at.
     """
-    data = reasoner.schemas.data
-    data.restore({name: tuple(map(_types, some)) for name, some in origin.given.items()})
-    for name in reasoner.program.predicates:
-        if (unpublished or name not in origin.given) and reasoner.engine.explicit(name)[1]:
-            data.note(name)
+    data, given = reasoner.schemas.data, before.origin.given
+    data.restore({name: tuple(frozenset(map(Type, each)) for each in some) for name, some in given.items()})
+    for name, predicate in reasoner.program.predicates.items():
+        if (name in given and not unpublished) or not reasoner.engine.explicit(name)[1]:
+            continue
+        if name not in given and predicate.written in before.tables:
+            data.restore({name: _published_types(predicate.written, before)})
+        data.note(name)
 
 
-def _types(found: list[str]) -> Types:
-    return frozenset(map(Type, found))
+def _published_types(table: str, before: Manifest) -> tuple[Types, ...]:
+    """Return the types that the arguments of a table hold, as far as its columns tell."""
+    found = []
+    for kind, field in zip(before.origin.types[table], before.tables[table].schema, strict=False):
+        types = types_of_column(ColumnType(kind))
+        is_told = normal_type(arrow_type(Contents(types))) == field.type
+        found.append(types if is_told else frozenset())
+    return tuple(found)
 
 
 def _is_kept(name: str, predicate: Predicate, schema: Any, before: Manifest, holding: Holding) -> bool:

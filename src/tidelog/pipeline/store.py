@@ -30,7 +30,15 @@ class Store:
         self, path: Path | str, format: str | None = None, storage: Mapping[str, str] | None = None
     ) -> None:
         self.path = Path(path)
+        self._check_format()
         self.published = Published(path, format, storage)
+
+    def _check_format(self) -> None:
+        """Raise `DataError` for a folder of versions as they were published before there were tables."""
+        if (self.path / "CURRENT").is_file() and (self.path / "versions").is_dir():
+            message = f"`{self.path}` has versions in a format of its own, which is no longer read"
+            help = "publish into another folder: the job derives everything from its sources"
+            raise DataError(Diagnostic(codes.DAMAGED, message, place=str(self.path), help=help))
 
     @property
     def number(self) -> int | None:
