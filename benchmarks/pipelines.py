@@ -6,11 +6,12 @@ from functools import reduce
 from pathlib import Path
 from typing import Any
 
+from tidelog.pipeline.pieces import cut_all
+
 from tidelog.engine.spark.settings import SparkSettings
 from tidelog.io.source import DataFile
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.job import Job, Run
-from tidelog.pipeline.pieces import cut_all
 from tidelog.pipeline.settings import Engine
 
 # All facts are many: none comes to the driver, to be closed or maintained there.
@@ -56,9 +57,10 @@ def encode_statements(session: Any, path: Path) -> int:
 
     The terms are in a dictionary that was checked for collisions, and the statements in the engine.
     """
-    from tidelog.engine.spark.engine import SparkEngine
     from tidelog.pipeline.spark_reading import Intended
     from tidelog.pipeline.spark_sources import pieces_frame
+
+    from tidelog.engine.spark.engine import SparkEngine
 
     engine = SparkEngine(SparkSettings(session, strategy="lazy,iterated-joins"))
     engine.define("triple", 3)

@@ -59,18 +59,17 @@ class Schemas:
             self._types[name] = found if before is None else united(before, found)
             self._last = None
 
-    def known(self, program: Program) -> dict[str, Columns]:
-        """Return the types of data that came, for whoever keeps facts beyond this process."""
-        return {
-            name: columns for name, columns in self.given(program, ()).items() if name in program.predicates
-        }
+    def noted(self) -> dict[str, Columns]:
+        """Return the types of all data that came, by predicate; no types where it may be anything."""
+        self._read_all()
+        return dict(self._types)
 
-    def assume(self, types: Mapping[str, Columns]) -> None:
-        """Take the types of facts to be what was known of them when they came."""
-        self._last = None
+    def restore(self, types: Mapping[str, Columns]) -> None:
+        """Note types of data that came to another reasoner, whose facts this one has."""
         for name, columns in types.items():
-            self._unread.discard(name)
-            self._types[name] = columns
+            before = self._types.get(name)
+            self._types[name] = columns if before is None else united(before, columns) if before else before
+        self._last = None
 
     def now(self, program: Program, facts: tuple[Fact, ...]) -> SchemasOf:
         """Return the schemas for a program that states these facts."""
@@ -81,10 +80,7 @@ class Schemas:
 
     def given(self, program: Program, facts: tuple[Fact, ...]) -> dict[str, Columns]:
         """Return the types of what is stated and of data that came."""
-        with self._engine.dictionary.lock:
-            for name in list(self._unread):
-                self._unread.discard(name)
-                self.note_rows(name, self._rows(name))
+        self._read_all()
         if self._facts[0] is not facts:
             self._facts = facts, types_of_facts(facts)
         found = dict(self._facts[1])
@@ -93,6 +89,12 @@ class Schemas:
             columns = columns if len(columns) == arity else (ANY,) * arity
             found[name] = united(found.get(name, columns), columns)
         return found
+
+    def _read_all(self) -> None:
+        with self._engine.dictionary.lock:
+            for name in list(self._unread):
+                self._unread.discard(name)
+                self.note_rows(name, self._rows(name))
 
 
 @dataclass(frozen=True)

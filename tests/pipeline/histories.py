@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import strategies as st
 
 import tidelog as tl
-from tidelog.pipeline import Engine, Job, Source, Version, difference
+from tidelog.pipeline import Engine, Job, Source, Step, Version, difference
+from tidelog.pipeline.rollback import roll_back
+from tidelog.publish import TableVersion
 
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None  # disks take their time for what is forced to them
 Facts = dict[str, set[tuple[str, ...]]]
@@ -32,25 +36,73 @@ class Scene:
     def history(self, states: list[tuple[Any, ...]]) -> Iterator[tuple[Job, dict[int, Facts]]]:
         """Run the job on each state, warm or cold: every version is what follows from scratch.
 
-        A state has the inputs, the rules, and whether the process goes on.
+        A state has the inputs, the rules, and what happens before: `EVENTS`. A run may find a process that
+        ended at any step, a version that was rolled back, or a folder without its state.
         """
         with tempfile.TemporaryDirectory(dir=MEMORY) as name, pytest.MonkeyPatch.context() as patched:
-            patched.setattr("tidelog.pipeline.tables.MOST_CHANGES", 3)
+            patched.setattr("tidelog.publish.files.MANY", 3)  # so that small files are merged
             folder = Path(name)
-            job: Job | None = None
             held: dict[int, Facts] = {}
-            for *inputs, rules, is_warm in states:
-                self.write(folder, *inputs)
-                program = self.program(rules)
-                if job is None or not is_warm:
-                    job = Job(program, publish="out", sources=self.sources, folder=folder, engine=self.engine)
-                else:
-                    job.settings = replace(job.settings, program=program)
-                version = job.run().version
-                held[version.version] = facts(Version(job.store, version))
-                assert present(held[version.version]) == present(self.expected(folder, rules))
-            assert job is not None
+            job = Job(tl.parse(""), publish="out", sources=self.sources, folder=folder, engine=self.engine)
+            with ExitStack() as warm:
+                for *inputs, rules, event in states:
+                    self.write(folder, *inputs)
+                    if event != "warm":
+                        warm.close()
+                        job = Job.of(job.settings)
+                    else:
+                        warm.enter_context(job)
+                    job.settings = replace(job.settings, program=self.program(rules))
+                    befall(event, job, held)
+                    version = job.run().version
+                    held[version.version] = facts(Version(job.store, version))
+                    assert present(held[version.version]) == present(self.expected(folder, rules))
             yield job, held
+
+
+class Crash(BaseException):
+    """What ends a run at a step, as if its process had ended."""
+
+
+def crashing(job: Job, step: int) -> None:
+    """Run a job, ended when it reaches its step of this number; or to its end, if that comes first."""
+
+    def listen(_: Step) -> None:
+        nonlocal step
+        step -= 1
+        if step < 0:
+            raise Crash
+
+    ended = Job.of(job.settings, listeners=[listen])
+    with suppress(Crash):
+        ended.run()
+
+
+def befall(event: str, job: Job, held: dict[int, Facts]) -> None:
+    """Let something happen before a run."""
+    kind, _, number = event.partition(" ")
+    if kind == "crash":
+        crashing(job, int(number))
+    elif kind == "no-state":
+        shutil.rmtree(job.store.path / "_state", ignore_errors=True)
+    elif kind == "rollback" and held:
+        roll_back(job.store, sorted(held)[int(number) % len(held)])
+    elif kind == "other-state" and (job.store.path / "_state").is_dir():  # of a version before
+        kept = job.store.path.parent / "kept"
+        shutil.copytree(job.store.path / "_state", kept)
+        crashing(job, 999)
+        shutil.rmtree(job.store.path / "_state")
+        kept.rename(job.store.path / "_state")
+    for each in job.store.numbers():
+        if each not in held:
+            held[each] = facts(Version(job.store, job.store.manifest(each)))
+
+
+EVENTS = st.one_of(
+    st.sampled_from(["warm", "warm", "cold", "no-state", "other-state"]),
+    st.integers(0, 30).map(lambda step: f"crash {step}"),
+    st.integers(0, 5).map(lambda number: f"rollback {number}"),
+)
 
 
 def facts(version: Version) -> Facts:
@@ -72,11 +124,15 @@ def check_feeds(job: Job, held: dict[int, Facts]) -> None:
         version = Version(job.store, job.store.manifest(number))
         earlier = job.store.manifest(number - 1).tables
         for name, table in version.manifest.tables.items():
-            is_same = name in earlier and earlier[name].times == table.times
+            is_same = name in earlier and width(earlier[name]) == width(table)
             before = held[number - 1].get(name, set()) if is_same else set()
             changes = version.changes(name)
             assert set(changes.added.to_texts("exact").rows()) == held[number][name] - before
             assert set(changes.removed.to_texts("exact").rows()) == before - held[number][name]
+
+
+def width(table: TableVersion) -> int:
+    return len(table.schema)
 
 
 def check_difference(job: Job, held: dict[int, Facts]) -> None:

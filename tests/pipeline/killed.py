@@ -7,6 +7,7 @@ import signal
 import sys
 
 from tidelog.pipeline.job import Job, Step
+from tidelog.pipeline.rollback import roll_back
 
 
 def main(step: str, count: int, action: str, *arguments: str) -> None:
@@ -24,6 +25,8 @@ def main(step: str, count: int, action: str, *arguments: str) -> None:
         job.run(full="--full" in arguments)
     elif action == "apply":
         job.apply(arguments[0])
+    elif action == "rollback":
+        roll_back(job.store, int(arguments[0]), job.reached)
     else:
         job.run()
         with job.stream(available_now=True) as following:

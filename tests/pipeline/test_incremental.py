@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tests.pipeline.histories import Facts, Scene, check_difference, check_feeds
+from tests.pipeline.histories import EVENTS, Facts, Scene, check_difference, check_feeds
 from tidelog.pipeline import Source
 
 NAMES = st.sampled_from("abcde")
@@ -24,7 +24,7 @@ RULES = (
     "label(?y, ?n) :- edge(?x, ?y), label(?x, ?n) .",
 )
 SOURCES = (Source("edge", "edge.csv", header=False), Source("label", "label.tsv", header=False))
-STATES = st.tuples(EDGES, LABELS, st.frozensets(st.sampled_from(RULES)), st.booleans())
+STATES = st.tuples(EDGES, LABELS, st.frozensets(st.sampled_from(RULES)), EVENTS)
 
 
 def written(folder: Path, edges: frozenset[tuple[str, str]], labels: frozenset[tuple[str, str]]) -> None:

@@ -15,8 +15,9 @@ from tests.pipeline.conftest import Write
 from tidelog.pipeline import Job, Store, Version, read
 
 SOURCES = Path(__file__).parents[2]
-STEPS = ["read", "maintained", "files written", "manifest written", "published"]
-QUICK = ("manifest written", "published")  # the two windows around the pointer
+STEPS = ["read", "maintained", "pending", "table reach", "ready", "published", "done"]
+QUICK = ("maintained", "table reach")  # the state is ahead, and so are some of the tables
+PUBLISHED = ("published", "done")  # from here on readers see the new version
 
 
 def marked(steps: list[str]) -> list[Any]:
@@ -78,12 +79,12 @@ def test_a_run_that_is_killed(sinks: Job, step: str) -> None:
     before = read("published").manifest
     Path("edge.csv").write_text("from,to\na,b\nb,e\nc,d\n")
     kill(step, "run")
-    is_published = step == "published"
-    assert read("published").number == (2 if is_published else 1)
-    if not is_published:
+    assert read("published").number == (2 if step in PUBLISHED else 1)
+    if step not in PUBLISHED:
         assert read("published").manifest == before
     run = Job.load("job.toml").run()
-    assert run.version.version == 2 and run.is_new == (not is_published)
+    # Once the state has it, the version is published before anything else is done.
+    assert run.version.version == 2 and run.is_new == (step == "read")
     clean = Job.load("job.toml")
     clean = Job("reach.rls", publish="clean", sources=clean.settings.sources, engine="columnar")
     Path("edge.csv").write_text("from,to\na,b\nb,c\nc,d\n")
@@ -96,22 +97,68 @@ def test_a_run_that_is_killed(sinks: Job, step: str) -> None:
     assert len(Path("out/changes/2.csv").read_text().splitlines()) == 1 + 6
 
 
-@pytest.mark.parametrize("step", marked(["derived", "files written", "manifest written", "published"]))
+@pytest.mark.parametrize("step", marked(["derived", "pending", "table reach", "ready", "published", "done"]))
 def test_a_first_run_that_is_killed(job: Job, step: str) -> None:
     kill(step, "run", "--full")
-    assert job.store.number == (1 if step == "published" else None)
+    assert job.store.number == (1 if step in PUBLISHED else None)
     run = Job.load("job.toml").run()
     assert run.version.version == 1 and len(read("published")["reach"]) == 6
+    assert run.is_new == (step in ("derived", "pending", "table reach"))
+    steps: list[str] = []
+    later = Job.load("job.toml", listeners=[lambda reached: steps.append(reached.name)])
+    assert later.apply('+ edge("d", "e") .').version.tables["reach"].rows == 10
+    assert "restored" in steps and not list(Path("published").glob("_state.*"))
+
+
+@pytest.mark.parametrize("step", marked(["derived", "pending", "table reach", "ready", "published"]))
+def test_a_state_whose_version_was_not_published_is_not_taken_for_another_one(job: Job, step: str) -> None:
+    """A full run is killed, and another one publishes its number: by changes, from the state before."""
+    job.run()
+    Path("edge.csv").write_text("from,to\nx,y\n")
+    kill(step, "run", "--full")
+    Path("edge.csv").write_text("from,to\na,b\nb,c\n")
+    Job.load("job.toml").run()
+    Job.load("job.toml").apply('+ edge("c", "z") .')
+    expected = {("a", "b"), ("b", "c"), ("c", "z")}
+    assert set(read("published")["edge"]) == expected
+    assert set(read("published")["reach"]) == {*expected, ("a", "c"), ("a", "z"), ("b", "z")}
+
+
+@pytest.mark.slow
+def test_catching_up_that_is_killed(job: Job) -> None:
+    job.run()
+    kill("maintained", "apply", '+ edge("d", "e") .')
+    for step in ("pending", "table edge", "table reach", "restored edge", "recovered", "ready"):
+        kill(step, "apply", '+ edge("d", "never") .')
+    assert job.apply('+ edge("d", "f") .').version.version == 3
+    assert {y for x, y in read("published")["reach"] if x == "d"} == {"e", "f"}
+
+
+@pytest.mark.parametrize("step", marked(["pending", "table reach", "ready", "published"]))
+def test_going_back_that_is_killed(job: Job, step: str) -> None:
+    """Whether it counts or not, the next run publishes what the inputs say."""
+    job.run()
+    job.apply('+ edge("d", "e") .')
+    kill("maintained", "apply", '+ edge("e", "f") .')  # the state is ahead, of the version that this would be
+    kill(step, "rollback", "1")
+    Path("edge.csv").write_text("from,to\nb,c\n")
+    run = Job.load("job.toml").run()
+    assert set(read("published")["reach"]) == {("b", "c")} and run.version.reason == "full"
+    Job.load("job.toml").apply('+ edge("c", "d") .')
+    assert set(read("published")["reach"]) == {("b", "c"), ("c", "d"), ("b", "d")}
 
 
 @pytest.mark.slow
 def test_changes_that_are_killed_again_and_again(job: Job) -> None:
+    """What was committed is published by whoever comes next, and nothing is lost or applied twice."""
     job.run()
-    for step in STEPS[1:-1]:
-        kill(step, "apply", '+ edge("d", "e") .')
-        assert job.store.number == 1 and job.store.numbers() == (1,)
-    assert job.apply('+ edge("d", "e") .').version.version == 2
-    assert ("a", "e") in set(read("published")["reach"])
+    for number, step in enumerate(STEPS[1:]):
+        kill(step, "apply", f'+ edge("d", "e{number}") .')
+        assert job.store.number == number + (2 if step in PUBLISHED else 1)
+        Job.load("job.toml").refresh_sinks()
+        assert job.store.number == number + 2
+    assert job.apply('+ edge("d", "f") .').version.version == len(STEPS) + 1
+    assert {y for x, y in read("published")["reach"] if x == "d"} == {"f", *(f"e{n}" for n in range(6))}
 
 
 EQUALITY = """\

@@ -8,6 +8,7 @@ from tidelog.logic.strata import entangled
 from tidelog.pipeline import codes
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.settings import Engine
+from tidelog.store.codes import NOT_STORABLE
 from tidelog.temporal.analysis import time_cycle
 from tidelog.temporal.reasoning import NOT_CHANGED
 from tidelog.temporal.relation import BOUNDS
@@ -54,9 +55,12 @@ def reason_in(error: ProgramError) -> str:
     raise error
 
 
-def is_outdated(held: Program, program: Program) -> bool:
-    """Whether a predicate that a reasoner knows from an earlier program held at times, and will not."""
-    return not (held.timed & program.predicates.keys()) <= program.timed
+def reason_not_to_open(error: DataError) -> str:
+    """Return why everything must be derived anew, as opening the state has told; else raise the error."""
+    for fault in error.diagnostics:
+        if fault.code == NOT_STORABLE:  # other settings than it was made with
+            return fault.message
+    raise error
 
 
 def _times_of(name: str, program: Program, engine: Engine) -> int:

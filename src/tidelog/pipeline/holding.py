@@ -47,7 +47,7 @@ class Holding:
 
     def __init__(self, reasoner: Reasoner, bound: Bound = Bound.TEXT, mixed: str = "exact") -> None:
         self.engine = reasoner.engine
-        self._reasoner = reasoner
+        self.reasoner = reasoner
         self._listing = reasoner.listing()
         self._timed = TimedHolding(reasoner)
         self._bound = bound
@@ -95,7 +95,7 @@ class Holding:
         return bool(((zones != 0) & (zones != NO_TIME_ZONE)).any())
 
     def _contents(self, predicate: Predicate) -> Schema:
-        return with_mixed(self._reasoner.schemas.of(predicate), self._mixed)
+        return with_mixed(self.reasoner.schemas.of(predicate), self._mixed)
 
     def _time_types(self, layout: Layout) -> list[tuple[ColumnType, Any]]:
         """Return the types of the columns that say when: bounds, whether they are left out, the period."""
@@ -147,7 +147,7 @@ class Holding:
 
     def changes(self, change: Change) -> Changes:
         """Return what a transaction changed in each predicate; it must have been the last one."""
-        known, net = self._reasoner.predicates(), change.delta.net
+        known, net = self.reasoner.predicates(), change.delta.net
         if self._listing is not None:
             net = self._listing.changes(net, known)
         timed = self._timed.names
@@ -159,7 +159,7 @@ class Holding:
 
     def _timed_change(self, name: str, net: NetChange) -> Changed | None:
         """Return what changed in a predicate that holds at times; None where all of it repeats."""
-        if self._reasoner.time.periodic is not None:
+        if self.reasoner.time.periodic is not None:
             return None
         return self._timed.changed(name, _timed(net.removed, name), _timed(net.added, name))
 

@@ -24,13 +24,20 @@ from tidelog.logic.sandbox import Folders, Sandbox
 from tidelog.maintenance.maintainer import Update
 from tidelog.opening import StoredReasoner
 from tidelog.pipeline import codes
-from tidelog.pipeline.continuing import check_columns, has_changed, no_advance, reason_for_anew, reason_in
+from tidelog.pipeline.continuing import (
+    check_columns,
+    has_changed,
+    no_advance,
+    reason_for_anew,
+    reason_in,
+    reason_not_to_open,
+)
 from tidelog.pipeline.holding import Changes, Holding
 from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Batch, Input, Manifest, Origin
 from tidelog.pipeline.programs import described, hash_of, published_program
-from tidelog.pipeline.publishing import publish_facts
+from tidelog.pipeline.publishing import publish_facts, restore_types
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
 from tidelog.pipeline.source_files import with_times
@@ -227,7 +234,12 @@ class Job:
         else:
             wanted = then if hash_of(program) == before.origin.job else program
             reason = reason_for_anew(before, then, wanted, self.settings.engine)
-        reasoner = None if reason else self._opened(before)
+        reasoner = None
+        if reason is None:
+            try:
+                reasoner = self._opened(before)
+            except DataError as error:
+                reason = reason_not_to_open(error)
         if reasoner is None:
             self.reached("everything anew", reason or f"there is no state of version {before.version}")
         return reasoner
@@ -243,7 +255,7 @@ class Job:
         """Publish the difference that inputs and rules make; None if everything must be derived anew."""
         edited = intake.edited(before)
         if not isinstance(intake, Intake):
-            reasoner.schemas.data.assume(intake.types(edited, before.origin.known))
+            reasoner.schemas.data.restore(intake.types(edited))
         change = reasoner.change(batch=State.batch(publication.number))
         has_new_rules = hash_of(program) != before.origin.job
         if has_new_rules:
@@ -268,6 +280,7 @@ class Job:
             self._discard_reasoner()
             return None
         if change.batch is None:
+            self._state.settle()
             return before
         return self._publish(publication, before, reasoner, after, changes, origin)
 
@@ -357,7 +370,6 @@ class Job:
         """Publish a version, write its sinks, and tell the subscribers."""
         holding = self._holding(reasoner)
         origin = publish_facts(publication, self.store.published, before, program, holding, changes, origin)
-        origin = origin.knowing(reasoner.schemas.data.known(reasoner.program))
         return self._commit_version(publication, origin)
 
     def _commit_version(self, publication: Publication, origin: Origin) -> Manifest:
@@ -399,6 +411,7 @@ class Job:
         """Return a version to be written, in a block in which nobody else publishes."""
         self._catch_up()
         with self.store.published.writing(on_step=self.reached) as publication:
+            self._state.remove_unpublished(publication.base.number if publication.base else None)
             self._finish_sinks()
             try:
                 yield publication
@@ -424,7 +437,7 @@ class Job:
             reasoner = None if before is None or origin is None else state.open(before.version)
             if reasoner is not None and State.number_of(reasoner) == number:
                 assert origin is not None and before is not None
-                reasoner.schemas.data.assume(before.origin.known)
+                restore_types(reasoner, before, unpublished=True)
                 changes: Changes = dict.fromkeys(reasoner.program.predicates)
                 self._publish(publication, before, reasoner, reasoner.program, changes, origin)
             if reasoner is not None:
@@ -474,7 +487,7 @@ class Job:
         self.close()
         self._open = self._state.open(before.version)
         if self._open is not None:
-            self._open.schemas.data.assume(before.origin.known)
+            restore_types(self._open, before, unpublished=False)
             self.reached("restored", f"{counted(before.rows, 'fact')} of version {before.version}")
         return self._open
 

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 from tidelog.logic.inference import Columns
-from tidelog.logic.types import Type
 from tidelog.publish import Version as Published
 
 LAYOUT = 2  # of what is kept with a version
@@ -71,8 +70,9 @@ class Origin:
     engine: str = "columnar"
     treatment: str | None = None  # of equality and time, where the program has these
     types: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of the arguments of each table
-    given: Mapping[str, tuple[tuple[str, ...], ...]] = field(default_factory=dict)  # types of what was read
     times: Mapping[str, int] = field(default_factory=dict)  # how many columns of a table say when
+    names: Mapping[str, str] = field(default_factory=dict)  # full names of predicates, where tables differ
+    given: Mapping[str, list[list[str]]] = field(default_factory=dict)  # types of what was read, by predicate
     is_integer_time: bool = False
     is_calendar: bool = False  # whether points of time are moments
 
@@ -87,22 +87,12 @@ class Origin:
         inputs = {name: _input(item) for name, item in found["inputs"].items()}
         batch = None if found["batch"] is None else _made(Batch, found["batch"])
         types = {name: tuple(each) for name, each in found["types"].items()}
-        given = {name: tuple(map(tuple, each)) for name, each in found["given"].items()}
-        return replace(made, inputs=inputs, batch=batch, types=types, given=given)
-
-    @property
-    def known(self) -> dict[str, Columns]:
-        """The types of what was read, by predicate, as inference takes them."""
-        return {
-            name: tuple(frozenset(map(Type, types)) for types in columns)
-            for name, columns in self.given.items()
-        }
+        return replace(made, inputs=inputs, batch=batch, types=types)
 
     def knowing(self, known: Mapping[str, Columns]) -> Origin:
         """Return the same with the types of what was read."""
         given = {
-            name: tuple(tuple(sorted(each.value for each in types)) for types in columns)
-            for name, columns in known.items()
+            name: [sorted(each.value for each in types) for types in columns] for name, columns in known.items()
         }
         return replace(self, given=given)
 

@@ -21,7 +21,7 @@ from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import file_name
 from tidelog.io.source import Header, import_file
-from tidelog.logic.inference import Columns, infer, united
+from tidelog.logic.inference import Columns, infer
 from tidelog.logic.program import BOTTOM, Program, Transfer
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.types import column_of
@@ -134,13 +134,9 @@ class SparkIntake:
         """Return the frames of all inputs, by the names that `given` has."""
         return {item.key: self.reading(item).frame for item in self._items}
 
-    def types(self, predicates: Collection[str], known: Mapping[str, Columns]) -> dict[str, Columns]:
-        """Return the types of what inputs of predicates hold, together with what is known of them."""
-        found = {name: known[name] for name in predicates if name in known}
-        inputs = [self.reading(item).input for item in self._items if item.predicate in predicates]
-        for name, columns in held_by(inputs)[0].items():
-            found[name] = united(found.get(name, columns), columns)
-        return found
+    def types(self, predicates: Collection[str]) -> Mapping[str, Columns]:
+        """Return the types of what inputs of predicates hold."""
+        return held_by(self.reading(item).input for item in self._items if item.predicate in predicates)[0]
 
     # ---- what was found
 

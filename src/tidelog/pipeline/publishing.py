@@ -7,12 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
+from tidelog.engine.columnar.typed import arrow_type
 from tidelog.logic.program import BOTTOM, Predicate, Program
+from tidelog.logic.types import Contents, Type, Types, types_of_column
+from tidelog.logic.values import ColumnType
 from tidelog.pipeline.facts import Changed
 from tidelog.pipeline.holding import Changes, Holding
 from tidelog.pipeline.manifest import Manifest, Origin
 from tidelog.publish import Publication, Published, files
-from tidelog.publish.schemas import is_same, normal
+from tidelog.publish.schemas import is_same, normal, normal_type
+from tidelog.reasoner import Reasoner
 
 
 def publish_facts(
@@ -26,13 +30,14 @@ def publish_facts(
 ) -> Origin:
     """Write the tables that change, and return what the version says of itself with what is known of all.
 
-    Of a predicate without a table, or one with other columns, all facts are written, whatever has changed.
+    Of a predicate without a table, or one whose columns are others or mean something else, all facts are
+    written, whatever has changed.
     """
     predicates = {each.written: each for each in program.predicates.values() if each.name != BOTTOM}
     known = dict(before.tables) if before else {}
     for name, predicate in predicates.items():
         schema, table = holding.schema(predicate), known.pop(name, None)
-        if table is None or not is_same(table.schema, normal(schema)):
+        if table is None or before is None or not _is_kept(name, predicate, schema, before, holding):
             rows = holding.rows(predicate.name)
             publication.write(name, schema, holding.tables(predicate, rows))
         elif predicate.name in changes:
@@ -49,7 +54,52 @@ def publish_facts(
         origin,
         types={name: holding.types(predicate) for name, predicate in predicates.items()},
         times={name: layout.times for name, layout in layouts.items() if layout.times},
+        given=given_types(holding.reasoner),
+        names={name: each.name for name, each in predicates.items() if each.name != name},
         is_calendar=any(layout.is_calendar for layout in layouts.values()),
+    )
+
+
+def given_types(reasoner: Reasoner) -> dict[str, list[list[str]]]:
+    """Return the types of what a reasoner was given, which its store does not keep."""
+    noted = reasoner.schemas.data.noted()
+    return {name: [sorted(each.value for each in types) for types in some] for name, some in noted.items()}
+
+
+def restore_types(reasoner: Reasoner, before: Manifest, unpublished: bool) -> None:
+    """Tell a reasoner that was opened the types of what it was given, so that tables keep their columns.
+
+    A version may not say the types, if tasks derived it: what its tables hold does instead. What the reasoner
+    was given after the version, if there is anything `unpublished`, is looked at.
+    """
+    data, given = reasoner.schemas.data, before.origin.given
+    data.restore({name: tuple(frozenset(map(Type, each)) for each in some) for name, some in given.items()})
+    for name, predicate in reasoner.program.predicates.items():
+        if (name in given and not unpublished) or not reasoner.engine.explicit(name)[1]:
+            continue
+        if name not in given and predicate.written in before.tables:
+            data.restore({name: _published_types(predicate.written, before)})
+        data.note(name)
+
+
+def _published_types(table: str, before: Manifest) -> tuple[Types, ...]:
+    """Return the types that the arguments of a table hold, as far as its columns tell."""
+    found = []
+    for kind, field in zip(before.origin.types[table], before.tables[table].schema, strict=False):
+        types = types_of_column(ColumnType(kind))
+        is_told = normal_type(arrow_type(Contents(types))) == field.type
+        found.append(types if is_told else frozenset())
+    return tuple(found)
+
+
+def _is_kept(name: str, predicate: Predicate, schema: Any, before: Manifest, holding: Holding) -> bool:
+    """Return whether rows that a table has are still written as they were."""
+    origin, layout = before.origin, holding.layout(predicate)
+    return (
+        is_same(before.tables[name].schema, normal(schema))
+        and origin.types[name] == holding.types(predicate)  # text may become exact terms, say
+        and origin.names.get(name, name) == predicate.name
+        and (not layout.times or origin.is_calendar == layout.is_calendar)
     )
 
 

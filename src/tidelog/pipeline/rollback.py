@@ -42,8 +42,12 @@ def roll_back(
                 change_to(publication, published, name, published.read(name, wanted))
         for name in current.tables.keys() - target.tables.keys():
             publication.drop(name)
+        # The state is of another version. It goes first: a process that ends here must not leave one that
+        # says it is of the version to come.
+        state = State(store.path, {})
+        state.discard()
+        state.remove_unpublished(None)
+        state.settle()
         # What a stream has brought it does not bring again.
         origin = replace(target.origin, reason="rollback", batch=current.batch)
-        manifest = Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))
-    State(store.path, {}).discard()  # it is of another version
-    return manifest
+        return Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))

@@ -92,15 +92,15 @@ class Sinks:
         predicate = find_predicate(sink.predicate, version.predicates)
         if sink.kind == "file":
             assert sink.path is not None
-            table = _table(sink, version[predicate.name].sorted(), _types(predicate))
+            table = _table(sink, version[predicate.written].sorted(), _types(predicate))
             self._write_file(self._settings.resolve(sink.path), sink, table)
         elif sink.terms == "exact":
-            self._write_on_spark(sink, version[predicate.name].to_texts("exact").table, "overwrite")
+            self._write_on_spark(sink, version[predicate.written].to_texts("exact").table, "overwrite")
         else:
             from tidelog.pipeline.spark_sinks import write_frame
 
             assert self._session is not None
-            write_frame(self._session().read.parquet(*version.files(predicate.name)), sink, "overwrite")
+            write_frame(self._session().read.parquet(*version.files(predicate.written)), sink, "overwrite")
 
     def _write_changes(self, sink: Sink, version: Version) -> None:
         """Write what a version changed: columns `version` and `change`, then those of the predicate."""

@@ -69,7 +69,21 @@ class State:
 
     def discard(self) -> None:
         """Delete the store."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        gone = self._published / f"{FOLDER}.discarded"
+        shutil.rmtree(gone, ignore_errors=True)
+        if self.path.is_dir():
+            self.path.rename(gone)  # a process that ends while it deletes leaves no half of a store
+        shutil.rmtree(gone, ignore_errors=True)
+
+    def remove_unpublished(self, number: int | None) -> None:
+        """Delete stores that were made for other versions than the current one, or for any if it is None.
+
+        A run that ended before its version was published leaves one, and a later version may get its number.
+        """
+        current = None if number is None else self.path_for(number)
+        for path in self._published.glob(f"{FOLDER}.*"):
+            if path != current:
+                shutil.rmtree(path, ignore_errors=True)
 
     # ---- the one that is there
 

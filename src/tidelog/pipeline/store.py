@@ -9,8 +9,11 @@ _rejects/7/         rows that version 7 has rejected
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+
+import pyarrow as pa
 
 from tidelog.errors import DataError, Diagnostic
 from tidelog.pipeline import codes
@@ -27,7 +30,15 @@ class Store:
         self, path: Path | str, format: str | None = None, storage: Mapping[str, str] | None = None
     ) -> None:
         self.path = Path(path)
+        self._check_format()
         self.published = Published(path, format, storage)
+
+    def _check_format(self) -> None:
+        """Raise `DataError` for a folder of versions as they were published before there were tables."""
+        if (self.path / "CURRENT").is_file() and (self.path / "versions").is_dir():
+            message = f"`{self.path}` has versions in a format of its own, which is no longer read"
+            help = "publish into another folder: the job derives everything from its sources"
+            raise DataError(Diagnostic(codes.DAMAGED, message, place=str(self.path), help=help))
 
     @property
     def number(self) -> int | None:
@@ -47,11 +58,37 @@ class Store:
                 message = f"nothing has been published in `{self.path}`"
                 raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(self.path), help=help))
             return found
+        if version not in self.numbers():
+            numbers = self.numbers()
+            known = f"there are versions {numbers[0]} to {numbers[-1]}" if numbers else "there are none"
+            message = f"version {version} is not published in `{self.path}`"
+            raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(self.path), help=known))
         return Manifest.of(self.published.version(version))
 
     def numbers(self) -> tuple[int, ...]:
         """Return the versions that are kept, the oldest first."""
         return self.published.numbers()
+
+    def read(self, table: str, version: int) -> pa.Table:
+        """Return the rows of a table."""
+        with self._understood(table):
+            return self.published.read(table, version)
+
+    def changes(self, table: str, after: int, upto: int) -> pa.Table:
+        """Return the rows of a table that changed after a version, as `Published.changes` does."""
+        with self._understood(table):
+            return self.published.changes(table, after, upto)
+
+    @contextmanager
+    def _understood(self, table: str) -> Iterator[None]:
+        """Tell of files that are missing, or are not what they should be."""
+        try:
+            yield
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).splitlines()[0]
+            message = f"the table `{table}` in `{self.path}` is damaged: {reason}"
+            help = "restore its files from a copy, or publish everything anew into another folder"
+            raise DataError(Diagnostic(codes.DAMAGED, message, place=str(self.path), help=help)) from error
 
     def rejects(self, number: int) -> Path:
         """Return the folder for rows that a version rejects."""

@@ -7,6 +7,7 @@ So rows with times are rows like any others: they are compared, put together and
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
@@ -23,6 +24,7 @@ from tidelog.logic.program import Predicate, free_name
 from tidelog.logic.time import beyond_range, read_point, write_point
 from tidelog.logic.values import ColumnType, Kind, Value
 from tidelog.maintenance.maintainer import Rows
+from tidelog.publish.schemas import RESERVED
 from tidelog.relation import column_names
 from tidelog.temporal.changing import Times
 from tidelog.temporal.list_kernels import INFINITY, LIMIT
@@ -54,10 +56,26 @@ def layout_of(predicate: Predicate, is_timed: bool, is_periodic: bool, is_calend
     """The columns of a predicate's table."""
     names = column_names(predicate)
     if not is_timed:
-        return Layout(names)
+        return Layout(table_names(names))
     for name in (*BOUNDS, EVERY) if is_periodic else BOUNDS:
         names = (*names, free_name(name, names))
-    return Layout(names, len(names) - predicate.arity, is_calendar)
+    return Layout(table_names(names), len(names) - predicate.arity, is_calendar)
+
+
+def table_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Return names of columns as tables have them: with `_` if they are reserved or differ in case only.
+
+    >>> table_names(("x", "X", "x_", "_version"))
+    ('x', 'X_', 'x__', '_version_')
+    """
+    found: list[str] = []
+    taken = {name.lower() for name in RESERVED}
+    for name in names:
+        while name.lower() in taken:
+            name += "_"
+        taken.add(name.lower())
+        found.append(name)
+    return tuple(found)
 
 
 # ---- to ids

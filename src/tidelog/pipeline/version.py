@@ -13,13 +13,14 @@ import pyarrow.compute as pc
 from tidelog.changes import Delta, PredicateDelta, find_predicate
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.evaluate import ColumnarEngine
-from tidelog.errors import DataError
+from tidelog.errors import DataError, Diagnostic
 from tidelog.io.faults import Faults, OnError
 from tidelog.io.objects import from_python
 from tidelog.logic.program import Predicate
 from tidelog.logic.types import Contents, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Rows
+from tidelog.pipeline import codes
 from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.store import Store
@@ -46,48 +47,56 @@ class Version:
 
     @cached_property
     def predicates(self) -> dict[str, Predicate]:
-        """Its predicates, by name."""
-        return {name: predicate_of(name, self.manifest) for name in self.manifest.tables}
+        """Its predicates, by their full names; `written` is the name of the table."""
+        return predicates_of(self.manifest)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.manifest.tables)
 
     def __getitem__(self, name: str) -> Relation:
         """Return all facts of a predicate."""
-        predicate = find_predicate(name, self.predicates)
-        return self.relation(predicate.name, self.to_arrow(predicate.name))
+        table = self._table(name)
+        rows = encoded(table, self.to_arrow(table), self.manifest, self._engine)
+        return relation_of(table, rows, self.manifest, self._engine.dictionary)
 
     def to_arrow(self, name: str) -> Any:
         """Return all facts of a predicate as an Arrow table."""
-        predicate = find_predicate(name, self.predicates)
-        return self.store.published.read(predicate.name, self.number)
+        return self.store.read(self._table(name), self.number)
 
     def files(self, name: str) -> list[str]:
         """Return the Parquet files that hold the facts of a predicate."""
-        return list(self.store.published.files(find_predicate(name, self.predicates).name, self.number))
+        return list(self.store.published.files(self._table(name), self.number))
+
+    def _table(self, name: str) -> str:
+        return find_predicate(name, self.predicates).written
 
     def changes(self, name: str) -> PredicateDelta:
-        """Return what the version changed in a predicate."""
-        known = {table: predicate_of(table, self.manifest) for table in self.manifest.published.all_tables}
-        table = find_predicate(name, known).name
-        here = self.manifest.published.all_tables[table]
-        if here.changed_in != self.number:
-            none = self.relation(table, here.schema.empty_table())
-            return PredicateDelta(table, none, none)
-        changed = self.store.published.changes(table, self.number - 1, self.number)
-        return PredicateDelta(table, *(self.relation(table, rows) for rows in by_kind(changed)))
-
-    def relation(self, name: str, table: Any) -> Relation:
-        """Return rows of a table as a relation."""
-        rows = encoded(name, table, self.manifest, self._engine)
-        return relation_of(name, rows, self.manifest, self._engine.dictionary)
+        """Return what the version changed in a predicate, which it may have dropped."""
+        before = self.manifest.parent
+        if before is not None and before not in self.store.numbers():
+            message = f"version {before} is no longer published, so what came after it is not known"
+            raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(self.store.path)))
+        earlier = None if before is None else self.store.manifest(before)
+        known = {**(predicates_of(earlier) if earlier else {}), **self.predicates}
+        table = find_predicate(name, known).written
+        changed, of = _changed(self.store, table, earlier, self.manifest, self._engine)
+        dictionary = self._engine.dictionary
+        both = (relation_of(table, rows, of, dictionary) for rows in (changed.added, changed.removed))
+        return PredicateDelta(table, *both)
 
 
-def predicate_of(name: str, manifest: Manifest) -> Predicate:
+def predicates_of(manifest: Manifest) -> dict[str, Predicate]:
+    """Return the predicates of a version, by their full names."""
+    found = (predicate_of(table, manifest) for table in manifest.tables)
+    return {predicate.name: predicate for predicate in found}
+
+
+def predicate_of(table: str, manifest: Manifest) -> Predicate:
     """Return the predicate of a table."""
-    schema, types = manifest.published.all_tables[name].schema, manifest.origin.types[name]
+    schema, types = manifest.tables[table].schema, manifest.origin.types[table]
     found = tuple(map(ColumnType, types))
-    return Predicate(name, len(found), tuple(schema.names[: len(found)]), found, name)
+    name = manifest.origin.names.get(table, table)
+    return Predicate(name, len(found), tuple(schema.names[: len(found)]), found, table)
 
 
 def relation_of(name: str, rows: Rows, manifest: Manifest, dictionary: Dictionary) -> Relation:
@@ -97,7 +106,7 @@ def relation_of(name: str, rows: Rows, manifest: Manifest, dictionary: Dictionar
     names = tuple(each or "" for each in predicate.columns)
     if not origin.times.get(name):
         return Relation(name, names, rows.columns, rows.count, dictionary, lambda: schema)
-    named = manifest.published.all_tables[name].schema.names
+    named = manifest.tables[name].schema.names
     layout = Layout(tuple(named), origin.times[name], origin.is_calendar)
     times, every = times_in(rows, layout, dictionary, origin.is_integer_time)
     columns = rows.columns[: layout.arguments]
@@ -142,61 +151,96 @@ class VersionDelta(Delta):
     """What differs between two versions."""
 
     def __init__(
-        self, changes: Mapping[str, tuple[Changed, Manifest]], engine: ColumnarEngine, number: int
+        self,
+        changes: Mapping[str, tuple[Changed, Manifest]],
+        known: Mapping[str, Predicate],
+        engine: ColumnarEngine,
+        number: int,
     ) -> None:
         net = NetChange(
             {name: changed.added for name, (changed, _) in changes.items() if changed.added.count},
             {name: changed.removed for name, (changed, _) in changes.items() if changed.removed.count},
         )
         self._manifests = {name: manifest for name, (_, manifest) in changes.items()}
-        predicates = {name: predicate_of(name, manifest) for name, manifest in self._manifests.items()}
-        super().__init__(net, predicates, engine.dictionary, number)
+        super().__init__(net, known, engine.dictionary, number)
 
     def _relation(self, predicate: Predicate, change: Mapping[str, Rows]) -> Relation:
-        name = predicate.name
-        manifest = self._manifests[name]
-        width = len(manifest.published.all_tables[name].schema) if predicate.arity else 0
-        return relation_of(name, change.get(name, nothing(width)), manifest, self._dictionary)
+        rows, manifest = change.get(predicate.name), self._manifests[predicate.name]
+        if rows is None:
+            rows = nothing(_width(predicate.written, manifest))
+        return relation_of(predicate.written, rows, manifest, self._dictionary)
 
 
 def difference(store: Store, first: int, second: int) -> Delta:
     """Return what changed between two versions, whichever is the later one."""
     low, high = (store.manifest(number) for number in sorted((first, second)))
     engine = ColumnarEngine(1)
+    known = {**predicates_of(low), **predicates_of(high)}
     changes = {}
-    for name in {**low.tables, **high.tables}:
-        changed = _changed(store, name, low, high, engine)
-        if changed.count:
-            of = high if name in high.tables else low
-            changes[name] = (changed if first <= second else changed.inverse, of)
-    return VersionDelta(changes, engine, second)
+    for name, predicate in known.items():
+        changed, of = _changed(store, predicate.written, low, high, engine)
+        changes[name] = (changed if first <= second else changed.inverse, of)
+    return VersionDelta(changes, known, engine, second)
 
 
-def _changed(store: Store, name: str, low: Manifest, high: Manifest, engine: ColumnarEngine) -> Changed:
-    """Return what changed in a table: by its change feed, or by comparing all rows if that does not tell."""
-    old, new = low.tables.get(name), high.tables.get(name)
-    of = low if new is None else high
-    width = len(of.tables[name].schema) if of.origin.types[name] or of.origin.times.get(name) else 0
+def _changed(
+    store: Store, table: str, low: Manifest | None, high: Manifest, engine: ColumnarEngine
+) -> tuple[Changed, Manifest]:
+    """Return what changed in a table after a version, None if there was none, and whose columns it has.
+
+    The change feed of the table says it, or comparing all rows if that does not.
+    """
+    old, new = low.tables.get(table) if low else None, high.tables.get(table)
+    of = high if new is not None or low is None else low
+    none = nothing(_width(table, of))
     if old is not None and new is not None and old.changed_in == new.changed_in:
-        return Changed(nothing(width), nothing(width))
-    try:
-        feed = store.published.changes(name, low.version, high.version)
-    except DataError:  # other columns, or versions that are no longer there
-        before, after = (_rows(store, name, each, width, engine) for each in (low, high))
-        if len(before.columns) != len(after.columns):  # another predicate of the same name
-            return Changed(nothing(width), after)
-        return Changed.between(before, after)
-    changed = Changed(nothing(width), nothing(width))
-    for number in sorted(set(feed.column(NUMBER).to_pylist())):
-        inserted, deleted = by_kind(feed.filter(pc.equal(feed.column(NUMBER), number)))
-        changed = changed.then(Changed(*(encoded(name, rows, of, engine) for rows in (deleted, inserted))))
-    return changed
+        return Changed(none, none), of
+    if low is None or old is None:
+        return Changed(none, _rows(store, table, high, engine)), of
+    if new is None:
+        return Changed(_rows(store, table, low, engine), none), of
+    if _is_alike(store, table, low, high):
+        feed = store.changes(table, low.version, high.version)
+        changed = Changed(none, none)
+        for number in sorted(set(feed.column(NUMBER).to_pylist())):
+            inserted, deleted = by_kind(feed.filter(pc.equal(feed.column(NUMBER), number)))
+            changed = changed.then(
+                Changed(*(encoded(table, each, of, engine) for each in (deleted, inserted)))
+            )
+        return changed, of
+    before, after = (_rows(store, table, each, engine) for each in (low, high))
+    if len(before.columns) != len(after.columns):  # another predicate of the same name
+        return Changed(none, after), of
+    return Changed.between(before, after), of
 
 
-def _rows(store: Store, name: str, manifest: Manifest, width: int, engine: ColumnarEngine) -> Rows:
-    if name not in manifest.tables:
-        return nothing(width)
-    return encoded(name, store.published.read(name, manifest.version), manifest, engine)
+def _is_alike(store: Store, table: str, low: Manifest, high: Manifest) -> bool:
+    """Return whether a table has the same columns, read in the same way, in all versions from one to another.
+
+    Text may be a string, an IRI or an exact term: that is not in the schema of the table.
+    """
+    numbers = [each for each in store.numbers() if low.version <= each < high.version]
+    if len(numbers) != high.version - low.version:
+        return False
+    wanted = _reading(table, high)
+    return all(_reading(table, store.manifest(number)) == wanted for number in numbers)
+
+
+def _reading(table: str, manifest: Manifest) -> object:
+    origin = manifest.origin
+    found = manifest.tables.get(table)
+    times = origin.times.get(table, 0)
+    clock = (origin.is_integer_time, origin.is_calendar) if times else None
+    return None if found is None else (found.schema, origin.types[table], times, clock)
+
+
+def _width(table: str, manifest: Manifest) -> int:
+    """Return how many columns the rows of a table have as ids."""
+    return len(manifest.origin.types[table]) + manifest.origin.times.get(table, 0)
+
+
+def _rows(store: Store, table: str, manifest: Manifest, engine: ColumnarEngine) -> Rows:
+    return encoded(table, store.read(table, manifest.version), manifest, engine)
 
 
 def by_kind(changed: Any) -> tuple[Any, Any]:

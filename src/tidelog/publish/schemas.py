@@ -18,7 +18,7 @@ from tidelog.publish import codes
 COMMENT: Final = b"comment"
 CHANGE_TYPE: Final = "_change_type"  # of a row of a change file: `insert` or `delete`
 NUMBER: Final = "_version"  # of a row of `changes`: the published version
-_RESERVED: Final = (CHANGE_TYPE, NUMBER, "_commit_version", "_commit_timestamp")
+RESERVED: Final = (CHANGE_TYPE, NUMBER, "_commit_version", "_commit_timestamp")  # no column is called so
 
 _NAMES: Final = {
     pa.bool_(): "boolean",
@@ -51,7 +51,7 @@ def normal(schema: pa.Schema) -> pa.Schema:
     """
     seen: set[str] = set()
     for name in schema.names:
-        if name in _RESERVED:
+        if name in RESERVED:
             message = f"a published table cannot have a column `{name}`: its change feed has one"
             raise DataError(Diagnostic(codes.NO_SUCH_TYPE, message))
         if not name or name.lower() in seen:
