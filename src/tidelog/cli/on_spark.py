@@ -35,6 +35,7 @@ from tidelog.spark.strategies import SETTINGS, Choice
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidelog.spark.frames import Frames
     from tidelog.spark.given import Given
 
 # Options that only a reasoner in this process has.
@@ -211,7 +212,7 @@ def start_session(options: Namespace) -> SparkSession:
     return session
 
 
-def _given(options: Namespace, program: Program) -> tuple[Given, dict[str, DataFrame]]:
+def _given(options: Namespace, program: Program) -> tuple[Given, Frames]:
     """The program with the frames of its imports and data files, in the session that the options ask for."""
     from tidelog.spark.files import read_program
 
