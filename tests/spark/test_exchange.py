@@ -176,6 +176,23 @@ def test_where_it_runs_is_known_before(session: SparkSession, edges: DataFrame) 
             session.conf.unset(key)
 
 
+@pytest.mark.parametrize("strategy", ["exchange", "joins", "nonsense"])
+def test_queries_and_explanations_do_not_ignore_the_strategy(session: SparkSession, strategy: str) -> None:
+    edges = session.createDataFrame([(1, 2)], "x int, y int")
+    told = (
+        "there is no strategy" if strategy == "nonsense" else f"runs in one task, but {STRATEGY}={strategy}"
+    )
+    session.conf.set(STRATEGY, strategy)
+    try:
+        for ask in (ts.query, ts.explain):
+            with pytest.raises(tl.ProgramError, match=f"E873(.|\\n)*{told}"):
+                ask("p(?x, ?y) :- e(?x, ?y) .", "p(1, 2)", {"e": edges})
+        session.conf.set(STRATEGY, "task")
+        assert ts.query("p(?x, ?y) :- e(?x, ?y) .", "p(1, ?y)", {"e": edges}).collect() == [(2,)]
+    finally:
+        session.conf.unset(STRATEGY)
+
+
 DIVIDED = [case for case in cases() if case.name.startswith(("negation/", "recursion/"))][::6]
 
 

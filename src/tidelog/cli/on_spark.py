@@ -77,6 +77,8 @@ def run(options: Namespace) -> int:
     _warn(given, options, messages)
     choice = given.choose(frames, None, None)
     messages.say(described(choice))
+    if program.queries and choice.strategy != ONE_QUERY.strategy:
+        messages.say(f"queries of the program on Spark by {ONE_QUERY.strategy}: {ONE_QUERY.reason}")
     derived = given.derive(frames, names, _on_error(options), "fail", choice)
     with telling(), derived.persist():
         for transfer, export in exports:
@@ -124,6 +126,7 @@ def query(options: Namespace) -> int:
     given, frames = _given(options, program)
     given = replace(given, mixed=form.mixed)
     _warn(given, options, messages)
+    given.check_one_task(frames, "a query")
     derived = given.query(frames, options.query, _on_error(options), messages.diagnose)
     answers = derived[ANSWERS]
     if options.limit is not None:
