@@ -108,7 +108,7 @@ def test_an_error_that_comes_again_is_raised_by_the_first_attempt(
                 (derived["reach"] if way == "output" else derived.facts).collect()
     finally:
         for key in ("spark.jobGroup.id", "spark.job.description"):
-            spark.sparkContext.setLocalProperty(key, None)
+            spark.sparkContext.setLocalProperty(key, None)  # type: ignore[arg-type]
     found = attempts(spark, group)
     assert found and set(found) == {1}
 
