@@ -1,4 +1,4 @@
-"""Jobs on Spark publish what jobs in this process do: whatever is read, changes, fails or is derived by tasks."""
+"""Jobs on Spark publish what jobs in this process do, whatever is read, changes or fails."""
 
 from __future__ import annotations
 
@@ -120,7 +120,10 @@ def test_columns_of_any_type_are_compared_here(make: Make, write: Write) -> None
 def test_frames_tables_and_sinks(make: Make, spark: Any, write: Write) -> None:
     frame = spark.createDataFrame([("a", "b"), ("b", "c")], "x string, y string")
     frame.createOrReplaceTempView("edges")
-    program = "@declare edge(x: string, y: string) .\nreach(?x, ?y) :- edge(?x, ?y) .\nreach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .\n"
+    program = (
+        "@declare edge(x: string, y: string) .\n@declare reach(x: string, y: string) .\n"
+        "reach(?x, ?y) :- edge(?x, ?y) .\nreach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .\n"
+    )
     for engine in ("spark", "columnar"):
         for number, source in enumerate(
             (Source("edge", frame=frame), Source("edge", format="table", table="edges"))

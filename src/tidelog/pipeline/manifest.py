@@ -92,7 +92,8 @@ class Origin:
     def knowing(self, known: Mapping[str, Columns]) -> Origin:
         """Return the same with the types of what was read."""
         given = {
-            name: [sorted(each.value for each in types) for types in columns] for name, columns in known.items()
+            name: [sorted(each.value for each in types) for types in columns]
+            for name, columns in known.items()
         }
         return replace(self, given=given)
 
