@@ -101,6 +101,7 @@ class Job:
         parameters: Mapping[str, str] | None = None,
         max_rejects: int | None = None,
         folder: Path | str = ".",
+        format: str | None = None,
         allow_read: Folders = None,
         allow_write: Folders = None,
         session: Any = None,
@@ -119,6 +120,7 @@ class Job:
                 max_rejects,
                 Path(folder),
                 Sandbox.of(allow_read, allow_write),
+                format,
             ),
             session,
             listeners,
@@ -142,7 +144,7 @@ class Job:
 
     def _set(self, settings: Settings, session: Any, listeners: Iterable[Callable[[Step], None]]) -> None:
         self.settings = settings
-        self.store = Store(settings.published)
+        self.store = Store(settings.published, settings.format)
         self.listeners = list(listeners)
         self.reasoning: list[Listener] = []  # who listens to the reasoner
         self._session = session
