@@ -167,8 +167,9 @@ class SparkIntake:
             rejects=path,
         )
         self.inputs[item.key] = found
+        filtered = f", {found.filtered:,} filtered out" if found.filtered else ""
         told = f", {rejected:,} rejected" if rejected else ""
-        self._reached("read", f"{found.shown}: {counted(found.rows, 'row')}{told}")
+        self._reached("read", f"{found.shown}: {counted(found.rows, 'row')}{filtered}{told}")
         if rejected and not found.rows:
             message = f"no row of `{found.shown}` could be read: {rejected:,} rejected"
             raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, item.source.span))
