@@ -64,18 +64,21 @@ class Crash(BaseException):
     """What ends a run at a step, as if its process had ended."""
 
 
-def crashing(job: Job, step: int) -> None:
-    """Run a job, ended when it reaches its step of this number; or to its end, if that comes first."""
+def crashing(
+    job: Job, step: int, act: Callable[[Job], object] = lambda job: job.run(), name: str | None = None
+) -> None:
+    """Let a job do something, ended when it reaches the step of this number, of all or of those of a name."""
 
-    def listen(_: Step) -> None:
+    def listen(reached: Step) -> None:
         nonlocal step
-        step -= 1
+        if name is None or reached.name == name:
+            step -= 1
         if step < 0:
             raise Crash
 
     ended = Job.of(job.settings, listeners=[listen])
     with suppress(Crash):
-        ended.run()
+        act(ended)
 
 
 def befall(event: str, job: Job, held: dict[int, Facts]) -> None:
