@@ -38,6 +38,7 @@ from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Batch, Input, Manifest, Origin
 from tidelog.pipeline.programs import described, hash_of, published_program
 from tidelog.pipeline.publishing import check_values, publish_facts, restore_types
+from tidelog.pipeline.rebuilding import rebuild
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
 from tidelog.pipeline.source_files import with_times
@@ -498,6 +499,9 @@ class Job:
         if self.settings.engine.treatment_in(then) != before.origin.treatment:
             raise has_changed("the treatment of equality")
         reasoner = self._opened(before)
+        if reasoner is None and rebuild(self._state, self.store, before, then):
+            self.reached("state derived again", f"from the tables of version {before.version}")
+            reasoner = self._opened(before)
         if reasoner is None:
             message = f"there is no state of version {before.version} in `{self.store.path}`"
             raise DataError(Diagnostic(codes.DAMAGED, message, help="run the job first, with --full"))
