@@ -1,11 +1,10 @@
 #!/bin/sh
-# The smallest pipeline: a file of edges, two rules, a job that names both. It runs on Spark, twice: first
-# everything is derived, then only what a new edge changes. `make demo ENGINE=spark` runs this with the tidelog
-# of .venv, in output/spark.
+# Messy files in, typed Delta tables out: a job that runs on Spark, twice. First everything is derived, then only
+# what has changed. `make demo ENGINE=spark` runs this with the tidelog of .venv, in output/spark.
 set -eu
 cd "$(dirname "$0")/../.."
 rm -rf output/spark
-mkdir -p output/spark
+mkdir -p output/spark/orders/country=DE output/spark/orders/country=FR
 cd output/spark
 
 step() {
@@ -13,29 +12,29 @@ step() {
     sh -c "$2"
 }
 
-cat > edge.csv <<'END'
-from,to
-a,b
-b,c
-END
-cat > reach.rls <<'END'
-reach(?x, ?y) :- edge(?x, ?y) .
-reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
+printf 'id,customer,amount\n1,ann,1.25\n2,bob,7.00\nthree,bob,2.00\n' > orders/country=DE/monday.csv
+printf 'id,customer,amount\n3,ann,0.50\n4,cem,1.999\n' > orders/country=FR/monday.csv
+cat > orders.rls <<'END'
+@declare order(id: int, customer: string, amount: decimal(12, 2), country: string) .
+@declare total(customer: string, amount: decimal(12, 2)) .
+total(?who, #sum(?amount, ?id)) :- order(?id, ?who, ?amount, _) .
 END
 cat > job.toml <<'END'
-program = "reach.rls"
+program = "orders.rls"
 publish = "published"
 
 [[source]]
-predicate = "edge"
-path = "edge.csv"
+predicate = "order"
+path = "orders"
 header = true
 END
 
-step 'The job: data, rules, and what is published where' 'tail -n +1 edge.csv reach.rls job.toml'
+step 'Files in folders of countries, and a job' 'tail -n +1 orders/*/*.csv job.toml'
 step 'The first run derives everything, on Spark' 'tidelog pipeline job.toml'
-step 'One edge more' 'echo c,d >> edge.csv'
-step 'The second run works in what has changed' 'tidelog pipeline job.toml'
+step 'Rows that could not be read' 'cat published/_rejects/1/*/*.csv'
+step 'A Delta table, which any reader has' 'python -c "import deltalake; print(deltalake.DeltaTable(\"published/total\").to_pyarrow_table().to_pandas())"'
+step 'Another file comes' "printf 'id,customer,amount\n5,bob,0.75\n' > orders/country=FR/tuesday.csv"
+step 'The second run applies what has changed' 'tidelog pipeline job.toml'
 step 'What has changed' 'tidelog diff job.toml'
 
-printf '\nDone. docs/pipeline.md is about jobs, streams and versions, docs/spark.md about sessions and clusters.\n'
+printf '\nDone. docs/pipeline.md is about jobs and streams, docs/published.md about the tables, docs/spark.md about sessions.\n'

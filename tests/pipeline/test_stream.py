@@ -179,7 +179,7 @@ def test_a_batch_that_comes_again_is_passed_over(streaming: Job) -> None:
     assert versions("published") == before
 
 
-@pytest.mark.parametrize("step", ["maintained", "files written", "manifest written", "published"])
+@pytest.mark.parametrize("step", ["maintained", "pending", "ready", "published"])
 def test_a_batch_that_stops_half_way(streaming: Job, step: str) -> None:
     for number, text in enumerate(BATCHES):
         deliver(f"{number}.csv", text, number)
@@ -203,7 +203,7 @@ def test_a_batch_that_stops_half_way(streaming: Job, step: str) -> None:
     assert versions("published") == versions("clean")
 
 
-KILLED = ["maintained", "files written", "manifest written", "published", "batch published"]
+KILLED = ["maintained", "pending", "ready", "published", "batch published"]
 
 
 def check_kills(steps: list[tuple[str, int]]) -> None:
@@ -226,7 +226,7 @@ def check_kills(steps: list[tuple[str, int]]) -> None:
 
 @pytest.mark.slow
 def test_a_stream_that_is_killed_around_the_pointer(streaming: Job) -> None:
-    check_kills([("manifest written", 1), ("published", 1)])
+    check_kills([("ready", 1), ("published", 1)])
 
 
 @pytest.mark.slow

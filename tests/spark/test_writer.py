@@ -55,6 +55,38 @@ def test_predicates_are_written_in_one_pass(session: SparkSession, tmp_path: Pat
         derived.save("s3://bucket/facts")
 
 
+@pytest.mark.parametrize("partitions", [1, 2])
+def test_columns_of_several_types_are_written_as_structs(
+    spark: SparkSession, tmp_path: Path, partitions: int
+) -> None:
+    """Written by the tasks that derive, then from rows that are kept, and as an input that no rule reads."""
+    given = spark.createDataFrame([("t",), ("u",)], "x string")
+    kept = spark.createDataFrame([((1, None),), ((None, "x"),)], "x struct<int:bigint,string:string>")
+    program = """
+        value("a", 1) . value("b", "high") . value("c", 2.5) . value("d", <http://x.org/y>) .
+        value("e", "chat"@fr) . value("g", ?x) :- given(?x) .
+        none(?x, ?y) :- value(?x, ?y), given(?x) .
+        @declare kept(x: any) .
+        @output value, none, kept .
+    """
+    frames = {"given": given, "kept": kept}
+    derived = ts.derive(program, frames, mixed="struct", partitions=partitions)
+    folder, again = tmp_path / "tasks", tmp_path / "kept"
+    assert derived.save(folder) == {"value": 7, "none": 0, "kept": 2}
+    with derived.persist():
+        derived.save(again)
+        for name, frame in derived.items():
+            expected = sorted(map(repr, frame.collect()))
+            for place in (folder, again):
+                read = spark.read.parquet(str(place / name))
+                assert read.schema.simpleString() == frame.schema.simpleString()
+                assert sorted(map(repr, read.collect())) == expected
+    assert "int:bigint" in derived["none"].schema.simpleString()
+    read = spark.read.parquet(str(folder / "value"))
+    back = ts.derive("again(?x, ?y) :- value(?x, ?y) .", {"value": read}, mixed="struct")["again"]
+    assert sorted(map(tuple, back.collect()), key=repr) == sorted(map(tuple, read.collect()), key=repr)
+
+
 def test_tasks_that_exchange_facts_write_their_parts(session: SparkSession, tmp_path: Path) -> None:
     edges = session.createDataFrame([(each, each + 1) for each in range(20)], "x long, y long")
     derived = ts.derive(PROGRAM, {"edge": edges}, outputs=["reach", "big"], partitions=2)

@@ -35,6 +35,7 @@ from tidelog.spark.strategies import SETTINGS, Choice
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidelog.spark.frames import Frames
     from tidelog.spark.given import Given
 
 # Options that only a reasoner in this process has.
@@ -76,6 +77,8 @@ def run(options: Namespace) -> int:
     _warn(given, options, messages)
     choice = given.choose(frames, None, None)
     messages.say(described(choice))
+    if program.queries and choice.strategy != ONE_QUERY.strategy:
+        messages.say(f"queries of the program on Spark by {ONE_QUERY.strategy}: {ONE_QUERY.reason}")
     derived = given.derive(frames, names, _on_error(options), "fail", choice)
     with telling(), derived.persist():
         for transfer, export in exports:
@@ -123,6 +126,7 @@ def query(options: Namespace) -> int:
     given, frames = _given(options, program)
     given = replace(given, mixed=form.mixed)
     _warn(given, options, messages)
+    given.check_one_task(frames, "a query")
     derived = given.query(frames, options.query, _on_error(options), messages.diagnose)
     answers = derived[ANSWERS]
     if options.limit is not None:
@@ -211,7 +215,7 @@ def start_session(options: Namespace) -> SparkSession:
     return session
 
 
-def _given(options: Namespace, program: Program) -> tuple[Given, dict[str, DataFrame]]:
+def _given(options: Namespace, program: Program) -> tuple[Given, Frames]:
     """The program with the frames of its imports and data files, in the session that the options ask for."""
     from tidelog.spark.files import read_program
 

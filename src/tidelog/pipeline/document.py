@@ -80,6 +80,10 @@ class Table:
     def __contains__(self, key: str) -> bool:
         return key in self._values
 
+    def is_table(self, key: str) -> bool:
+        """Return whether a key holds a table."""
+        return isinstance(self._values.get(key), dict)
+
     def wrong(self, key: str, reason: str, help: str | None = None) -> None:
         """Note that the value of a key cannot be."""
         self.document.fault(codes.BAD_VALUE, f"`{key}` {reason}", (*self.path, key), help)

@@ -102,6 +102,7 @@ class Job:
         parameters: Mapping[str, str] | None = None,
         max_rejects: int | None = None,
         folder: Path | str = ".",
+        format: str | None = None,
         allow_read: Folders = None,
         allow_write: Folders = None,
         session: Any = None,
@@ -120,6 +121,7 @@ class Job:
                 max_rejects,
                 Path(folder),
                 Sandbox.of(allow_read, allow_write),
+                format,
             ),
             session,
             listeners,
@@ -143,7 +145,7 @@ class Job:
 
     def _set(self, settings: Settings, session: Any, listeners: Iterable[Callable[[Step], None]]) -> None:
         self.settings = settings
-        self.store = Store(settings.published)
+        self.store = Store(settings.published, settings.format)
         self.listeners = list(listeners)
         self.reasoning: list[Listener] = []  # who listens to the reasoner
         self._session = session
@@ -255,6 +257,8 @@ class Job:
     ) -> Manifest | None:
         """Publish the difference that inputs and rules make; None if everything must be derived anew."""
         edited = intake.edited(before)
+        if not isinstance(intake, Intake):
+            reasoner.schemas.data.restore(intake.types(edited))
         change = reasoner.change(batch=State.batch(publication.number))
         has_new_rules = hash_of(program) != before.origin.job
         if has_new_rules:
@@ -343,6 +347,7 @@ class Job:
     ) -> Manifest:
         """Do the same in tasks of Spark, which write the tables."""
         from tidelog.pipeline.on_spark import derive_on_spark, described_types
+        from tidelog.spark.given import held_by
 
         engine = self.settings.engine
         given = intake.given(engine.settings_of_tasks, before, full)
@@ -358,7 +363,7 @@ class Job:
         derived = sum(rows for name, rows in written.rows.items() if name in names)
         bare = replace(program, facts=(), imports=())
         origin = self._origin("full", bare, hash_of(program), intake.inputs, before.batch if before else None)
-        origin = described_types(written.derived, origin)
+        origin = described_types(written.derived, origin).knowing(held_by(given.inputs.values())[0])
         self.reached("derived", counted(derived, "fact"))
         manifest = self._commit_version(publication, origin)
         self._state.adopt(publication.number)
@@ -381,7 +386,6 @@ class Job:
     def _commit_version(self, publication: Publication, origin: Origin) -> Manifest:
         manifest = Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))
         self._state.settle()
-        self.reached("published", str(manifest.version))
         self._write_sinks(manifest)
         self.announce(manifest)
         return manifest
@@ -443,6 +447,7 @@ class Job:
         state = self._state
         if not state.is_expecting:
             return
+        self._discard_reasoner()
         with self.store.published.writing(on_step=self.reached) as publication:
             before, number = self._before(publication), publication.number
             origin = None if full else state.expected(number)

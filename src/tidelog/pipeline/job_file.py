@@ -25,10 +25,11 @@ from tidelog.pipeline.settings import (
     Source,
     Stream,
 )
+from tidelog.publish.published import FORMATS as PUBLISHED_FORMATS
 from tidelog.temporal.materialise import PROCEDURES
 
 SPARK_FORMATS = ("jdbc", "table")
-FORMATS = (*EXTENSIONS, *ALIASES, "rdf", *SPARK_FORMATS)
+FORMATS = (*EXTENSIONS, *ALIASES, "rdf", "orc", "avro", "text", *SPARK_FORMATS)
 SINK_FORMATS = (
     "parquet",
     "csv",
@@ -71,7 +72,7 @@ def _settings(document: Document, folder: Path) -> Settings:
     elif program is not None and not (folder / program).is_file():
         names = [child.name for child in (folder / program).parent.glob("*.rls")]
         root.wrong("program", f"names no file: `{folder / program}`", suggest(Path(program).name, names))
-    publish = root.required("publish", 'name the folder of published versions: publish = "published"')
+    publish, form = _publish(root)
     settings = Settings(
         publish,
         program,
@@ -82,6 +83,7 @@ def _settings(document: Document, folder: Path) -> Settings:
         _stream(root.table("stream")),
         root.count("max-rejects"),
         folder,
+        format=form,
         spans={key: document.span((key,)) for key in ("program", "publish") if key in root},
     )
     root.close()
@@ -89,10 +91,22 @@ def _settings(document: Document, folder: Path) -> Settings:
     return settings
 
 
+def _publish(root: Table) -> tuple[str, str | None]:
+    """Return the folder of published versions, and the format of its tables if that is said."""
+    table = root.table("publish") if root.is_table("publish") else None
+    if table is None:
+        help = 'name the folder of published versions: publish = "published"'
+        return root.required("publish", help), None
+    folder = table.required("folder", 'name the folder of published versions: folder = "published"')
+    form = table.choice("format", PUBLISHED_FORMATS, PUBLISHED_FORMATS[0]) if "format" in table else None
+    table.close()
+    return folder, form
+
+
 def _source(table: Table) -> Source:
     predicate = table.required("predicate", "name the predicate whose facts these are")
     paths = table.texts("path") or ()
-    given = _format(table, FORMATS, paths)
+    given = _format(table, FORMATS, paths, is_told=False)
     types = table.texts("types")
     columns = table.columns("columns")
     source = Source(
@@ -140,8 +154,13 @@ def _check_place(table: Table, given: str | None, has_path: bool, has_query: boo
         table.refuse(("path", "header", "delimiter", "quoting", "base"), f"makes no sense with {given}")
 
 
-def _format(table: Table, known: tuple[str, ...], paths: tuple[str, ...]) -> str | None:
-    """The format, of the key or else of the first path's extension."""
+def _format(
+    table: Table, known: tuple[str, ...], paths: tuple[str, ...], is_told: bool = True
+) -> str | None:
+    """Return the format, of the key or else of the first path's extension.
+
+    None if that has none, and files that are found there may tell it.
+    """
     if "format" in table:
         given = table.choice("format", known, "")
         if given in ("", *SPARK_FORMATS):
@@ -149,7 +168,7 @@ def _format(table: Table, known: tuple[str, ...], paths: tuple[str, ...]) -> str
         return canonical_format(given, Path(paths[0]) if paths else None)
     table.text("format")
     found = format_of(Path(paths[0])) if paths else None
-    if paths and found is None and not paths[0].endswith("/"):
+    if paths and found is None and is_told:
         table.wrong("path", f"has no extension that tells its format: `{paths[0]}`", "give a `format`")
     return found
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
+from tidelog.logic.inference import Columns
 from tidelog.publish import Version as Published
 
 LAYOUT = 2  # of what is kept with a version
@@ -87,6 +88,14 @@ class Origin:
         batch = None if found["batch"] is None else _made(Batch, found["batch"])
         types = {name: tuple(each) for name, each in found["types"].items()}
         return replace(made, inputs=inputs, batch=batch, types=types)
+
+    def knowing(self, known: Mapping[str, Columns]) -> Origin:
+        """Return the same with the types of what was read."""
+        given = {
+            name: [sorted(each.value for each in types) for types in columns]
+            for name, columns in known.items()
+        }
+        return replace(self, given=given)
 
 
 @dataclass(frozen=True, slots=True)

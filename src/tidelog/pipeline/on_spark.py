@@ -5,7 +5,7 @@ What changed in sources is found by comparing them with what is published. Only 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +21,7 @@ from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import file_name
 from tidelog.io.source import Header, import_file
-from tidelog.logic.inference import infer
+from tidelog.logic.inference import Columns, infer
 from tidelog.logic.program import BOTTOM, Program, Transfer
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.types import column_of
@@ -133,6 +133,10 @@ class SparkIntake:
     def frames(self) -> dict[str, DataFrame]:
         """Return the frames of all inputs, by the names that `given` has."""
         return {item.key: self.reading(item).frame for item in self._items}
+
+    def types(self, predicates: Collection[str]) -> Mapping[str, Columns]:
+        """Return the types of what inputs of predicates hold."""
+        return held_by(self.reading(item).input for item in self._items if item.predicate in predicates)[0]
 
     # ---- what was found
 
@@ -265,7 +269,7 @@ def derive_on_spark(
     state: State,
     session: SparkSession,
 ) -> Written:
-    """Derive everything in tasks, which write the files of tables; one task that has all writes the state, too."""
+    """Derive everything in tasks, which write tables; a task that has all facts writes the state, too."""
     names = [each.written for each in given.program.predicates.values() if each.name != BOTTOM]
     derived = given.derive(frames, names, "fail", "fail", choice)
     folders = {name: publication.folder_of(name) for name in names}
@@ -324,7 +328,7 @@ def _replace(
     schema: Any,
     paths: Sequence[str],
 ) -> None:
-    """Make files the content of a table, with exactly what differs from the version before, found by Spark."""
+    """Make files the content of a table, with what differs from the version before, found by Spark."""
     then = published_frame(session, published, name, publication.base.number if publication.base else 0)
     now = session.read.schema(then.schema).parquet(*paths) if paths else then.limit(0)
     folder = Path(publication.changes_folder_of(name), f"cdc-{publication.run}-rows")

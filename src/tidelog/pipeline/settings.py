@@ -190,6 +190,7 @@ class Settings:
     max_rejects: int | None = None
     folder: Path = Path()
     sandbox: Sandbox = OPEN  # what the program may read and write
+    format: str | None = None  # of published tables: delta, iceberg or parquet; by default that of the folder
     spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
 
     def resolve(self, path: str) -> Path:

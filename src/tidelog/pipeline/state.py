@@ -93,10 +93,7 @@ class State:
         return BatchId(APP, number)
 
     def open(self, number: int) -> StoredReasoner | None:
-        """Return the reasoner of a version, or of the next one that was not published; None if there is none.
-
-        `number_of` says which it is.
-        """
+        """Return the reasoner of a version, or of the next one, if it was not published; else None."""
         self.adopt(number)
         if not self.path.is_dir():
             return None

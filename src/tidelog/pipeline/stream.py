@@ -114,6 +114,7 @@ class Following:
         )
 
     def _start(self, frame: Any, available_now: bool) -> Any:
+        self._job.refresh_sinks()  # and all that a process has left behind that was killed
         self._job.reasoner()  # what is wrong with the published version is told now
         writer = frame.writeStream.foreachBatch(self._handle).option(
             "checkpointLocation", str(self.checkpoint)

@@ -78,7 +78,11 @@ class Commit:
 
 
 class DeltaTables:
-    """The tables of a folder as Delta tables. Holds which logs are due for a checkpoint; mutable."""
+    """The tables of a folder as Delta tables.
+
+    Mutable: holds which logs are due for a checkpoint, and the last known state of each log, as opening one
+    is most of what a small commit costs.
+    """
 
     format = "delta"
     needs_a_file = False
@@ -88,6 +92,7 @@ class DeltaTables:
         self._folder = folder
         self._package = package()
         self._due: set[str] = set()
+        self._heads: dict[str, State] = {}
 
     def changes_folder(self, table: str) -> Folder:
         """Return where change files of a table are."""
@@ -283,6 +288,9 @@ class DeltaTables:
         """Return what a log says at a version, its last one by default; None where there is no log."""
         if folder.is_local and not (folder.local / LOG).is_dir():
             return None  # the package would create the folder
+        head = self._heads.get(folder.address)
+        if head is not None and (version == head.version or (version is None and _is_last(folder, head))):
+            return head
         try:
             table = self._package.DeltaTable(folder.address, version, storage_options=self._options)
         except self._package.exceptions.TableNotFoundError:
@@ -294,11 +302,15 @@ class DeltaTables:
         actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
         protocol = table.protocol()
         needs_ntz = "timestampNtz" in (protocol.reader_features or ())
-        found = (_file_of(action, schema) for action in actions)
-        return State(table.version(), metadata.id, schema, needs_ntz, {file.path: file for file in found})
+        names = [field.name for field in schema if not pa.types.is_nested(field.type)]
+        found = (_file_of(action, names) for action in actions)
+        state = State(table.version(), metadata.id, schema, needs_ntz, {file.path: file for file in found})
+        if version is None:
+            self._heads[folder.address] = state
+        return state
 
     def _actions(self, folder: Folder, version: int) -> list[dict[str, Any]]:
-        content = folder.read(f"{LOG}/{version:020d}.json")
+        content = folder.read(_entry(version))
         if content is None:
             message = f"the log of `{folder.address}` no longer has version {version}"
             raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table anew"))
@@ -330,14 +342,16 @@ class DeltaTables:
         if not folder.is_local:
             self._put_by_package(folder, head, commit)
             return self._noted(folder, version)
-        content = "".join(json.dumps(line) + "\n" for line in _lines(head, commit))
+        state = _after(head, commit)
+        content = "".join(json.dumps(line) + "\n" for line in _lines(head, commit, state.id))
         try:
-            folder.create(f"{LOG}/{version:020d}.json", content.encode())
+            folder.create(_entry(version), content.encode())
         except FileExistsError as error:
             message = f"somebody else has committed version {version} of `{folder.address}`"
             raise DataError(
                 Diagnostic(codes.CONFLICT, message, help="one process writes at a time")
             ) from error
+        self._heads[folder.address] = state
         return self._noted(folder, version)
 
     def _noted(self, folder: Folder, version: int) -> int:
@@ -438,7 +452,29 @@ class DeltaTables:
             self._put(folder, head, Commit(0, "RESTORE", removed=removed, partition=number))
 
 
-def _lines(head: State | None, commit: Commit) -> Iterable[dict[str, Any]]:
+def _is_last(folder: Folder, state: State) -> bool:
+    """Return whether a log still ends with a version: its numbers have no gaps."""
+    return folder.has(_entry(state.version)) and not folder.has(_entry(state.version + 1))
+
+
+def _entry(version: int) -> str:
+    return f"{LOG}/{version:020d}.json"
+
+
+def _after(head: State | None, commit: Commit) -> State:
+    """Return what a log says after a commit."""
+    removed = {file.path for file in commit.removed}
+    before = head.files if head else {}
+    found = {path: file for path, file in before.items() if path not in removed}
+    found |= {file.path: file for file in commit.added}
+    if head is None:
+        assert commit.schema is not None
+        return State(0, str(uuid.uuid4()), commit.schema, _has_ntz(commit.schema), found)
+    schema = commit.schema if commit.schema is not None else head.schema
+    return State(head.version + 1, head.id, schema, head.needs_ntz or _has_ntz(schema), found)
+
+
+def _lines(head: State | None, commit: Commit, identifier: str) -> Iterable[dict[str, Any]]:
     """Yield the actions of a commit."""
     now = time.time_ns() // 1_000_000
     yield {
@@ -458,7 +494,7 @@ def _lines(head: State | None, commit: Commit) -> Iterable[dict[str, Any]]:
             yield {"protocol": _protocol(needs_ntz, is_new=head is None)}
         yield {
             "metaData": {
-                "id": head.id if head else str(uuid.uuid4()),
+                "id": identifier,
                 "name": None,
                 "description": schemas.comment_of(schema.metadata),
                 "format": {"provider": "parquet", "options": {}},
@@ -512,13 +548,9 @@ def _has_ntz(schema: pa.Schema) -> bool:
     return '"timestamp_ntz"' in schemas.to_json(schema)
 
 
-def _file_of(action: Mapping[str, Any], schema: pa.Schema) -> DataFile:
+def _file_of(action: Mapping[str, Any], names: list[str]) -> DataFile:
     low, high, nulls = (action.get(key) or {} for key in ("min", "max", "null_count"))
-    columns = {
-        field.name: Range(low.get(field.name), high.get(field.name), nulls.get(field.name))
-        for field in schema
-        if not pa.types.is_nested(field.type)
-    }
+    columns = {name: Range(low.get(name), high.get(name), nulls.get(name)) for name in names}
     found = action.get("partition") or {}
     partition = {name: str(value) for name, value in found.items()}
     path, rows, size = unquote(action["path"]), action["num_records"], action["size_bytes"]

@@ -475,5 +475,6 @@ def _file_of(folder: Folder, file: Any, schema: Any) -> DataFile:
             raw = (found or {}).get(field.field_id)
             is_known = raw is not None and isinstance(field.field_type, compared)
             bounds.append(conversions.from_bytes(field.field_type, raw) if is_known else None)
-        columns[field.name] = Range(*bounds, (file.null_value_counts or {}).get(field.field_id))
+        low, high = bounds
+        columns[field.name] = Range(low, high, (file.null_value_counts or {}).get(field.field_id))
     return DataFile(folder.relative(file.file_path), file.record_count, file.file_size_in_bytes, columns)

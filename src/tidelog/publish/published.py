@@ -122,7 +122,12 @@ class Published:
         paths = [folder.path(file.path) for file in self._tables.files(found)]
         if not paths:
             return pads.dataset(found.schema.empty_table())
-        return pads.dataset(paths, schema=found.schema, format="parquet", filesystem=folder.filesystem)
+        try:
+            return pads.dataset(paths, schema=found.schema, format="parquet", filesystem=folder.filesystem)
+        except FileNotFoundError as error:
+            message = f"a file of `{table}` is not there: {error}"
+            help_line = "the version may have been forgotten by `vacuum` in the meantime"
+            raise DataError(Diagnostic(codes.DAMAGED, message, help=help_line)) from error
 
     def read(
         self, table: str, version: int | Version | None = None, columns: Sequence[str] | None = None

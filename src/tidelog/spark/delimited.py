@@ -208,7 +208,7 @@ class Delimited:
         cells = iter(group.wanted)
         return [
             F.get("cells", F.lit(next(cells)))
-            if place in self._in_files or ColumnType.SKIP in group.types
+            if place in self._in_files or ColumnType.SKIP in self.wanted.given
             else F.coalesce(F.col(quoted(str(name))), F.lit(""))
             for place, name in enumerate(self.wanted.names)
         ]

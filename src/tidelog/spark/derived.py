@@ -152,6 +152,14 @@ class Derived(Mapping[str, DataFrame]):
     def _rows(self) -> DataFrame:
         return self._exchanged.withColumn(SHARED, F.rand(0))
 
+    @property
+    def _behind_tasks(self) -> DataFrame:
+        """The rows behind an exchange below which Spark moves no filter.
+
+        The filter that raises an error would fail the barrier stage there, which Spark repeats as a whole.
+        """
+        return self._rows.where(F.col(SHARED) >= 0)
+
     def with_frames(self, more: Mapping[str, DataFrame]) -> Derived:
         """Add frames that are made from others; they are not among `facts`."""
         self._frames |= more
@@ -220,7 +228,7 @@ class Derived(Mapping[str, DataFrame]):
 
         It is made to be written in one pass: where one task derives, nothing is exchanged before.
         """
-        return self._facts(self._exchanged if self._is_divided else self._observed, self._derived)
+        return self._facts(self._behind_tasks if self._is_divided else self._observed, self._derived)
 
     def _facts(self, rows: DataFrame | None, derived: Mapping[str, Output], around: bool = True) -> DataFrame:
         """Return the rows of some outputs that were derived, and those of outputs that no task derives."""

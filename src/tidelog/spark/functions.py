@@ -111,10 +111,12 @@ def query(
     """Return the answers to a query such as `reach(a, ?x)` as a frame: a column for each variable.
 
     Nothing runs yet; then only what the query asks for is derived, and only the frames that it depends on are
-    read. A query without variables has one row, `holds`, if it holds.
+    read. A query without variables has one row, `holds`, if it holds. One task derives it: a session whose
+    `tidelog.strategy` is another one is an error.
     """
     frames: Mapping[str, DataFrame] = Frames(inputs or {})
     given = Given.of(program, frames, settings, nulls=nulls, mixed=mixed)
+    given.check_one_task(frames, "a query")
     return given.query(frames, text, on_error)[ANSWERS]
 
 
@@ -132,10 +134,11 @@ def explain(
     """Return why a fact such as `reach(a, c)` holds, as `Reasoner.explain` does. This runs a job.
 
     Only the frames that the fact depends on are read, and only what it asks for is derived, by magic sets;
-    everything is where there is equality, or the fact holds at times.
+    everything is where there is equality, or the fact holds at times. One task derives it, as for `query`.
     """
     frames: Mapping[str, DataFrame] = Frames(inputs or {})
     given = Given.of(program, frames, settings, nulls=nulls)
+    given.check_one_task(frames, "an explanation")
     asked = resolved(fact, given.program)
     special = {name: [STRING] * len(columns) for name, columns in SPECIAL.items()}
     places = slots({"explanation": [STRING], **special})

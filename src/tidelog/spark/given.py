@@ -41,7 +41,7 @@ from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, re
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.settings import check_settings, on_error_of
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, choose, is_encrypted, limit_of
+from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, check_one_task, choose, is_encrypted, limit_of
 from tidelog.spark.task import NO_PREDICATE, NONE, TAG, Answers, Everything, Task, Writing
 from tidelog.spark.times import time_fields
 from tidelog.spark.writer import FILES_TYPES
@@ -186,6 +186,10 @@ class Given:
         columns = {name: len(each.columns) for name, each in self.inputs.items()}
         time = self.settings.get("time", USUAL)
         return choose(self.program, session, Frames(frames).sources, partitions, sizes, columns, time)
+
+    def check_one_task(self, frames: Mapping[str, DataFrame], what: str) -> None:
+        """Raise if the session asks for several tasks, or joins, for what runs in one task."""
+        check_one_task(_known_session(frames), what)
 
     def input_of(self, predicate: Predicate) -> str | None:
         """Return the name under which the one frame of a predicate is given, if there is one."""

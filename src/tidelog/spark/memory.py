@@ -218,16 +218,20 @@ def _held() -> tuple[int, int, int]:
 
 
 class Counted(Iterable[Any]):
-    """Batches that a task reads, and how many rows and bytes they had. Mutable."""
+    """Batches that a task reads, and how many rows and bytes they had. Mutable.
 
-    def __init__(self, batches: Iterable[Any]) -> None:
+    `rows_of` says how many rows of a batch count.
+    """
+
+    def __init__(self, batches: Iterable[Any], rows_of: Callable[[Any], int] = len) -> None:
         self.rows = self.bytes = 0
+        self._rows_of = rows_of
         self.watch: Watch | None = None
         self._batches = iter(batches)
 
     def __iter__(self) -> Iterator[Any]:
         while (batch := self._next()) is not None:
-            self.rows += batch.num_rows
+            self.rows += self._rows_of(batch)
             self.bytes += batch.nbytes
             yield batch
 

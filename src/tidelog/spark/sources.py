@@ -189,7 +189,7 @@ def found_files(session: SparkSession, source: Source, folder: Path) -> tuple[li
 
 
 def local_files(source: Source, folder: Path) -> list[Found] | None:
-    """Return the files of a source if all lie on a disk of this machine; None if Spark has to look for them."""
+    """Return the files of a source if all lie on a disk of this machine; None if Spark has to look."""
     found: list[Found] = []
     for written in source.paths:
         local = _local(written, folder)

@@ -58,9 +58,7 @@ def choose(
 
     `columns` has how many columns each input has; `time` is how rules over time are derived. Nothing runs.
     """
-    asked = _setting(session, STRATEGY, AUTO)
-    if asked not in STRATEGIES:
-        raise _error(f"there is no strategy `{asked}`", f"{STRATEGY} is one of {', '.join(STRATEGIES)}")
+    asked = _asked(session)
     if partitions is not None and partitions < 1:
         raise ValueError(f"a program is run by one task at least, not by {partitions}")
     if partitions == 1 or (asked == TASK and partitions is None):
@@ -77,6 +75,25 @@ def choose(
         why = f"`partitions={partitions}`" if partitions is not None else f"{STRATEGY}={EXCHANGE}"
         return Choice(EXCHANGE, found, f"{counted(found, 'task')} of a barrier stage exchange facts: {why}")
     return _by_size(program, session, _bytes(frames, sizes, columns), time)
+
+
+def check_one_task(session: Any, what: str) -> None:
+    """Raise if the session asks for another strategy than one task, where there is no other."""
+    asked = _asked(session)
+    if asked in (EXCHANGE, JOINS):
+        help = (
+            f"set {STRATEGY} to `{AUTO}` or `{TASK}`; or derive the predicates that it asks for, "
+            "by `derive(…, outputs=…)`, and filter their frames"
+        )
+        raise _error(f"{what} runs in one task, but {STRATEGY}={asked}", help)
+
+
+def _asked(session: Any) -> str:
+    """Return the strategy that the session asks for."""
+    asked = _setting(session, STRATEGY, AUTO)
+    if asked not in STRATEGIES:
+        raise _error(f"there is no strategy `{asked}`", f"{STRATEGY} is one of {', '.join(STRATEGIES)}")
+    return asked
 
 
 def _by_size(program: Program, session: Any, size: int | None, time: TimeSettings) -> Choice:

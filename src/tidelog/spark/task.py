@@ -120,7 +120,7 @@ class Task:
         An error is a row too, which raises it where an output is used: Spark would repeat a task that fails,
         and show the way through its own code.
         """
-        read = Counted(batches)
+        read = Counted(batches, given_rows)
         yield from self.rows(self._parts(read), read)
 
     def rows(self, parts: Iterator[Part], read: Counted, beside: int = 1) -> Iterator[Any]:
@@ -267,6 +267,12 @@ class Task:
                 part = pa.nulls(count, wanted) if held is None else held.slice(start, count).cast(wanted)
                 arrays.append(part)
             yield pa.RecordBatch.from_arrays(arrays, names=[TAG, *self.schema])
+
+
+def given_rows(batch: Any) -> int:
+    """Return how many rows of a batch are rows of inputs."""
+    others = pc.sum(pc.equal(batch.column(TAG), NONE)).as_py() or 0
+    return int(batch.num_rows - others)
 
 
 def missing(predicate: str, column: str, done: str) -> str:
