@@ -14,6 +14,7 @@ import pytest
 from hypothesis import strategies as st
 
 import tidelog as tl
+from tidelog.errors import DataError
 from tidelog.pipeline import Engine, Job, Source, Step, Version, difference
 from tidelog.pipeline.rollback import roll_back
 from tidelog.publish import TableVersion
@@ -31,6 +32,7 @@ class Scene:
     program: Callable[[frozenset[str]], tl.Program]
     expected: Callable[[Path, frozenset[str]], Facts]
     engine: Engine = field(default_factory=lambda: Engine("columnar"))
+    probe: str | None = None  # a fact that no input has
 
     @contextmanager
     def history(self, states: list[tuple[Any, ...]]) -> Iterator[tuple[Job, dict[int, Facts]]]:
@@ -53,7 +55,7 @@ class Scene:
                     else:
                         warm.enter_context(job)
                     job.settings = replace(job.settings, program=self.program(rules))
-                    befall(event, job, held)
+                    befall(event, job, held, self.probe)
                     version = job.run().version
                     held[version.version] = facts(Version(job.store, version))
                     assert present(held[version.version]) == present(self.expected(folder, rules))
@@ -64,21 +66,35 @@ class Crash(BaseException):
     """What ends a run at a step, as if its process had ended."""
 
 
-def crashing(job: Job, step: int) -> None:
-    """Run a job, ended when it reaches its step of this number; or to its end, if that comes first."""
+def crashing(
+    job: Job, step: int, act: Callable[[Job], object] = lambda job: job.run(), name: str | None = None
+) -> None:
+    """Let a job do something, ended when it reaches the step of this number, of all or of those of a name."""
 
-    def listen(_: Step) -> None:
+    def listen(reached: Step) -> None:
         nonlocal step
-        step -= 1
+        if name is None or reached.name == name:
+            step -= 1
         if step < 0:
             raise Crash
 
     ended = Job.of(job.settings, listeners=[listen])
     with suppress(Crash):
-        ended.run()
+        act(ended)
 
 
-def befall(event: str, job: Job, held: dict[int, Facts]) -> None:
+def check_state(job: Job, wanted: Facts, fact: str) -> None:
+    """A state that is derived again from tables, if it can be, leads to the same facts as they have."""
+    try:
+        job.apply(f"+ {fact} .")
+    except DataError as error:
+        assert {fault.code for fault in error.diagnostics} <= {"E807", "E811"}  # other rules, or no state
+    else:
+        job.apply(f"- {fact} .")
+        assert facts(Version(job.store, job.store.manifest())) == wanted
+
+
+def befall(event: str, job: Job, held: dict[int, Facts], probe: str | None) -> None:
     """Let something happen before a run."""
     kind, _, number = event.partition(" ")
     if kind == "crash":
@@ -86,7 +102,10 @@ def befall(event: str, job: Job, held: dict[int, Facts]) -> None:
     elif kind == "no-state":
         shutil.rmtree(job.store.path / "_state", ignore_errors=True)
     elif kind == "rollback" and held:
-        roll_back(job.store, sorted(held)[int(number) % len(held)])
+        wanted = sorted(held)[int(number) % len(held)]
+        roll_back(job.store, wanted)
+        if probe:
+            check_state(job, held[wanted], probe)
     elif kind == "other-state" and (job.store.path / "_state").is_dir():  # of a version before
         kept = job.store.path.parent / "kept"
         shutil.copytree(job.store.path / "_state", kept)

@@ -57,6 +57,6 @@ def test_the_same_for_longer_histories(states: list[tuple[object, ...]]) -> None
 
 def check(states: list[tuple[object, ...]]) -> None:
     """Every version, and every feed, is what follows from scratch."""
-    with Scene(SOURCES, written, program, expected).history(states) as (job, held):
+    with Scene(SOURCES, written, program, expected, probe="edge(q, q)").history(states) as (job, held):
         check_feeds(job, held)
         check_difference(job, held)

@@ -6,6 +6,7 @@ import csv
 import gzip
 import os
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ import pytest
 
 import tidelog as tl
 from tests.pipeline.conftest import Write
+from tests.pipeline.histories import crashing
 from tidelog.errors import DataError, Inconsistent
-from tidelog.pipeline import Job, Run, Sink, Source, Step, read
+from tidelog.pipeline import Engine, Job, Run, Sink, Source, Step, read
 
 
 def facts(job: Job, name: str) -> set[tuple[object, ...]]:
@@ -201,6 +203,40 @@ def test_changes_by_script_and_by_subscription(job: Job) -> None:
     with pytest.raises(tl.ProgramError, match="E630"):
         job.apply('- edge("n", "m") .')
     assert job.store.number == 3
+
+
+def test_a_value_that_no_column_holds_changes_nothing(folder: Path) -> None:
+    program = tl.parse("i(1) . j(?x) :- i(?x) .")
+    job = Job(program, publish="out", engine="columnar")
+    job.run()
+    with pytest.raises(DataError, match="E866"):
+        job.apply("+ i(123456789012345678901) .")
+    assert job.store.number == 1
+    assert Job.of(job.settings).apply("+ i(5) .").version.version == 2
+    assert set(read("out")["j"]) == {(1,), (5,)}
+
+
+@pytest.mark.parametrize("is_full", [True, False], ids=["full", "changes"])
+def test_a_state_that_was_made_otherwise_or_is_damaged(write: Write, is_full: bool) -> None:
+    """A process that ended after it had committed to the state, and settings that have changed since."""
+    write("hot.csv", "a,0,10\n")
+    sources = [Source("hot", "hot.csv", header=False, time=("start", "end"))]
+    rules = tl.parse("@declare hot(s: any) . warm(?s) :- boxminus[0, 1] hot(?s) .")
+    engine = Engine("columnar", horizon="0,100")
+    job = Job(rules, publish="out", sources=sources, engine=engine)
+    job.run()
+    crashing(job, 0, lambda ended: ended.apply("+ hot(b)@[0, 9] ."), "maintained")
+    if is_full:
+        for stored in Path("out/_state").rglob("*"):
+            if stored.is_file() and stored.name != "lock":
+                stored.write_bytes(b"no store")
+        with pytest.raises(DataError, match="E833"):
+            job.run()
+    else:
+        job.settings = replace(job.settings, engine=Engine("columnar", horizon="0,5"))
+    assert job.run(full=is_full).version.reason == "full"
+    assert {str(row[1]) for row in read("out")["warm"]} == {"[1, 10]" if is_full else "[1, 5]"}
+    assert job.apply("+ hot(c)@[0, 4] .").version.version == 3
 
 
 FORMATS = {

@@ -31,6 +31,7 @@ from tidelog.temporal.changing import TimedRows
 from tidelog.transaction import Change
 
 HOLDS: Final = "holds"  # the column of a predicate without arguments
+EXACTLY: Final = "exact"  # how columns of several types are written
 PIECE: Final = 1 << 18  # rows that are converted at once
 
 Changes = Mapping[str, Changed | None]  # by predicate; None where only comparing all rows tells what changed
@@ -45,7 +46,7 @@ _TIMES = {
 class Holding:
     """The facts of a reasoner, of which everything has been derived."""
 
-    def __init__(self, reasoner: Reasoner, bound: Bound = Bound.TEXT, mixed: str = "exact") -> None:
+    def __init__(self, reasoner: Reasoner, bound: Bound = Bound.TEXT, mixed: str = EXACTLY) -> None:
         self.engine = reasoner.engine
         self.reasoner = reasoner
         self._listing = reasoner.listing()

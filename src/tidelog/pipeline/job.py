@@ -37,7 +37,8 @@ from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Batch, Input, Manifest, Origin
 from tidelog.pipeline.programs import described, hash_of, published_program
-from tidelog.pipeline.publishing import publish_facts, restore_types
+from tidelog.pipeline.publishing import check_values, publish_facts, restore_types
+from tidelog.pipeline.rebuilding import rebuild
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
 from tidelog.pipeline.source_files import with_times
@@ -163,7 +164,7 @@ class Job:
         check_sinks(self.settings, program)
         if self.settings.needs_spark:
             check_pyspark(self.settings.engine)
-        with self.writing() as publication:
+        with self.writing(full) as publication:
             before = self._before(publication)
             if before is not None and not full:
                 check_columns(before, program)
@@ -290,6 +291,14 @@ class Job:
         """Commit a transaction to the state, and return what it changes in tables."""
         if change.times.advance is not None:
             raise no_advance()
+        also = change.publish
+
+        def check(delta: Delta) -> None:
+            check_values(reasoner, change, delta)
+            if also is not None:
+                also(delta)
+
+        change.publish = check
         self._state.expect(number, origin)
         try:
             change.commit()
@@ -409,9 +418,12 @@ class Job:
     # ---- the published folder
 
     @contextmanager
-    def writing(self) -> Iterator[Publication]:
-        """Return a version to be written, in a block in which nobody else publishes."""
-        self._catch_up()
+    def writing(self, full: bool = False) -> Iterator[Publication]:
+        """Return a version to be written, in a block in which nobody else publishes.
+
+        `full` says that everything will be derived again, whatever the state has.
+        """
+        self._catch_up(full)
         with self.store.published.writing(on_step=self.reached) as publication:
             self._state.remove_unpublished(publication.base.number if publication.base else None)
             self._finish_sinks()
@@ -427,24 +439,40 @@ class Job:
     def _before(self, publication: Publication) -> Manifest | None:
         return None if publication.base is None else Manifest.of(publication.base)
 
-    def _catch_up(self) -> None:
-        """Publish what a process has committed to the state that ended before it was published."""
+    def _catch_up(self, full: bool) -> None:
+        """Publish what a process has committed to the state that ended before it was published.
+
+        Nothing of it is needed by a run that derives everything: it goes with the state.
+        """
         state = self._state
         if not state.is_expecting:
             return
         self._discard_reasoner()
         with self.store.published.writing(on_step=self.reached) as publication:
             before, number = self._before(publication), publication.number
-            origin = state.expected(number)
-            reasoner = None if before is None or origin is None else state.open(before.version)
-            if reasoner is not None and State.number_of(reasoner) == number:
-                assert origin is not None and before is not None
+            origin = None if full else state.expected(number)
+            if before is not None and origin is not None:
+                try:
+                    reasoner = state.open(before.version)
+                except DataError as error:
+                    self.reached("state discarded", reason_not_to_open(error))
+                    state.discard()
+                    reasoner = None
+                if reasoner is not None:
+                    self._publish_expected(publication, before, reasoner, origin)
+            state.settle()
+
+    def _publish_expected(
+        self, publication: Publication, before: Manifest, reasoner: StoredReasoner, origin: Origin
+    ) -> None:
+        """Publish what a state has that is one version ahead, and close it."""
+        try:
+            if State.number_of(reasoner) == publication.number:
                 restore_types(reasoner, before, unpublished=True)
                 changes: Changes = dict.fromkeys(reasoner.program.predicates)
                 self._publish(publication, before, reasoner, reasoner.program, changes, origin)
-            if reasoner is not None:
-                reasoner.close()
-            state.settle()
+        finally:
+            reasoner.close()
 
     # ---- the reasoner
 
@@ -476,6 +504,9 @@ class Job:
         if self.settings.engine.treatment_in(then) != before.origin.treatment:
             raise has_changed("the treatment of equality")
         reasoner = self._opened(before)
+        if reasoner is None and rebuild(self._state, self.store, before, then):
+            self.reached("state derived again", f"from the tables of version {before.version}")
+            reasoner = self._opened(before)
         if reasoner is None:
             message = f"there is no state of version {before.version} in `{self.store.path}`"
             raise DataError(Diagnostic(codes.DAMAGED, message, help="run the job first, with --full"))

@@ -7,16 +7,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelog.engine.columnar.typed import arrow_type
+from tidelog.changes import Delta
+from tidelog.engine.columnar.typed import Misfit, arrow_type, to_typed, with_mixed
 from tidelog.logic.program import BOTTOM, Predicate, Program
 from tidelog.logic.types import Contents, Type, Types, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline.facts import Changed
-from tidelog.pipeline.holding import Changes, Holding
+from tidelog.pipeline.holding import EXACTLY, Changes, Holding
 from tidelog.pipeline.manifest import Manifest, Origin
 from tidelog.publish import Publication, Published, files
 from tidelog.publish.schemas import is_same, normal, normal_type
 from tidelog.reasoner import Reasoner
+from tidelog.relation import misfit_error
+from tidelog.transaction import Change
 
 
 def publish_facts(
@@ -58,6 +61,30 @@ def publish_facts(
         names={name: each.name for name, each in predicates.items() if each.name != name},
         is_calendar=any(layout.is_calendar for layout in layouts.values()),
     )
+
+
+def check_values(reasoner: Reasoner, change: Change, delta: Delta) -> None:
+    """Raise `DataError` if a table cannot hold what a transaction brings, which is not committed yet.
+
+    Once the state has it, it must be published: nothing may fail then because of a value.
+    """
+    data, known = reasoner.schemas.data, reasoner.predicates()
+    before = reasoner.schemas
+    then = {name: before.of(each) for name, each in known.items()}
+    for name, rows in (*change.stated.added.items(), *change.times.added):
+        data.note_rows(name, rows.columns)
+    now = data.now(change.program, before.facts)
+    added, dictionary = delta.net.added, reasoner.engine.dictionary
+    for name, predicate in change.program.predicates.items():
+        contents = now.of(predicate)
+        columns = added[name].columns if name in added else ()
+        if name in then and then[name] != contents and name not in change.program.timed:
+            columns = reasoner.engine.rows(name)[0]  # all rows are written anew
+        for ids, each, column in zip(columns, with_mixed(contents, EXACTLY), predicate.names, strict=False):
+            try:
+                to_typed(dictionary, ids, each)
+            except Misfit as misfit:
+                raise misfit_error(misfit, column, predicate.written, each) from None
 
 
 def given_types(reasoner: Reasoner) -> dict[str, list[list[str]]]:
