@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -333,6 +334,16 @@ def test_files_that_others_have_written(published: Published) -> None:
         publication.replace("p", schema, published.files("p", 1))
         version = publication.commit(reason="back to version 1")
     assert version.tables["p"].rows == 3 and rows_of(published.read("p")) == rows_of(ROWS)
+
+
+def test_a_folder_that_is_copied(published: Published, tmp_path: Path) -> None:
+    publish(published, p=ROWS)
+    shutil.copytree(published.folder.address, tmp_path / "copy")
+    if published.format == "iceberg":
+        assert "cannot be moved or copied" in code(Published(tmp_path / "copy").current)
+        return
+    publish(Published(tmp_path / "copy"), p=(None, ROWS.slice(0, 1)))
+    assert Published(tmp_path / "copy").read("p").num_rows == 2 and published.read("p").num_rows == 3
 
 
 def test_a_version_that_is_given_up_leaves_nothing(published: Published) -> None:

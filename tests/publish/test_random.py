@@ -22,7 +22,7 @@ SCHEMAS = {
     "timed": pa.schema([("x", pa.int64()), ("y", pa.timestamp("us"))]),
     "text": pa.schema([("x", pa.string()), ("y", pa.string())]),
 }
-TABLES = ("reach", "http://ex.org/p", "_odd.name")
+TABLES = ("reach", "http://ex.org/p", "_versions")
 Row = tuple[Any, ...]
 
 

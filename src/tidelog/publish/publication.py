@@ -214,10 +214,9 @@ class Publication:
         names = dict.fromkeys(folder.relative(str(path)) for path in files)
         known = old if base and base.schema.equals(schema) else {}
         described = [known.get(name) or data_files.described(folder, name, schema) for name in names]
-        if base and not schemas.is_same(base.schema, schema):
-            if change_files is not None:
-                message = f"the columns of `{table}` change: change files cannot say what was deleted"
-                raise DataError(Diagnostic(codes.WRONG_FILE, message, help="leave change_files out"))
+        if change_files is not None and base and not schemas.is_same(base.schema, schema):
+            message = f"the columns of `{table}` change: change files cannot say what was deleted"
+            raise DataError(Diagnostic(codes.WRONG_FILE, message, help="leave change_files out"))
         content = tuple(file for file in described if file.rows) or self._empty(table, schema)
         changes: tuple[DataFile, ...] | None = None
         if change_files is None:
