@@ -219,8 +219,14 @@ class Script:
         assert rows == expected
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
-@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    ("format", "seed"),
+    [
+        pytest.param(format, seed, marks=[pytest.mark.slow] if seed or format == "iceberg" else [])
+        for format in FORMATS
+        for seed in range(8)
+    ],
+)
 def test_random_scripts(tmp_path: Path, format: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # Small files, so that there are several of them, and that they are merged.
     for name, value in (("ROWS", 8), ("SMALL", 3), ("MANY", 4)):
