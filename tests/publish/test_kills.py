@@ -117,7 +117,7 @@ def check_recovered(folder: Path, has_hook: bool) -> None:
 @pytest.mark.parametrize(
     ("format", "how", "stride"),
     [
-        ("delta", "hook", 7),
+        ("delta", "hook", 13),
         *(
             pytest.param(format, how, 1, marks=pytest.mark.slow)
             for format in ("delta", "iceberg", "parquet")
