@@ -87,7 +87,8 @@ class Reading:
         """The facts, perhaps several times: the predicate's columns, and those that say when.
 
         Once an action has run over it, `counts.get` has how many rows were `read`, `rejected` and
-        `left_out` for a missing value, and how many facts were `filtered`, where Spark has read them.
+        `left_out` for a missing value, how many facts were `filtered`, where Spark has read them, and which
+        `files` have rejected rows.
         """
         is_fact = ~F.col(BAD) & ~F.col(LEFT_OUT)
         condition = self.filtering.condition
@@ -104,6 +105,11 @@ class Reading:
     def rejects(self) -> DataFrame:
         """The rows that are no facts: place, file, line, column, text of the cell, code, reason and row."""
         return self.located(self.checked.where(F.col(BAD) & ~F.col(LEFT_OUT)))
+
+    def rejects_of(self, files: Sequence[str]) -> DataFrame:
+        """Return the same of some files, those of `counts.get["files"]`: Spark reads no others again."""
+        rows = self.checked.where(F.col(FILE).isin(list(files))) if files else self.checked
+        return self.located(rows.where(F.col(BAD) & ~F.col(LEFT_OUT)))
 
 
 @dataclass(frozen=True)
@@ -193,6 +199,7 @@ def observed_facts(rows: DataFrame, counts: Observation, condition: Column | Non
         F.count_if(F.col(BAD) & ~is_left_out).alias("rejected"),
         F.count_if(is_left_out).alias("left_out"),
         F.count_if(dropped).alias("filtered"),
+        F.collect_set(F.when(F.col(BAD) & ~is_left_out, F.col(FILE))).alias("files"),
     )
     return observed.where(is_fact if condition is None else is_fact & condition)
 
