@@ -324,15 +324,19 @@ class Job:
         if not isinstance(intake, Intake):
             return self._derive_on_spark(publication, before, program, intake, full)
         reasoner = self._state.begin(publication.number, bare)
-        intake.feed(reasoner, publication.number, before, full)
-        intake.check_rejects()
-        reasoner.materialise()
-        tally = reasoner.statistics
-        self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
-        reasoner.begin()
-        origin = self._origin("full", bare, hash_of(program), intake.inputs, batch)
-        changes: Changes = dict.fromkeys(program.predicates)
-        manifest = self._publish(publication, before, reasoner, bare, changes, origin)
+        try:
+            intake.feed(reasoner, publication.number, before, full)
+            intake.check_rejects()
+            reasoner.materialise()
+            tally = reasoner.statistics
+            self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
+            reasoner.begin()
+            origin = self._origin("full", bare, hash_of(program), intake.inputs, batch)
+            changes: Changes = dict.fromkeys(program.predicates)
+            manifest = self._publish(publication, before, reasoner, bare, changes, origin)
+        except BaseException:
+            reasoner.abandon()  # or nobody else could write to it
+            raise
         reasoner.close()
         self._state.adopt(publication.number)
         return manifest

@@ -245,7 +245,7 @@ class Publication:
         paths: list[str] = []
         for rows in parts:
             if rows.num_rows:
-                paths += files.written(folder, f"part-{self.run}", files.fitted(rows, schema))
+                paths += data_files.written(folder, f"part-{self.run}", data_files.fitted(rows, schema))
         self.replace(table, schema, [folder.location(path) for path in paths])
 
     def change(self, table: str, inserted: pa.Table | None = None, deleted: pa.Table | None = None) -> None:

@@ -280,6 +280,8 @@ class Temporal:
             self.outcome = self.periodic.outcome(self.outcome)
         else:
             net, grown = self._change(update, static, programs, check, check_all)
+        if before.rules is not after.rules:
+            self.dropped = {}  # its numbers are those of other rules
         listen(IntervalsGained(grown))
         return NetChange(
             {**_without(static.added, after.timed), **net.added},
