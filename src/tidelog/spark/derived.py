@@ -16,6 +16,7 @@ from pyspark.storagelevel import StorageLevel
 
 from tidelog.logic.program import free_name
 from tidelog.spark.around import Around
+from tidelog.spark.layout import metadata_of
 from tidelog.spark.nulls import Counted
 from tidelog.spark.parquet import Target
 from tidelog.spark.schemas import Output, Slots, never_null, plain_names, slots
@@ -216,9 +217,17 @@ class Derived(Mapping[str, DataFrame]):
     def facts(self) -> DataFrame:
         """All outputs in one frame: the predicate of each row, and its columns as `layout` says.
 
-        It is made to be written in one pass: where one task derives, nothing is exchanged before.
+        It is made to be written in one pass: where one task derives, nothing is exchanged before. Metadata of
+        the column `predicate` has the layout, too, for `write.format("tidelog")`.
         """
-        return self._facts(self._exchanged if self._is_divided else self._observed, self._derived)
+        rows = self._facts(self._exchanged if self._is_divided else self._observed, self._derived)
+        told = F.col(TAG).alias(TAG, metadata=metadata_of(self.layout, self.outputs))
+        return rows.withColumn(TAG, told)
+
+    @property
+    def uncounted_facts(self) -> DataFrame:
+        """The rows of `facts`, which `observation` does not count: where Spark must not analyse a frame."""
+        return self._facts(self._make_rows(), self._derived)
 
     def _facts(self, rows: DataFrame | None, derived: Mapping[str, Output]) -> DataFrame:
         """Return the rows of some outputs that were derived, and all others."""
