@@ -1,0 +1,17 @@
+"""Published folders: versions of many tables at once, as Delta, Iceberg or Parquet.
+
+    published = Published("published")
+    with published.writing() as publication:
+        publication.change("reach", inserted=rows)
+        publication.commit({"inputs": ["edges.csv"]}, reason="first run")
+    published.read("reach")
+
+Knows Arrow and files, neither Spark nor programs.
+"""
+
+from tidelog.publish.publication import Pending, Publication, Recovered
+from tidelog.publish.published import Published
+from tidelog.publish.tables import ChangeFile
+from tidelog.publish.versions import TableVersion, Version
+
+__all__ = ["ChangeFile", "Pending", "Publication", "Published", "Recovered", "TableVersion", "Version"]

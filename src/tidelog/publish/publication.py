@@ -1,0 +1,457 @@
+"""Writing one version of a published folder, and recovering from a writer that did not end well.
+
+A version is committed in this order, each step on the disk before the next one begins:
+
+1. Data files are written, by tasks or here. No table names them yet.
+2. `_pending.json` says which tables version N is about to change ("tables").
+3. Each table is committed in its own format, with the transaction `tidelog`, N where the format has such.
+4. `_pending.json` gets the whole row of `_versions` for N ("ready", or "switching" if there is a hook).
+5. The hook `before_switch` runs: a job commits its own durable state here, together with N.
+6. The row is added to `_versions`: the switch. Readers that go by `_versions` see version N from here on.
+7. `_pending.json` is deleted.
+
+A writer that ends before 7 leaves `_pending.json`. The next one holds the lock, so it knows that the other
+one is gone, and looks at what is there:
+
+- `_versions` has N: the version is published; the record is deleted.
+- "tables": some tables may be ahead. They are brought back to the version before, and N is free again. The
+  job's state has not seen N, as the hook runs after all tables are committed.
+- "ready": all tables are committed and there was no hook: the row is added. N is published.
+- "switching": the hook may have run or not, and only the job knows: `decide(pending)` returns whether the
+  job's state has N. If it has, the row is added; if not, the tables are brought back. A job that commits N
+  with its state in one transaction (`reasoner.change(batch=("publish", N))`, `has_applied`) always knows.
+  Without `decide` this is an error (E905), and nothing is changed.
+
+N is used again only after the tables were brought back, which happens only if the job's state does not have
+N: "the state has N" and "N is published, or will be by the next writer" are therefore the same. Recovery may
+itself be interrupted at any point: each of its steps does nothing where it is done already.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from tidelog import durable
+from tidelog.errors import DataError, Diagnostic
+from tidelog.publish import codes, files, schemas
+from tidelog.publish.files import DataFile
+from tidelog.publish.storage import Folder, folder_name
+from tidelog.publish.tables import DELETE, INSERT, Plan, Tables
+from tidelog.publish.versions import TableVersion, Version
+
+PENDING: Final = "_pending.json"
+CHANGES: Final = "_change_data"  # below a table's folder, where Delta has it
+_TABLES, _READY, _SWITCHING = "tables", "ready", "switching"
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A version that a writer has begun to commit, as `_pending.json` has it."""
+
+    number: int
+    run: str  # of the writer
+    tables: tuple[str, ...]  # that it changes
+    state: str
+    version: Version | None = None  # once all tables are committed
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What the job said of the version, if it got as far."""
+        return self.version.details if self.version else {}
+
+    def to_json(self) -> bytes:
+        """Return the content of the file."""
+        record = {
+            "number": self.number,
+            "run": self.run,
+            "tables": self.tables,
+            "state": self.state,
+            "version": self.version.to_json() if self.version else None,
+        }
+        return json.dumps(record, ensure_ascii=False).encode()
+
+    @staticmethod
+    def from_json(content: bytes) -> Pending:
+        """Return what the file says."""
+        record = json.loads(content)
+        version = Version.from_json(record["version"]) if record["version"] else None
+        return Pending(record["number"], record["run"], tuple(record["tables"]), record["state"], version)
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What became of a version whose writer did not end well."""
+
+    number: int
+    is_published: bool
+
+
+def recover(
+    folder: Folder, tables: Tables, decide: Callable[[Pending], bool] | None, on_step: Callable[[str], None]
+) -> Recovered | None:
+    """Complete a version that was begun, or take it back; return which, None if there is none.
+
+    The caller holds the lock. The docstring of this module says what is done, and why.
+    """
+    content = folder.read(PENDING)
+    if content is None:
+        return None
+    pending = Pending.from_json(content)
+    is_published = tables.version(pending.number) is not None
+    if not is_published:
+        if _is_complete(pending, decide, folder):
+            assert pending.version is not None
+            tables.publish(pending.version)
+            is_published = True
+        else:
+            before = tables.version(None)
+            for name in pending.tables:
+                tables.restore(name, before.tables.get(name) if before else None, pending.number)
+                on_step(f"restored {name}")
+    on_step("recovered")
+    folder.remove(PENDING)
+    return Recovered(pending.number, is_published)
+
+
+def _is_complete(pending: Pending, decide: Callable[[Pending], bool] | None, folder: Folder) -> bool:
+    if pending.version is None:
+        return False
+    if pending.state == _READY:
+        return True
+    if decide is None:
+        message = (
+            f"version {pending.number} of `{folder.address}` was not completed, and only its job can decide"
+        )
+        help_line = "run the job that publishes here, or open with writing(decide=…)"
+        raise DataError(Diagnostic(codes.PENDING, message, help=help_line))
+    return decide(pending)
+
+
+@dataclass
+class Publication:
+    """A version that is being written. Mutable; holds the lock of its folder until it is closed.
+
+    Each table is replaced, changed or dropped at most once; the others keep what they have. Nothing is seen
+    by readers before `commit`.
+    """
+
+    folder: Folder
+    tables: Tables
+    base: Version | None
+    recovered: Recovered | None
+    lock: durable.Lock | None
+    on_step: Callable[[str], None]
+    run: str = field(default_factory=lambda: uuid.uuid4().hex[:12])
+    _plans: dict[str, Plan] = field(default_factory=dict)
+    _counts: dict[str, tuple[int, int]] = field(default_factory=dict)
+    _files: dict[str, Mapping[str, DataFile]] = field(default_factory=dict)
+    _used: set[str] = field(default_factory=set)
+    _is_committing: bool = False
+
+    @property
+    def number(self) -> int:
+        """The number that the version will have."""
+        return self.base.number + 1 if self.base else 1
+
+    # ---- where files go
+
+    def folder_of(self, table: str) -> str:
+        """Return where data files of a table are written; the folder exists, and names are up to the writer.
+
+        A name should be unique: `new_file` gives one. What no version names is deleted by `vacuum`.
+        """
+        return self._prepared(table, "").address
+
+    def changes_folder_of(self, table: str) -> str:
+        """Return where change files of a table are written."""
+        return self._prepared(table, CHANGES).address
+
+    def new_file(self, table: str) -> str:
+        """Return the path of a data file that does not exist, for this run."""
+        return f"{self.folder_of(table)}/part-{self.run}-{uuid.uuid4().hex}.parquet"
+
+    def _prepared(self, table: str, below: str) -> Folder:
+        if not table:
+            raise DataError(Diagnostic(codes.NO_SUCH_TYPE, "a published table needs a name"))
+        folder = self._folder(table)
+        folder = folder.below(below) if below else folder
+        if folder.is_local:
+            durable.make_folders(folder.local)
+        self._used.add(table)
+        return folder
+
+    def _folder(self, table: str) -> Folder:
+        return self.folder.below(folder_name(table))
+
+    # ---- what tables become
+
+    def replace(
+        self, table: str, schema: pa.Schema, paths: Iterable[str], change_files: Iterable[str] | None = None
+    ) -> None:
+        """Make Parquet files the whole content of a table.
+
+        The files are in the folder that `folder_of` returns; files of earlier versions may be among them, and
+        are not written again. `change_files` have the columns of the table and `_change_type` (`insert` or
+        `delete`): exactly what differs from the version before. Without them the change feed has all rows of
+        files that go as deleted, and all rows of files that come as inserted. If the columns change, so does
+        every row, and there can be no change files.
+        """
+        base = self._begun(table)
+        schema = schemas.normal(schema)
+        folder = self._prepared(table, "")
+        old = self._before(table)
+        names = dict.fromkeys(folder.relative(str(path)) for path in paths)
+        described = [old.get(name) or files.described(folder, name, schema) for name in names]
+        if base and not schemas.is_same(base.schema, schema):
+            if change_files is not None:
+                message = f"the columns of `{table}` change: change files cannot say what was deleted"
+                raise DataError(Diagnostic(codes.WRONG_FILE, message, help="leave change_files out"))
+            described = [files.described(folder, name, schema) for name in names]
+        content = tuple(file for file in described if file.rows) or self._empty(table, schema)
+        changes: tuple[DataFile, ...] | None = None
+        if change_files is None:
+            new = {file.path for file in content}
+            inserted = sum(file.rows for file in content if file.path not in old)
+            deleted = sum(file.rows for path, file in old.items() if path not in new)
+        else:
+            with_kinds = schemas.columns_of_changes(schema)
+            given = [folder.relative(str(path)) for path in change_files]
+            inserted, deleted = files.change_counts(folder, given)
+            found = [files.described(folder, path, with_kinds) for path in given]
+            changes = tuple(file for file in found if file.rows)
+            before = base.rows if base else 0
+            if before + inserted - deleted != sum(file.rows for file in content):
+                message = (
+                    f"the change of `{table}` (+{inserted} −{deleted}) does not lead from {before} rows "
+                    f"to {sum(file.rows for file in content)}"
+                )
+                raise DataError(Diagnostic(codes.WRONG_FILE, message))
+        self._plan(Plan(table, schema, content, changes), inserted, deleted)
+
+    def change(self, table: str, inserted: pa.Table | None = None, deleted: pa.Table | None = None) -> None:
+        """Delete rows from a table, and insert others.
+
+        Tables are sets: the rows to delete are there (E908 otherwise), the rows to insert are not, and no row
+        is in both. Files that hold rows to delete are written anew, one at a time; the others stay.
+        """
+        base = self._begun(table)
+        if base is None and inserted is None:
+            raise _no_table(table, self.base)
+        schema = base.schema if base else schemas.normal(inserted.schema)  # type: ignore[union-attr]
+        empty = schema.empty_table()
+        new = files.fitted(inserted, schema) if inserted is not None else empty
+        gone = files.fitted(deleted, schema) if deleted is not None else empty
+        folder = self._prepared(table, "")
+        before = tuple(file for file in self._before(table).values() if file.rows)
+        kept, rest, removed = self._without(folder, before, schema, gone, table)
+        added = list(rest)
+        if new.num_rows:
+            added += files.written(folder, f"part-{self.run}", new)
+        content = [*kept, *(files.described(folder, path, schema) for path in added)]
+        content, is_merged = self._merged(folder, content, schema)
+        changes = None
+        if rest or is_merged:
+            changes = self._change_files(folder, schema, new, gone)
+        plan = Plan(table, schema, tuple(content) or self._empty(table, schema), changes)
+        self._plan(plan, new.num_rows, removed)
+
+    def drop(self, table: str) -> None:
+        """Remove a table; earlier versions keep it."""
+        base = self._begun(table)
+        if base is None:
+            raise _no_table(table, self.base)
+        self._plan(Plan(table, base.schema, (), is_dropped=True), 0, base.rows)
+
+    def _begun(self, table: str) -> TableVersion | None:
+        if self._is_committing or table in self._plans:
+            what = "the version is committed" if self._is_committing else f"`{table}` is changed already"
+            raise DataError(Diagnostic(codes.TWICE, f"{what}: version {self.number} has each table once"))
+        return self.base.tables.get(table) if self.base else None
+
+    def _plan(self, plan: Plan, inserted: int, deleted: int) -> None:
+        self._plans[plan.table] = plan
+        self._counts[plan.table] = (inserted, deleted)
+
+    def _empty(self, table: str, schema: pa.Schema) -> tuple[DataFile, ...]:
+        """Return a file without rows where the format has no other place for a schema."""
+        if not self.tables.needs_a_file:
+            return ()
+        folder = self._prepared(table, "")
+        (path,) = files.written(folder, f"part-{self.run}", schema.empty_table())
+        return (files.described(folder, path, schema),)
+
+    def _without(
+        self, folder: Folder, before: tuple[DataFile, ...], schema: pa.Schema, gone: pa.Table, table: str
+    ) -> tuple[list[DataFile], list[str], int]:
+        """Return the files without any of the rows, the new files with the rest of others, and the count."""
+        kept: list[DataFile] = []
+        rest: list[str] = []
+        removed = 0
+        is_found = np.zeros(gone.num_rows, dtype=bool)
+        for file in before:
+            mask = files.may_hold(file, gone)
+            if not mask.any():
+                kept.append(file)
+                continue
+            some = gone.filter(pa.array(mask))
+            deletion = files.Deletion(folder, file, schema, some)
+            if not deletion.count:
+                kept.append(file)
+                continue
+            is_found[np.flatnonzero(mask)[deletion.is_found]] = True
+            removed += deletion.count
+            rest += deletion.rest(f"part-{self.run}")
+        if not is_found.all():
+            row = files.shown_row(gone, ~is_found)
+            message = f"`{table}` does not have a row that is to be deleted: {row}"
+            help_line = "what is published differs from what the job knows: publish the table anew"
+            raise DataError(Diagnostic(codes.NOT_THERE, message, help=help_line))
+        return kept, rest, removed
+
+    def _merged(
+        self, folder: Folder, content: list[DataFile], schema: pa.Schema
+    ) -> tuple[list[DataFile], bool]:
+        """Return the files with small ones merged, once there are many."""
+        small = sorted((file for file in content if file.rows < files.SMALL), key=lambda file: file.rows)
+        if len(small) < files.MANY:
+            return content, False
+        chosen: list[DataFile] = []
+        for file in small:
+            if sum(each.rows for each in chosen) + file.rows <= files.ROWS:
+                chosen.append(file)
+        rows = pa.concat_tables([files.read_file(folder, file.path, schema) for file in chosen])
+        merged = files.written(folder, f"part-{self.run}", rows)
+        left = [file for file in content if file not in chosen]
+        return [*left, *(files.described(folder, path, schema) for path in merged)], True
+
+    def _change_files(
+        self, folder: Folder, schema: pa.Schema, new: pa.Table, gone: pa.Table
+    ) -> tuple[DataFile, ...]:
+        with_kinds = schemas.columns_of_changes(schema)
+        parts = [
+            pa.Table.from_arrays([*rows.columns, pa.repeat(kind, rows.num_rows)], schema=with_kinds)
+            for rows, kind in ((new, INSERT), (gone, DELETE))
+            if rows.num_rows
+        ]
+        if not parts:
+            return ()
+        paths = files.written(folder, f"{CHANGES}/cdc-{self.run}", pa.concat_tables(parts))
+        return tuple(files.described(folder, path, with_kinds) for path in paths)
+
+    # ---- committing
+
+    def commit(
+        self,
+        details: Mapping[str, Any] | None = None,
+        *,
+        reason: str = "",
+        before_switch: Callable[[Version], None] | None = None,
+    ) -> Version:
+        """Publish the version and return it; tables first, then `_versions`.
+
+        `details` are JSON values, and come back unchanged. `before_switch` is called when all tables are
+        committed and nothing of the version is seen yet; the docstring of this module says what it is for.
+        """
+        if self._is_committing:
+            raise DataError(Diagnostic(codes.TWICE, f"version {self.number} is committed already"))
+        details = json.loads(json.dumps(details or {}))  # before anything is written: it is JSON
+        self._is_committing = True
+        plans = {name: plan for name, plan in self._plans.items() if self._is_change(plan)}
+        for name, plan in plans.items():
+            new = {file.path for file in (*plan.files, *(plan.changes or ()))}
+            self._folder(name).sync(sorted(new - self._before(name).keys()))
+        self._write(Pending(self.number, self.run, tuple(plans), _TABLES))
+        self.on_step("pending")
+        committed = {}
+        for name, plan in plans.items():
+            base = self.base.tables.get(name) if self.base else None
+            committed[name] = self.tables.commit(plan, base, self.number)
+            self.on_step(f"table {name}")
+        version = self._version(plans, committed, details, reason)
+        state = _SWITCHING if before_switch else _READY
+        self._write(Pending(self.number, self.run, tuple(plans), state, version))
+        self.on_step(state)
+        if before_switch:
+            before_switch(version)
+            self.on_step("hook")
+        self.tables.publish(version)
+        self.on_step("published")
+        self.folder.remove(PENDING)
+        self.on_step("done")
+        self.tables.settle()
+        return version
+
+    def _before(self, table: str) -> Mapping[str, DataFile]:
+        """Return the files of a table in the version before, by path."""
+        if table not in self._files:
+            base = self.base.tables.get(table) if self.base else None
+            self._files[table] = {file.path: file for file in self.tables.files(base)} if base else {}
+        return self._files[table]
+
+    def _is_change(self, plan: Plan) -> bool:
+        """Return whether a plan differs from what is there."""
+        base = self.base.tables.get(plan.table) if self.base else None
+        if base is None or plan.is_dropped or not base.schema.equals(plan.schema, check_metadata=True):
+            return True
+        return {file.path for file in plan.files} != self._before(plan.table).keys()
+
+    def _version(
+        self, plans: Mapping[str, Plan], committed: Mapping[str, int], details: Mapping[str, Any], reason: str
+    ) -> Version:
+        tables = {
+            name: TableVersion(name, table.format_version, table.changed_in, table.rows, 0, 0, table.schema)
+            for name, table in (self.base.tables.items() if self.base else ())
+        }
+        for name, plan in plans.items():
+            inserted, deleted = self._counts[name]
+            tables[name] = TableVersion(
+                name,
+                committed[name],
+                self.number,
+                sum(file.rows for file in plan.files),
+                inserted,
+                deleted,
+                plan.schema,
+                plan.is_dropped,
+            )
+        parent = self.base.number if self.base else None
+        now = dt.datetime.now(dt.UTC)
+        return Version(self.number, parent, now, reason, dict(sorted(tables.items())), details)
+
+    def _write(self, pending: Pending) -> None:
+        self.folder.write(PENDING, pending.to_json())
+
+    # ---- ending
+
+    def close(self) -> None:
+        """Release the lock; files of a version that was not committed are deleted."""
+        try:
+            if not self._is_committing:
+                for table in sorted(self._used):
+                    folder = self._folder(table)
+                    for stored in folder.listed():
+                        if f"-{self.run}-" in stored.path:
+                            folder.remove(stored.path)
+        finally:
+            if self.lock is not None:
+                self.lock.release()
+
+    def __enter__(self) -> Publication:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _no_table(table: str, version: Version | None) -> DataError:
+    known = ", ".join(f"`{name}`" for name in version.tables) if version else ""
+    help_line = f"its tables are {known}" if known else "nothing is published yet"
+    return DataError(Diagnostic(codes.NO_TABLE, f"there is no published table `{table}`", help=help_line))
