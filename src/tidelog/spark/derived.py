@@ -221,8 +221,10 @@ class Derived(Mapping[str, DataFrame]):
         the column `predicate` has the layout, too, for `write.format("tidelog")`.
         """
         rows = self._facts(self._exchanged if self._is_divided else self._observed, self._derived)
+        # Not `withColumn`, which drops the metadata on Connect.
         told = F.col(TAG).alias(TAG, metadata=metadata_of(self.layout, self.outputs))
-        return rows.withColumn(TAG, told)
+        names = dict.fromkeys(name for columns in self.layout.values() for name in columns.values())
+        return rows.select(told, *names)
 
     @property
     def uncounted_facts(self) -> DataFrame:
