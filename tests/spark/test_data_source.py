@@ -45,21 +45,33 @@ def read(session: SparkSession, path: Path, predicate: str, **options: Any) -> D
     return found
 
 
-def test_facts_are_published_and_read_back(session: SparkSession, tmp_path: Path) -> None:
+def test_facts_are_published_and_read_back(spark: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "net"
+    facts(spark, ("a", "b"), ("b", "c")).write.format("tidelog").mode("overwrite").save(str(path))
+    reach = read(spark, path, "reach")
+    assert reach.schema.simpleString() == "struct<x:string,y:string>"
+    assert rows_of(reach) == {("a", "b"), ("a", "c"), ("b", "c")}
+    assert Published(path).read("hops").num_rows == 2 and Published(path).read("none").num_rows == 0
+
+
+@pytest.mark.slow
+def test_facts_are_published_as_versions(session: SparkSession, tmp_path: Path) -> None:
     path = tmp_path / "net"
     facts(session, ("a", "b"), ("b", "c")).write.format("tidelog").mode("overwrite").save(str(path))
     facts(session, ("b", "c"), ("c", "d")).write.format("tidelog").mode("append").save(str(path))
     reach = read(session, path, "reach")
-    assert reach.schema.simpleString() == "struct<x:string,y:string>"
     assert sorted(map(tuple, reach.collect())) == [
         ("a", "b"), ("a", "c"), ("b", "c"), ("b", "d"), ("c", "d")
     ]  # fmt: skip
     assert rows_of(read(session, path, "hops", versionAsOf=1)) == {("a", 2), ("b", 1)}
     assert rows_of(read(session, path, "hops", columns="count_y")) == {(1,), (2,)}
     assert rows_of(read(session, path, "none")) == set()
-    assert Published(path).numbers() == (1, 2)
     changed = read(session, path, "reach", readChangeFeed="true", startingVersion=2)
     assert rows_of(changed) == {("b", "d", "insert", 2), ("c", "d", "insert", 2)}
+    one = ts.derive("p(1, 0.25) .", outputs=["p"]).facts
+    one.write.format("tidelog").mode("overwrite").save(str(path))
+    assert Published(path).numbers() == (1, 2, 3)
+    assert [*Published(path).current().tables] == ["p"]
 
 
 @pytest.mark.slow

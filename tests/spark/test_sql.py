@@ -30,6 +30,7 @@ def told(session: SparkSession, text: str) -> TidelogError:
     return error_of(raised.value)
 
 
+@pytest.mark.parametrize("session", ["spark", pytest.param("connect", marks=pytest.mark.slow)], indirect=True)
 def test_a_program_in_a_query(session: SparkSession) -> None:
     ts.register(session)
     rows = [(1, "no", 2), (2, "no", 3), (3, "no", 1)]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,23 +23,23 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError, suggest
-from tidelog.logic.inference import infer
-from tidelog.opening import StoredReasoner, open_store
 from tidelog.publish import Published
 from tidelog.publish import codes as publish_codes
 from tidelog.publish import files as data_files
 from tidelog.publish import schemas as published_schemas
 from tidelog.publish.publication import Publication
+from tidelog.publish.published import MARKER
 from tidelog.publish.schemas import CHANGE_TYPE
 from tidelog.publish.storage import Folder, folder_name
 from tidelog.publish.tables import BOTH, INSERT
 from tidelog.publish.versions import Version
 from tidelog.spark import codes
+from tidelog.spark.frames import PREDICATE
 from tidelog.spark.layout import layout_of
-from tidelog.spark.schemas import Output, arrow_of, outputs_of
-from tidelog.spark.task import TAG, Writing, written
-from tidelog.spark.times import time_fields
-from tidelog.store.folder import Folder as StoreFolder
+
+if TYPE_CHECKING:
+    from tidelog.opening import StoredReasoner
+    from tidelog.spark.schemas import Output
 
 NAME: Final = "tidelog"
 COMMIT_VERSION: Final = "_commit_version"
@@ -162,7 +162,11 @@ class Asked:
     @property
     def is_store(self) -> bool:
         """Whether the folder is a store of tidelog's."""
-        return "://" not in self.path and StoreFolder(Path(self.path)).is_store
+        if "://" in self.path or Path(self.path, MARKER).exists():
+            return False
+        from tidelog.store.folder import Folder as StoreFolder
+
+        return StoreFolder(Path(self.path)).is_store
 
     def published(self) -> Published:
         """Return the published folder."""
@@ -395,6 +399,12 @@ def _file_rows(asked: Asked, piece: Piece, target: pa.Schema, condition: Any) ->
 
 def stored(asked: Asked) -> tuple[StoredReasoner, Output]:
     """Return a store that is opened to read, and the columns of the predicate that is asked for."""
+    # Spark imports this module in many processes, and few of them read a store.
+    from tidelog.logic.inference import infer
+    from tidelog.opening import open_store
+    from tidelog.spark.schemas import outputs_of
+    from tidelog.spark.times import time_fields
+
     reasoner = open_store(asked.path, read_only=True)
     program = reasoner.program
     names = [each.written for each in program.predicates.values()]
@@ -412,6 +422,9 @@ def stored(asked: Asked) -> tuple[StoredReasoner, Output]:
 
 def stored_rows(asked: Asked) -> Iterator[pa.RecordBatch]:
     """Yield the facts of a predicate of a store."""
+    from tidelog.spark.schemas import arrow_of
+    from tidelog.spark.task import Writing, written
+
     reasoner, output = stored(asked)
     names = tuple(name for name, _ in output.fields)
     times = tuple(arrow_of(of) for _, of in output.times)
@@ -558,7 +571,7 @@ class Writer(datasource.DataSourceArrowWriter):
     def _parts(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Table]]:
         """Yield the rows of each predicate, in its columns."""
         for batch in batches:
-            tags = batch.column(TAG).dictionary_encode()
+            tags = batch.column(PREDICATE).dictionary_encode()
             for number, name in enumerate(tags.dictionary.to_pylist()):
                 if name not in self.columns:
                     message = f"a row is of `{name}`, which the frame was not derived with"
@@ -566,7 +579,7 @@ class Writer(datasource.DataSourceArrowWriter):
                 some = batch.filter(pc.equal(tags.indices, number)).select(list(self.columns[name]))
                 yield name, pa.table(some.columns, names=self.schemas[name].names)
             if tags.null_count:
-                raise ProgramError(Diagnostic(codes.NO_LAYOUT, f"a row has no `{TAG}`"))
+                raise ProgramError(Diagnostic(codes.NO_LAYOUT, f"a row has no `{PREDICATE}`"))
 
     def commit(self, messages: list[Any]) -> None:
         """Publish the files of all tasks as one version."""

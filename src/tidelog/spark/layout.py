@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import types as spark_types
 
-from tidelog.spark.schemas import Output
-from tidelog.spark.task import TAG
+from tidelog.spark.frames import PREDICATE
+
+if TYPE_CHECKING:
+    from tidelog.spark.schemas import Output
 
 KEY: Final = "tidelog.layout"
 
@@ -38,10 +40,10 @@ def metadata_of(layout: Mapping[str, Mapping[str, str]], outputs: Mapping[str, O
 
 def layout_of(schema: spark_types.StructType) -> dict[str, Layout] | None:
     """Return the layout of a frame of facts by predicate; None if it is none, or no longer."""
-    if TAG not in schema.names or KEY not in schema[TAG].metadata:
+    if PREDICATE not in schema.names or KEY not in schema[PREDICATE].metadata:
         return None
     found = {}
-    for name, told in json.loads(schema[TAG].metadata[KEY]).items():
+    for name, told in json.loads(schema[PREDICATE].metadata[KEY]).items():
         own = spark_types.StructType.fromJson(told["schema"])
         columns = tuple(told["columns"])
         types = [schema[column].dataType for column in columns if column in schema.names]
