@@ -51,8 +51,8 @@ $(VENV)/.created:
 
 $(VENV)/.installed-demo-columnar: EXTRAS := rdf,build
 $(VENV)/.installed-demo-spark: EXTRAS := rdf,spark,build
-$(VENV)/.installed-test: EXTRAS := rdf,repl,bench,dev,spark
-$(VENV)/.installed-all: EXTRAS := rdf,repl,bench,dev,spark,web
+$(VENV)/.installed-test: EXTRAS := rdf,repl,bench,dev,spark,publish
+$(VENV)/.installed-all: EXTRAS := rdf,repl,bench,dev,spark,publish,web
 
 $(VENV)/.installed-%: $(VENV)/.created pyproject.toml
 	@[ -n '$(EXTRAS)' ] || { echo 'there is no engine $(ENGINE): ENGINE=columnar or ENGINE=spark' >&2; exit 1; }

@@ -19,6 +19,7 @@ from tidelog.logic import builtins
 from tidelog.logic import codes as logic_codes
 from tidelog.logic.functions.function import ALIASES, Function
 from tidelog.pipeline import codes as pipeline_codes
+from tidelog.publish import codes as publish_codes
 from tidelog.spark import codes as frame_codes
 from tidelog.store import codes as store_codes
 from tidelog.syntax import codes as syntax_codes
@@ -60,6 +61,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "program errors": partial(code_table, logic_codes.MEANINGS),
     "data errors": partial(code_table, {**data_codes.MEANINGS, "E510": "a Python object that is no value"}),
     "pipeline errors": partial(code_table, pipeline_codes.MEANINGS),
+    "publishing errors": partial(code_table, publish_codes.MEANINGS),
     "store errors": partial(code_table, store_codes.MEANINGS),
     "frame errors": partial(code_table, frame_codes.MEANINGS),
     "exchange errors": partial(code_table, exchange_codes.MEANINGS),

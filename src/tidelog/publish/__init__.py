@@ -9,9 +9,31 @@
 Knows Arrow and files, neither Spark nor programs.
 """
 
+from tidelog.publish.foreign import (
+    SourceFile,
+    SourceTable,
+    delta_changes,
+    delta_table,
+    iceberg_changes,
+    iceberg_table,
+)
 from tidelog.publish.publication import Pending, Publication, Recovered
 from tidelog.publish.published import Published
 from tidelog.publish.tables import ChangeFile
 from tidelog.publish.versions import TableVersion, Version
 
-__all__ = ["ChangeFile", "Pending", "Publication", "Published", "Recovered", "TableVersion", "Version"]
+__all__ = [
+    "ChangeFile",
+    "Pending",
+    "Publication",
+    "Published",
+    "Recovered",
+    "SourceFile",
+    "SourceTable",
+    "TableVersion",
+    "Version",
+    "delta_changes",
+    "delta_table",
+    "iceberg_changes",
+    "iceberg_table",
+]

@@ -24,15 +24,16 @@ import pyarrow.compute as pc
 from tidelog.errors import DataError, Diagnostic
 from tidelog.publish import codes, files, schemas
 from tidelog.publish.files import DataFile, Range
-from tidelog.publish.schemas import CHANGE_TYPE
+from tidelog.publish.schemas import CHANGE_TYPE, NUMBER
 from tidelog.publish.storage import Folder, delta_options, folder_name
-from tidelog.publish.tables import BOTH, DELETE, INSERT, ChangeFile, Plan
+from tidelog.publish.tables import BOTH, CHANGES, DELETE, INSERT, ChangeFile, Plan
 from tidelog.publish.versions import SCHEMA, VERSIONS, TableVersion, Version
 
 LOG: Final = "_delta_log"
 CHANGE_DATA: Final = "_change_data"
 APP: Final = "tidelog"  # of the transactions in logs
 CHECKPOINT: Final = 25  # commits from one checkpoint to the next
+_CHANGE_FILES: Final = "tidelog.changes"  # of a commit in an object store
 _FEED: Final = {"delta.enableChangeDataFeed": "true"}
 _LEGACY: Final = ("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns")
 
@@ -68,10 +69,20 @@ class Commit:
     removed: tuple[DataFile, ...] = ()
     changes: tuple[DataFile, ...] | None = None
     schema: pa.Schema | None = None  # None where it stays
+    partition: int | None = None  # of the files, in a table of changes
+
+    @property
+    def is_change(self) -> bool:
+        """Whether rows change: an exact change without rows says that files hold the same as before."""
+        return self.changes is None or len(self.changes) > 0
 
 
 class DeltaTables:
-    """The tables of a folder as Delta tables. Holds which logs are due for a checkpoint; mutable."""
+    """The tables of a folder as Delta tables.
+
+    Mutable: holds which logs are due for a checkpoint, and the last known state of each log, as opening one
+    is most of what a small commit costs.
+    """
 
     format = "delta"
     needs_a_file = False
@@ -81,6 +92,13 @@ class DeltaTables:
         self._folder = folder
         self._package = package()
         self._due: set[str] = set()
+        self._heads: dict[str, State] = {}
+
+    def changes_folder(self, table: str) -> Folder:
+        """Return where change files of a table are."""
+        if self._folder.is_local:
+            return self._folder_of(table).below(CHANGE_DATA)
+        return self._folder.below(f"{CHANGES}/{folder_name(table)}")
 
     # ---- tables
 
@@ -98,11 +116,15 @@ class DeltaTables:
             plan.changes,
             None if head and head.schema.equals(plan.schema, check_metadata=True) else plan.schema,
         )
+        if plan.changes and not folder.is_local:
+            self._append_changes(plan, number)
         return self._put(folder, head, commit)
 
     def restore(self, table: str, base: TableVersion | None, number: int) -> None:
         """Commit the content of a version again, with the reverse of the change; see `Tables`."""
         folder = self._folder_of(table)
+        if not folder.is_local:
+            self._remove_changes(table, number)
         head = self._state(folder)
         if head is None or (base and head.version == base.format_version):
             return
@@ -119,7 +141,7 @@ class DeltaTables:
             "RESTORE",
             added,
             removed,
-            self._reversed_changes(folder, head, number),
+            self._reversed_changes(folder, head, number) if folder.is_local else None,
             None if is_same else wanted.schema,
         )
         self._put(folder, head, commit)
@@ -136,6 +158,11 @@ class DeltaTables:
         """Return the files with what one version has changed, as its commit says."""
         folder = self._folder_of(version.name)
         actions = self._actions(folder, version.format_version)
+        for action in actions:
+            if _CHANGE_FILES in action.get("commitInfo", {}):
+                beside = self.changes_folder(version.name)
+                paths = json.loads(action["commitInfo"][_CHANGE_FILES])
+                return tuple(ChangeFile(beside.location(path), BOTH, version.changed_in) for path in paths)
         kinds = {"cdc": BOTH, "add": INSERT, "remove": DELETE}
         if any("cdc" in action for action in actions):
             kinds = {"cdc": BOTH}
@@ -261,6 +288,9 @@ class DeltaTables:
         """Return what a log says at a version, its last one by default; None where there is no log."""
         if folder.is_local and not (folder.local / LOG).is_dir():
             return None  # the package would create the folder
+        head = self._heads.get(folder.address)
+        if head is not None and (version == head.version or (version is None and _is_last(folder, head))):
+            return head
         try:
             table = self._package.DeltaTable(folder.address, version, storage_options=self._options)
         except self._package.exceptions.TableNotFoundError:
@@ -272,11 +302,15 @@ class DeltaTables:
         actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
         protocol = table.protocol()
         needs_ntz = "timestampNtz" in (protocol.reader_features or ())
-        found = (_file_of(action, schema) for action in actions)
-        return State(table.version(), metadata.id, schema, needs_ntz, {file.path: file for file in found})
+        names = [field.name for field in schema if not pa.types.is_nested(field.type)]
+        found = (_file_of(action, names) for action in actions)
+        state = State(table.version(), metadata.id, schema, needs_ntz, {file.path: file for file in found})
+        if version is None:
+            self._heads[folder.address] = state
+        return state
 
     def _actions(self, folder: Folder, version: int) -> list[dict[str, Any]]:
-        content = folder.read(f"{LOG}/{version:020d}.json")
+        content = folder.read(_entry(version))
         if content is None:
             message = f"the log of `{folder.address}` no longer has version {version}"
             raise DataError(Diagnostic(codes.NO_CHANGES, message, help="read the table anew"))
@@ -298,28 +332,149 @@ class DeltaTables:
             kinds = pc.if_else(is_insert, DELETE, INSERT)
             place = schema.get_field_index(CHANGE_TYPE)
             rows = rows.set_column(place, schema.field(place), kinds)
-            written.extend(files.written(folder, f"{CHANGE_DATA}/cdc-restored", rows))
-        folder.sync(written)
-        return tuple(files.described(folder, path, schema) for path in written)
+            written.extend(files.written(folder.below(CHANGE_DATA), "cdc-restored", rows))
+        folder.below(CHANGE_DATA).sync(written)
+        return tuple(files.described(folder.below(CHANGE_DATA), path, schema) for path in written)
 
     def _put(self, folder: Folder, head: State | None, commit: Commit) -> int:
         """Commit after a version of a log, and return the next one; raise a diagnostic if it is taken."""
         version = head.version + 1 if head else 0
-        content = "".join(json.dumps(line) + "\n" for line in _lines(head, commit))
+        if not folder.is_local:
+            self._put_by_package(folder, head, commit)
+            return self._noted(folder, version)
+        state = _after(head, commit)
+        content = "".join(json.dumps(line) + "\n" for line in _lines(head, commit, state.id))
         try:
-            folder.create(f"{LOG}/{version:020d}.json", content.encode())
+            folder.create(_entry(version), content.encode())
         except FileExistsError as error:
             message = f"somebody else has committed version {version} of `{folder.address}`"
             raise DataError(
                 Diagnostic(codes.CONFLICT, message, help="one process writes at a time")
             ) from error
+        self._heads[folder.address] = state
+        return self._noted(folder, version)
+
+    def _noted(self, folder: Folder, version: int) -> int:
+        """Note that a log is due for a checkpoint, if it is, and return the version."""
         last = json.loads(folder.read(f"{LOG}/_last_checkpoint") or b'{"version": 0}')["version"]
         if version - last >= CHECKPOINT:
             self._due.add(folder.address)
         return version
 
+    # ---- object stores
 
-def _lines(head: State | None, commit: Commit) -> Iterable[dict[str, Any]]:
+    def _put_by_package(self, folder: Folder, head: State | None, commit: Commit) -> None:
+        """Commit through the package, which knows how to create an object only if it is not there."""
+        transaction = importlib.import_module("deltalake.transaction")
+        notes = {"tidelog.version": str(commit.number)}
+        if commit.changes is not None:
+            notes[_CHANGE_FILES] = json.dumps([file.path for file in commit.changes])
+        properties = transaction.CommitProperties(
+            custom_metadata=notes,
+            max_commit_retries=0,
+            app_transactions=[transaction.Transaction(APP, commit.number)],
+        )
+        hooks = transaction.PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+        partition = {} if commit.partition is None else {NUMBER: str(commit.partition)}
+        now = time.time_ns() // 1_000_000
+        is_change = commit.is_change
+
+        def added(file: DataFile) -> Any:
+            statistics = files.statistics_json(file)
+            return transaction.AddAction(file.path, file.size, partition, now, is_change, statistics)
+
+        try:
+            if head is None:
+                assert commit.schema is not None
+                transaction.create_table_with_add_actions(
+                    folder.address,
+                    self._package.Schema.from_json(schemas.to_json(commit.schema)),
+                    [added(file) for file in commit.added],
+                    partition_by=list(partition),
+                    description=schemas.comment_of(commit.schema.metadata),
+                    storage_options=self._options,
+                    commit_properties=properties,
+                    post_commithook_properties=hooks,
+                )
+                return
+            table = self._package.DeltaTable(folder.address, storage_options=self._options)
+            schema, mode = table.schema(), "append"
+            actions = [added(file) for file in commit.added]
+            if commit.schema is None:
+                actions += [
+                    transaction.RemoveAction(file.path, is_change, now, file.size, file.partition)
+                    for file in commit.removed
+                ]
+            else:
+                # The package sets a schema only where it removes all files; those that stay get new names.
+                schema, mode = self._package.Schema.from_json(schemas.to_json(commit.schema)), "overwrite"
+                removed = {file.path for file in commit.removed}
+                kept = (file for path, file in head.files.items() if path not in removed)
+                actions += [added(self._copied(folder, file)) for file in kept]
+            table.create_write_transaction(
+                actions,
+                mode,
+                schema,
+                partition_by=list(partition),
+                commit_properties=properties,
+                post_commithook_properties=hooks,
+            )
+        except self._package.exceptions.CommitFailedError as error:
+            message = f"somebody else has written to `{folder.address}`"
+            help_line = "one process writes at a time"
+            raise DataError(Diagnostic(codes.CONFLICT, message, help=help_line)) from error
+
+    def _copied(self, folder: Folder, file: DataFile) -> DataFile:
+        path = f"part-copied-{uuid.uuid4().hex}.parquet"
+        folder.filesystem.copy_file(folder.path(file.path), folder.path(path))
+        return replace(file, path=path)
+
+    def _append_changes(self, plan: Plan, number: int) -> None:
+        """Add change files to the table of changes, which is partitioned by version."""
+        folder = self.changes_folder(plan.table)
+        head = self._state(folder)
+        schema = pa.schema([*schemas.columns_of_changes(plan.schema), pa.field(NUMBER, pa.int64(), False)])
+        is_same = head is not None and head.schema.equals(schema, check_metadata=True)
+        commit = Commit(
+            number, "WRITE", plan.changes or (), schema=None if is_same else schema, partition=number
+        )
+        if head is not None and not is_same:  # rows of other columns cannot stay
+            commit = replace(commit, removed=tuple(head.files.values()))
+        self._put(folder, head, commit)
+
+    def _remove_changes(self, table: str, number: int) -> None:
+        """Remove the files of a version that is not published from the table of changes."""
+        folder = self.changes_folder(table)
+        head = self._state(folder)
+        found = head.files.values() if head else ()
+        removed = tuple(file for file in found if file.partition == {NUMBER: str(number)})
+        if removed:
+            self._put(folder, head, Commit(0, "RESTORE", removed=removed, partition=number))
+
+
+def _is_last(folder: Folder, state: State) -> bool:
+    """Return whether a log still ends with a version: its numbers have no gaps."""
+    return folder.has(_entry(state.version)) and not folder.has(_entry(state.version + 1))
+
+
+def _entry(version: int) -> str:
+    return f"{LOG}/{version:020d}.json"
+
+
+def _after(head: State | None, commit: Commit) -> State:
+    """Return what a log says after a commit."""
+    removed = {file.path for file in commit.removed}
+    before = head.files if head else {}
+    found = {path: file for path, file in before.items() if path not in removed}
+    found |= {file.path: file for file in commit.added}
+    if head is None:
+        assert commit.schema is not None
+        return State(0, str(uuid.uuid4()), commit.schema, _has_ntz(commit.schema), found)
+    schema = commit.schema if commit.schema is not None else head.schema
+    return State(head.version + 1, head.id, schema, head.needs_ntz or _has_ntz(schema), found)
+
+
+def _lines(head: State | None, commit: Commit, identifier: str) -> Iterable[dict[str, Any]]:
     """Yield the actions of a commit."""
     now = time.time_ns() // 1_000_000
     yield {
@@ -339,7 +494,7 @@ def _lines(head: State | None, commit: Commit) -> Iterable[dict[str, Any]]:
             yield {"protocol": _protocol(needs_ntz, is_new=head is None)}
         yield {
             "metaData": {
-                "id": head.id if head else str(uuid.uuid4()),
+                "id": identifier,
                 "name": None,
                 "description": schemas.comment_of(schema.metadata),
                 "format": {"provider": "parquet", "options": {}},
@@ -349,14 +504,12 @@ def _lines(head: State | None, commit: Commit) -> Iterable[dict[str, Any]]:
                 "configuration": _FEED,
             }
         }
-    # An exact change without rows: the files hold the same rows as before.
-    is_change = commit.changes is None or len(commit.changes) > 0
     for file in commit.removed:
         yield {
             "remove": {
                 "path": file.path,
                 "deletionTimestamp": now,
-                "dataChange": is_change,
+                "dataChange": commit.is_change,
                 "extendedFileMetadata": True,
                 "partitionValues": {},
                 "size": file.size,
@@ -369,12 +522,13 @@ def _lines(head: State | None, commit: Commit) -> Iterable[dict[str, Any]]:
                 "partitionValues": {},
                 "size": file.size,
                 "modificationTime": now,
-                "dataChange": is_change,
+                "dataChange": commit.is_change,
                 "stats": files.statistics_json(file),
             }
         }
     for file in commit.changes or ():
-        yield {"cdc": {"path": file.path, "partitionValues": {}, "size": file.size, "dataChange": False}}
+        path = f"{CHANGE_DATA}/{file.path}"
+        yield {"cdc": {"path": path, "partitionValues": {}, "size": file.size, "dataChange": False}}
 
 
 def _protocol(needs_ntz: bool, is_new: bool) -> dict[str, Any]:
@@ -394,14 +548,13 @@ def _has_ntz(schema: pa.Schema) -> bool:
     return '"timestamp_ntz"' in schemas.to_json(schema)
 
 
-def _file_of(action: Mapping[str, Any], schema: pa.Schema) -> DataFile:
+def _file_of(action: Mapping[str, Any], names: list[str]) -> DataFile:
     low, high, nulls = (action.get(key) or {} for key in ("min", "max", "null_count"))
-    columns = {
-        field.name: Range(low.get(field.name), high.get(field.name), nulls.get(field.name))
-        for field in schema
-        if not pa.types.is_nested(field.type)
-    }
-    return DataFile(unquote(action["path"]), action["num_records"], action["size_bytes"], columns)
+    columns = {name: Range(low.get(name), high.get(name), nulls.get(name)) for name in names}
+    found = action.get("partition") or {}
+    partition = {name: str(value) for name, value in found.items()}
+    path, rows, size = unquote(action["path"]), action["num_records"], action["size_bytes"]
+    return DataFile(path, rows, size, columns, partition)
 
 
 def _bound(value: Any) -> int:

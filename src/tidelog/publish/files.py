@@ -6,6 +6,7 @@ them is decided by statistics first, then by reading one file at a time.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import json
 import uuid
@@ -50,6 +51,7 @@ class DataFile:
     rows: int
     size: int
     columns: Mapping[str, Range]
+    partition: Mapping[str, str] = dataclasses.field(default_factory=dict)  # in a table of changes
 
 
 def described(folder: Folder, path: str, schema: pa.Schema) -> DataFile:

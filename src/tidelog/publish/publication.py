@@ -48,7 +48,6 @@ from tidelog.publish.tables import DELETE, INSERT, Plan, Tables
 from tidelog.publish.versions import TableVersion, Version
 
 PENDING: Final = "_pending.json"
-CHANGES: Final = "_change_data"  # below a table's folder, where Delta has it
 _TABLES, _READY, _SWITCHING = "tables", "ready", "switching"
 
 
@@ -168,21 +167,24 @@ class Publication:
 
         A name should be unique: `new_file` gives one. What no version names is deleted by `vacuum`.
         """
-        return self._prepared(table, "").address
+        return self._prepared(table).address
 
     def changes_folder_of(self, table: str) -> str:
         """Return where change files of a table are written."""
-        return self._prepared(table, CHANGES).address
+        folder = self.tables.changes_folder(table)
+        if folder.is_local:
+            durable.make_folders(folder.local)
+        self._used.add(table)
+        return folder.address
 
     def new_file(self, table: str) -> str:
         """Return the path of a data file that does not exist, for this run."""
         return f"{self.folder_of(table)}/part-{self.run}-{uuid.uuid4().hex}.parquet"
 
-    def _prepared(self, table: str, below: str) -> Folder:
+    def _prepared(self, table: str) -> Folder:
         if not table:
             raise DataError(Diagnostic(codes.NO_SUCH_TYPE, "a published table needs a name"))
         folder = self._folder(table)
-        folder = folder.below(below) if below else folder
         if folder.is_local:
             durable.make_folders(folder.local)
         self._used.add(table)
@@ -206,7 +208,7 @@ class Publication:
         """
         base = self._begun(table)
         schema = schemas.normal(schema)
-        folder = self._prepared(table, "")
+        folder = self._prepared(table)
         old = self._before(table)
         names = dict.fromkeys(folder.relative(str(path)) for path in paths)
         described = [old.get(name) or files.described(folder, name, schema) for name in names]
@@ -223,9 +225,10 @@ class Publication:
             deleted = sum(file.rows for path, file in old.items() if path not in new)
         else:
             with_kinds = schemas.columns_of_changes(schema)
-            given = [folder.relative(str(path)) for path in change_files]
-            inserted, deleted = files.change_counts(folder, given)
-            found = [files.described(folder, path, with_kinds) for path in given]
+            beside = self.tables.changes_folder(table)
+            given = [beside.relative(str(path)) for path in change_files]
+            found = [files.described(beside, path, with_kinds) for path in given]
+            inserted, deleted = files.change_counts(beside, given)
             changes = tuple(file for file in found if file.rows)
             before = base.rows if base else 0
             if before + inserted - deleted != sum(file.rows for file in content):
@@ -249,7 +252,7 @@ class Publication:
         empty = schema.empty_table()
         new = files.fitted(inserted, schema) if inserted is not None else empty
         gone = files.fitted(deleted, schema) if deleted is not None else empty
-        folder = self._prepared(table, "")
+        folder = self._prepared(table)
         before = tuple(file for file in self._before(table).values() if file.rows)
         kept, rest, removed = self._without(folder, before, schema, gone, table)
         added = list(rest)
@@ -259,7 +262,7 @@ class Publication:
         content, is_merged = self._merged(folder, content, schema)
         changes = None
         if rest or is_merged:
-            changes = self._change_files(folder, schema, new, gone)
+            changes = self._change_files(table, schema, new, gone)
         plan = Plan(table, schema, tuple(content) or self._empty(table, schema), changes)
         self._plan(plan, new.num_rows, removed)
 
@@ -284,7 +287,7 @@ class Publication:
         """Return a file without rows where the format has no other place for a schema."""
         if not self.tables.needs_a_file:
             return ()
-        folder = self._prepared(table, "")
+        folder = self._prepared(table)
         (path,) = files.written(folder, f"part-{self.run}", schema.empty_table())
         return (files.described(folder, path, schema),)
 
@@ -333,8 +336,9 @@ class Publication:
         return [*left, *(files.described(folder, path, schema) for path in merged)], True
 
     def _change_files(
-        self, folder: Folder, schema: pa.Schema, new: pa.Table, gone: pa.Table
+        self, table: str, schema: pa.Schema, new: pa.Table, gone: pa.Table
     ) -> tuple[DataFile, ...]:
+        folder = self.tables.changes_folder(table)
         with_kinds = schemas.columns_of_changes(schema)
         parts = [
             pa.Table.from_arrays([*rows.columns, pa.repeat(kind, rows.num_rows)], schema=with_kinds)
@@ -343,7 +347,7 @@ class Publication:
         ]
         if not parts:
             return ()
-        paths = files.written(folder, f"{CHANGES}/cdc-{self.run}", pa.concat_tables(parts))
+        paths = files.written(folder, f"cdc-{self.run}", pa.concat_tables(parts))
         return tuple(files.described(folder, path, with_kinds) for path in paths)
 
     # ---- committing
@@ -366,8 +370,8 @@ class Publication:
         self._is_committing = True
         plans = {name: plan for name, plan in self._plans.items() if self._is_change(plan)}
         for name, plan in plans.items():
-            new = {file.path for file in (*plan.files, *(plan.changes or ()))}
-            self._folder(name).sync(sorted(new - self._before(name).keys()))
+            self._folder(name).sync(sorted({file.path for file in plan.files} - self._before(name).keys()))
+            self.tables.changes_folder(name).sync(file.path for file in plan.changes or ())
         self._write(Pending(self.number, self.run, tuple(plans), _TABLES))
         self.on_step("pending")
         committed = {}
@@ -436,10 +440,10 @@ class Publication:
         try:
             if not self._is_committing:
                 for table in sorted(self._used):
-                    folder = self._folder(table)
-                    for stored in folder.listed():
-                        if f"-{self.run}-" in stored.path:
-                            folder.remove(stored.path)
+                    for folder in (self._folder(table), self.tables.changes_folder(table)):
+                        for stored in folder.listed():
+                            if f"-{self.run}-" in stored.path:
+                                folder.remove(stored.path)
         finally:
             if self.lock is not None:
                 self.lock.release()

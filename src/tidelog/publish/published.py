@@ -17,10 +17,12 @@ from tidelog import durable
 from tidelog.errors import DataError, Diagnostic, suggest
 from tidelog.publish import codes, schemas
 from tidelog.publish.delta import DeltaTables
+from tidelog.publish.iceberg import IcebergTables
 from tidelog.publish.publication import Pending, Publication, recover
 from tidelog.publish.schemas import CHANGE_TYPE, NUMBER
+from tidelog.publish.snapshots import SnapshotTables
 from tidelog.publish.storage import Folder, folder_name
-from tidelog.publish.tables import BOTH, ChangeFile, Tables
+from tidelog.publish.tables import BOTH, CHANGES, ChangeFile, Tables
 from tidelog.publish.versions import VERSIONS, TableVersion, Version
 
 MARKER: Final = "_tidelog.json"  # says that a folder is published, and in which format
@@ -120,7 +122,12 @@ class Published:
         paths = [folder.path(file.path) for file in self._tables.files(found)]
         if not paths:
             return pads.dataset(found.schema.empty_table())
-        return pads.dataset(paths, schema=found.schema, format="parquet", filesystem=folder.filesystem)
+        try:
+            return pads.dataset(paths, schema=found.schema, format="parquet", filesystem=folder.filesystem)
+        except FileNotFoundError as error:
+            message = f"a file of `{table}` is not there: {error}"
+            help_line = "the version may have been forgotten by `vacuum` in the meantime"
+            raise DataError(Diagnostic(codes.DAMAGED, message, help=help_line)) from error
 
     def read(
         self, table: str, version: int | Version | None = None, columns: Sequence[str] | None = None
@@ -243,40 +250,38 @@ class Published:
                 lock.release()
 
     def _named(self, kept: tuple[Version, ...]) -> Mapping[str, set[str]]:
-        """Return the files that some versions name, by folder of their tables."""
+        """Return the files that some versions name, by folder below this one."""
         named: dict[str, set[str]] = {}
         seen: set[tuple[str, int]] = set()
         before: Version | None = None
         for version in kept:
             for name, table in version.all_tables.items():
                 folder = self.folder.below(folder_name(name))
-                paths = named.setdefault(folder_name(name), set())
+                changes = self._tables.changes_folder(name)
+                paths = named.setdefault(self.folder.relative(folder.address), set())
+                beside = named.setdefault(self.folder.relative(changes.address), set())
                 if (name, table.format_version) not in seen:
                     seen.add((name, table.format_version))
                     paths.update(file.path for file in self._tables.files(table))
                 # Changes are kept for readers that know the version before.
                 if table.changed_in == version.number and (before is not None or version.parent is None):
                     found = self._tables.changes(table, before.tables.get(name) if before else None)
-                    own = folder.address + "/"
-                    paths.update(
-                        folder.relative(each.location) for each in found if each.location.startswith(own)
-                    )
+                    beside.update(changes.relative(file.location) for file in found if file.kind == BOTH)
             before = version
         return named
 
     def _delete_others(self, named: Mapping[str, set[str]]) -> tuple[int, int]:
         """Delete files of tables that are not named; a table without a name goes as a whole."""
+        keep = {f"{VERSIONS}/{path}" for path in self._tables.version_files()}
+        keep |= {f"{folder}/{path}" for folder, paths in named.items() for path in paths}
+        metadata = tuple(f"{folder}/{self._tables.metadata}/" for folder in (VERSIONS, *named))
         count = size = 0
-        for name in self.folder.folders():
-            if name.startswith("_") and name != VERSIONS:
+        for stored in self.folder.listed():
+            is_of_table = not stored.path.startswith("_") or stored.path.startswith((VERSIONS, CHANGES))
+            if not is_of_table or "/" not in stored.path:
                 continue
-            folder = self.folder.below(name)
-            keep = self._tables.version_files() if name == VERSIONS else named.get(name)
-            for stored in folder.listed():
-                is_metadata = stored.path.startswith(self._tables.metadata + "/")
-                if keep is not None and (is_metadata or stored.path in keep):
-                    continue
-                folder.remove(stored.path)
+            if stored.path not in keep and not stored.path.startswith(metadata):
+                self.folder.remove(stored.path)
                 count, size = count + 1, size + stored.size
         return count, size
 
@@ -301,4 +306,8 @@ class Published:
 
 def tables_of(format: str, folder: Folder) -> Tables:
     """Return the tables of a folder in a format."""
-    return DeltaTables(folder)
+    if format == "delta":
+        return DeltaTables(folder)
+    if format == "iceberg":
+        return IcebergTables(folder)
+    return SnapshotTables(folder)

@@ -183,6 +183,15 @@ class Folder:
                 return content
         except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            message = f"`{self.location(name)}` cannot be read: {error}"
+            raise DataError(Diagnostic(codes.STORAGE, message)) from error
+
+    def has(self, name: str) -> bool:
+        """Return whether there is a file."""
+        if self.is_local:
+            return Path(self.path(name)).exists()
+        return bool(self.filesystem.get_file_info(self.path(name)).type == pafs.FileType.File)
 
     def write(self, name: str, data: bytes) -> None:
         """Make these bytes the content of a file, whole or not at all."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 
 from tidelog.publish.files import DataFile
+from tidelog.publish.storage import Folder
 from tidelog.publish.versions import TableVersion, Version
 
 INSERT, DELETE, BOTH = "insert", "delete", "both"
+CHANGES: Final = "_changes"  # the folder of change files, where the format has no place of its own
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,8 @@ class ChangeFile:
 class Plan:
     """What a table becomes: all files of its next version, and the exact change if the files do not tell it.
 
-    `changes` are paths of change files below the table's folder; None means that the rows of added files are
-    inserted, and those of removed files deleted.
+    `changes` are change files, by their paths below the folder of these; None means that the rows of added
+    files are inserted, and those of removed files deleted.
     """
 
     table: str
@@ -51,6 +53,10 @@ class Tables(Protocol):
     format: str
     metadata: str  # the folder below a table's own in which the format keeps its metadata
     needs_a_file: bool  # whether a table without rows has a file nevertheless, for its schema
+
+    def changes_folder(self, table: str) -> Folder:
+        """Return where change files of a table are."""
+        ...
 
     def commit(self, plan: Plan, base: TableVersion | None, number: int) -> int:
         """Make files the content of a table, and return the version in the format.
