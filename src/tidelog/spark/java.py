@@ -82,6 +82,11 @@ def _wrapped(home: Path, scratch: Path) -> Path:
     script = scratch / "java" / "bin" / "java"
     script.parent.mkdir(parents=True, exist_ok=True)
     java = str(home / "bin" / "java").replace("'", "'\\''")
-    script.write_text(_SCRIPT.format(java=java), encoding="utf-8")
-    script.chmod(0o755)
+    text = _SCRIPT.format(java=java)
+    if not script.exists() or script.read_text(encoding="utf-8") != text:
+        # Replaced as a whole: another process may be starting it, and a file that is executed is not written.
+        made = script.with_name(f"java.{os.getpid()}")
+        made.write_text(text, encoding="utf-8")
+        made.chmod(0o755)
+        made.replace(script)
     return script.parent.parent
