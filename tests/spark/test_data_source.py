@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,13 +12,14 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.datasource import DataSource, EqualTo, GreaterThan, IsNull
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 import tidelog as tl
 from pyspark_tidelog import DefaultSource
 from tidelog import spark as ts
 from tidelog.publish import Published
 from tidelog.spark.failures import error_of
+from tidelog.spark.layout import KEY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -156,6 +159,58 @@ def test_only_what_may_pass_is_read(tmp_path: Path) -> None:
     assert list(reader.pushFilters(filters)) == filters  # Spark applies all of them again
     (piece,) = reader.partitions()
     assert [batch.to_pylist() for batch in reader.read(piece) if batch.num_rows] == [[{"x": "b", "n": 2}]]
+
+
+PAIRS = StructType([StructField("x", StringType(), False), StructField("n", LongType(), False)])
+LAYOUT = {"p": {"schema": PAIRS.jsonValue(), "columns": ["string_1", "bigint_1"]}}
+FACTS = StructType(
+    [
+        StructField("predicate", StringType(), metadata={KEY: json.dumps(LAYOUT)}),
+        StructField("bigint_1", LongType()),
+        StructField("string_1", StringType()),
+    ]
+)
+
+
+def of_p(*rows: tuple[str, int | None]) -> Iterator[pa.RecordBatch]:
+    schema = pa.schema([("predicate", pa.string()), ("bigint_1", pa.int64()), ("string_1", pa.string())])
+    for text, number in rows:
+        columns = {"predicate": ["p"], "bigint_1": [number], "string_1": [text]}
+        yield pa.RecordBatch.from_pydict(columns, schema)
+
+
+@pytest.mark.parametrize("form", ["delta", "iceberg", "parquet"])
+def test_tables_of_all_formats_are_written_and_read(tmp_path: Path, form: str) -> None:
+    path = tmp_path / "net"
+
+    def writer(is_overwriting: bool) -> Any:
+        return source(path, tableformat=form).writer(FACTS, is_overwriting)
+
+    first = writer(True)
+    first.commit([first.write(of_p(("a", 1))), first.write(of_p(("b", 2), ("c", 3)))])
+    more = writer(False)
+    more.commit([more.write(of_p(("c", 3), ("d", 4))), more.write(of_p(("a", 1)))])
+    read = source(path, predicate="p")
+    assert sorted(map(tuple, map(dict.values, batches(read)))) == [("a", 1), ("b", 2), ("c", 3), ("d", 4)]
+    feed = source(path, predicate="p", readchangefeed="true", startingversion="2")
+    assert batches(feed) == [{"x": "d", "n": 4, "_change_type": "insert", "_commit_version": 2}]
+    files = sorted(path.rglob("*.parquet"))
+    failed = writer(False)
+    failed.write(of_p(("e", 5)))  # by a task of which Spark knows nothing any more
+    failed.abort([failed.write(of_p(("f", 6))), None])
+    assert sorted(path.rglob("*.parquet")) == files
+    assert len(batches(source(path, predicate="p", versionasof="1"))) == 3
+    assert told(lambda: failed.write(of_p(("g", 7), ("h", None)))) == "E907"
+    assert sorted(path.rglob("*.parquet")) == files
+
+
+def test_a_version_that_was_committed_keeps_its_files(tmp_path: Path) -> None:
+    # Spark aborts a write whose commit failed, even if that was after the version was published.
+    one: Any = source(tmp_path).writer(FACTS, True)
+    messages = [one.write(of_p(("a", 1)))]
+    one.commit(messages)
+    one.abort(messages)
+    assert batches(source(tmp_path, predicate="p")) == [{"x": "a", "n": 1}]
 
 
 def test_a_store_is_read(tmp_path: Path) -> None:
