@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,7 @@ VALUES = pa.schema(
         commented("is_new", pa.bool_()),
         commented("small", pa.int16()),
         commented("raw", pa.binary()),
+        commented("tags", pa.list_(pa.field("element", pa.string()))),
         commented("either", pa.struct([("int", pa.int64()), ("string", pa.string())])),
     ],
     metadata={b"comment": b"values of all types"},
@@ -94,6 +96,7 @@ RECORDS = [
         "is_new": True,
         "small": -7,
         "raw": b"\x00\xff",
+        "tags": ["a", None],
         "either": {"int": 1, "string": None},
     },
     {"id": 2, "price": Decimal("7.00")},
@@ -170,7 +173,7 @@ def check_iceberg(published: Published, table: pa.Table) -> None:
     assert found.schema().find_field("price").doc == "about price"
     assert found.schema().find_field("id").required
     read = found.scan().to_arrow()
-    for name in ("price", "big", "at", "local", "day", "either"):
+    for name in ("price", "big", "at", "local", "day", "tags", "either"):
         assert read.column(name).to_pylist() == table.column(name).to_pylist()
     assert catalog.load_table(("published", "none")).scan().to_arrow().num_rows == 0
     assert catalog.load_table(("published", "_versions")).scan().to_arrow().column("number").to_pylist() == [
@@ -308,6 +311,39 @@ def check_wrong_files(published: Published, folder: str) -> None:
         assert code(lambda: publication.replace("p", ROWS.schema, ["/elsewhere.parquet"])).startswith("E907")
         assert code(lambda: publication.replace("p", ROWS.schema, ["missing.parquet"])).startswith("E907")
     assert published.numbers() == (1,)
+
+
+def test_files_that_others_have_written(published: Published) -> None:
+    """As Spark does: all columns may be null, in a folder below, with names that need escapes."""
+    schema = pa.schema([pa.field("x", pa.int64(), nullable=False), ("y", pa.string())])
+    with published.writing() as publication:
+        folder = Path(publication.folder_of("p"), "day=2020-01-01")
+        folder.mkdir()
+        pq.write_table(ROWS, folder / "part 1%.parquet")
+        publication.replace("p", schema, [str(folder / "part 1%.parquet")])
+        publication.commit()
+    assert published.read("p").schema.equals(schema) and rows_of(published.read("p")) == rows_of(ROWS)
+    if published.format == "delta":
+        from deltalake import DeltaTable
+
+        assert rows_of(DeltaTable(f"{published.folder.address}/p").to_pyarrow_table()) == rows_of(ROWS)
+    publish(published, p=(None, ROWS.slice(2, 1)))
+    assert rows_of(published.read("p")) == [(1, "a"), (2, "b")]
+    # Files of an earlier version are published again as they are.
+    with published.writing() as publication:
+        publication.replace("p", schema, published.files("p", 1))
+        version = publication.commit(reason="back to version 1")
+    assert version.tables["p"].rows == 3 and rows_of(published.read("p")) == rows_of(ROWS)
+
+
+def test_a_folder_that_is_copied(published: Published, tmp_path: Path) -> None:
+    publish(published, p=ROWS)
+    shutil.copytree(published.folder.address, tmp_path / "copy")
+    if published.format == "iceberg":
+        assert "cannot be moved or copied" in code(Published(tmp_path / "copy").current)
+        return
+    publish(Published(tmp_path / "copy"), p=(None, ROWS.slice(0, 1)))
+    assert Published(tmp_path / "copy").read("p").num_rows == 2 and published.read("p").num_rows == 3
 
 
 def test_a_version_that_is_given_up_leaves_nothing(published: Published) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import random
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -18,9 +19,10 @@ from tidelog.publish import Pending, Publication, Published, files
 SCHEMAS = {
     "wide": pa.schema([pa.field("x", pa.int64(), False), ("y", pa.string()), ("z", pa.decimal128(12, 2))]),
     "narrow": pa.schema([("x", pa.int64()), ("y", pa.string())]),
+    "timed": pa.schema([("x", pa.int64()), ("y", pa.timestamp("us"))]),
     "text": pa.schema([("x", pa.string()), ("y", pa.string())]),
 }
-TABLES = ("reach", "http://ex.org/p", "_odd.name")
+TABLES = ("reach", "http://ex.org/p", "_versions")
 Row = tuple[Any, ...]
 
 
@@ -84,6 +86,8 @@ class Script:
     def row(self, schema: str) -> Row:
         number = self.random.randrange(30)
         text = self.random.choice(["a", "b", "ü" * 70, None, ""])
+        if schema == "timed":
+            return (number, self.random.choice([None, dt.datetime(2020, 1, 1, 0, 0, 0, number)]))
         if schema == "text":
             return (str(number), text)
         if schema == "narrow":

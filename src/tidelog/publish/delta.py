@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +34,7 @@ CHANGE_DATA: Final = "_change_data"
 APP: Final = "tidelog"  # of the transactions in logs
 CHECKPOINT: Final = 25  # commits from one checkpoint to the next
 _CHANGE_FILES: Final = "tidelog.changes"  # of a commit in an object store
+_PLAIN: Final = "/=~"  # letters of paths that logs have as they are, beside those of all addresses
 _FEED: Final = {"delta.enableChangeDataFeed": "true"}
 _LEGACY: Final = ("appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns")
 
@@ -507,7 +508,7 @@ def _lines(head: State | None, commit: Commit, identifier: str) -> Iterable[dict
     for file in commit.removed:
         yield {
             "remove": {
-                "path": file.path,
+                "path": quote(file.path, safe=_PLAIN),
                 "deletionTimestamp": now,
                 "dataChange": commit.is_change,
                 "extendedFileMetadata": True,
@@ -518,7 +519,7 @@ def _lines(head: State | None, commit: Commit, identifier: str) -> Iterable[dict
     for file in commit.added:
         yield {
             "add": {
-                "path": file.path,
+                "path": quote(file.path, safe=_PLAIN),
                 "partitionValues": {},
                 "size": file.size,
                 "modificationTime": now,
@@ -527,7 +528,7 @@ def _lines(head: State | None, commit: Commit, identifier: str) -> Iterable[dict
             }
         }
     for file in commit.changes or ():
-        path = f"{CHANGE_DATA}/{file.path}"
+        path = quote(f"{CHANGE_DATA}/{file.path}", safe=_PLAIN)
         yield {"cdc": {"path": path, "partitionValues": {}, "size": file.size, "dataChange": False}}
 
 

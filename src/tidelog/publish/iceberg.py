@@ -96,7 +96,7 @@ class IcebergTables:
             self._append_changes(plan, plan.changes, number)
         table = self._load(plan.table)
         if table is None:
-            table = self._created((PUBLISHED, plan.table), plan.schema, self._folder_of(plan.table))
+            table = self._created((PUBLISHED, _called(plan.table)), plan.schema, self._folder_of(plan.table))
         folder = self._folder_of(plan.table)
         before = {folder.relative(file.file_path): file for file in self._data_files(table)}
         paths = {file.path for file in plan.files}
@@ -123,7 +123,9 @@ class IcebergTables:
             if snapshot is None:
                 raise self._damaged(table, f"snapshot {base.format_version} is not there")
         if snapshot is None:
-            self.catalog.drop_table((PUBLISHED, table))  # it did not exist before; `vacuum` deletes its files
+            self.catalog.drop_table(
+                (PUBLISHED, _called(table))
+            )  # it did not exist before; `vacuum` deletes its files
             return
         current = found.current_snapshot()
         if current is not None and current.snapshot_id == snapshot.snapshot_id:
@@ -191,7 +193,7 @@ class IcebergTables:
 
     def _version_paths(self) -> Mapping[int, str]:
         """Return the file of each published version, as snapshots of the table of versions say."""
-        table = self._load(VERSIONS)
+        table = self._load_versions()
         found: dict[int, str] = {}
         snapshot = table.current_snapshot() if table else None
         while snapshot is not None and table is not None:
@@ -212,7 +214,7 @@ class IcebergTables:
         folder = self._folder.below(VERSIONS)
         (path,) = files.written(folder, f"version-{version.number}", version.to_arrow())
         folder.sync([path])
-        table = self._load(VERSIONS) or self._created((PUBLISHED, VERSIONS), SCHEMA, folder)
+        table = self._load_versions() or self._created((PUBLISHED, VERSIONS), SCHEMA, folder)
         properties = {_RANGE: f"{version.number}-{version.number}", _FILE: path}
         with table.transaction() as transaction:
             self._snapshot(transaction, folder, [], [path], properties)
@@ -229,24 +231,27 @@ class IcebergTables:
         for version in kept:
             for name, table in version.all_tables.items():
                 named.setdefault(name, set()).add(table.format_version)
-        for _, name in self.catalog.list_tables(PUBLISHED):
-            if name == VERSIONS:
+        names = {_called(name): name for name in named}
+        for _, called in self.catalog.list_tables(PUBLISHED):
+            if called == VERSIONS:
                 continue
-            if name not in named:
-                self.catalog.drop_table((PUBLISHED, name))
+            if called not in names:
+                self.catalog.drop_table((PUBLISHED, called))
             else:
+                name = names[called]
                 self._expire(self._load(name), named[name], self._folder_of(name))
-        for _, name in self.catalog.list_tables("changes"):
-            if name not in named:
-                self.catalog.drop_table(("changes", name))
+        for _, called in self.catalog.list_tables("changes"):
+            if called not in names:
+                self.catalog.drop_table(("changes", called))
             else:
+                name = names[called]
                 self._remove_changes(name, lambda number: number <= kept[0].number)
                 self._expire(self._load(name, "changes"), set(), self.changes_folder(name))
 
     def _forget_rows(self, kept: tuple[Version, ...]) -> None:
         """Have the rows of some versions in one file, and forget the others."""
         folder = self._folder.below(VERSIONS)
-        table = self._load(VERSIONS)
+        table = self._load_versions()
         if table is None:
             return
         if kept[0].number != min(self._version_paths()):
@@ -293,7 +298,7 @@ class IcebergTables:
         schema = schemas.columns_of_changes(plan.schema)
         table = self._load(plan.table, "changes")
         if table is None:
-            table = self._created(("changes", plan.table), schema, folder, is_partitioned=True)
+            table = self._created(("changes", _called(plan.table)), schema, folder, is_partitioned=True)
         if not changes:
             return
         with table.transaction() as transaction:
@@ -317,16 +322,29 @@ class IcebergTables:
         return self._folder.below(folder_name(table))
 
     def _load(self, name: str, namespace: str = PUBLISHED) -> Any:
-        """Return a table, None where there is none; creates no catalogue."""
+        """Return a table, or its table of changes; None where there is none."""
+        folder = self._folder_of(name) if namespace == PUBLISHED else self.changes_folder(name)
+        return self._loaded(_called(name), namespace, folder)
+
+    def _load_versions(self) -> Any:
+        """Return the table of versions, None where there is none."""
+        return self._loaded(VERSIONS, PUBLISHED, self._folder.below(VERSIONS))
+
+    def _loaded(self, called: str, namespace: str, folder: Folder) -> Any:
+        """Return a table of the catalogue, None where there is none; creates no catalogue."""
         if "catalog" not in self._folder.storage and not self._folder.local.joinpath(CATALOG).exists():
             return None
         errors = package("exceptions")
         try:
-            return self.catalog.load_table((namespace, name))
+            table = self.catalog.load_table((namespace, called))
         except errors.NoSuchTableError:
             return None
         except FileNotFoundError as error:
-            raise self._damaged(name, f"{error}; a folder of Iceberg tables cannot be moved") from error
+            raise _damaged(folder, f"{error}; Iceberg tables cannot be moved or copied") from error
+        if table.location() != folder.address:
+            what = f"its files are in `{table.location()}`; Iceberg tables cannot be moved or copied"
+            raise _damaged(folder, what)
+        return table
 
     def _created(
         self, identifier: tuple[str, str], schema: pa.Schema, folder: Folder, is_partitioned: bool = False
@@ -422,8 +440,17 @@ class IcebergTables:
                 snapshot.append_data_file(_data_file(transaction.table_metadata, folder, path, partition))
 
     def _damaged(self, table: str, what: str) -> DataError:
-        place = self._folder_of(table).address
-        return DataError(Diagnostic(codes.DAMAGED, f"`{place}` is damaged: {what}", place=place))
+        return _damaged(self._folder_of(table), what)
+
+
+def _called(table: str) -> str:
+    """Return a table's name in the catalogue, which has a table `_versions` of its own."""
+    return folder_name(table) if table.startswith("_") else table
+
+
+def _damaged(folder: Folder, what: str) -> DataError:
+    message = f"`{folder.address}` is damaged: {what}"
+    return DataError(Diagnostic(codes.DAMAGED, message, place=folder.address))
 
 
 def _begins(snapshot: Any) -> bool:

@@ -41,7 +41,8 @@ import pyarrow as pa
 
 from tidelog import durable
 from tidelog.errors import DataError, Diagnostic
-from tidelog.publish import codes, files, schemas
+from tidelog.publish import codes, schemas
+from tidelog.publish import files as data_files
 from tidelog.publish.files import DataFile
 from tidelog.publish.storage import Folder, folder_name
 from tidelog.publish.tables import DELETE, INSERT, Plan, Tables
@@ -196,7 +197,7 @@ class Publication:
     # ---- what tables become
 
     def replace(
-        self, table: str, schema: pa.Schema, paths: Iterable[str], change_files: Iterable[str] | None = None
+        self, table: str, schema: pa.Schema, files: Iterable[str], change_files: Iterable[str] | None = None
     ) -> None:
         """Make Parquet files the whole content of a table.
 
@@ -210,13 +211,12 @@ class Publication:
         schema = schemas.normal(schema)
         folder = self._prepared(table)
         old = self._before(table)
-        names = dict.fromkeys(folder.relative(str(path)) for path in paths)
-        described = [old.get(name) or files.described(folder, name, schema) for name in names]
-        if base and not schemas.is_same(base.schema, schema):
-            if change_files is not None:
-                message = f"the columns of `{table}` change: change files cannot say what was deleted"
-                raise DataError(Diagnostic(codes.WRONG_FILE, message, help="leave change_files out"))
-            described = [files.described(folder, name, schema) for name in names]
+        names = dict.fromkeys(folder.relative(str(path)) for path in files)
+        known = old if base and base.schema.equals(schema) else {}
+        described = [known.get(name) or data_files.described(folder, name, schema) for name in names]
+        if change_files is not None and base and not schemas.is_same(base.schema, schema):
+            message = f"the columns of `{table}` change: change files cannot say what was deleted"
+            raise DataError(Diagnostic(codes.WRONG_FILE, message, help="leave change_files out"))
         content = tuple(file for file in described if file.rows) or self._empty(table, schema)
         changes: tuple[DataFile, ...] | None = None
         if change_files is None:
@@ -227,8 +227,8 @@ class Publication:
             with_kinds = schemas.columns_of_changes(schema)
             beside = self.tables.changes_folder(table)
             given = [beside.relative(str(path)) for path in change_files]
-            found = [files.described(beside, path, with_kinds) for path in given]
-            inserted, deleted = files.change_counts(beside, given)
+            found = [data_files.described(beside, path, with_kinds) for path in given]
+            inserted, deleted = data_files.change_counts(beside, given)
             changes = tuple(file for file in found if file.rows)
             before = base.rows if base else 0
             if before + inserted - deleted != sum(file.rows for file in content):
@@ -250,15 +250,15 @@ class Publication:
             raise _no_table(table, self.base)
         schema = base.schema if base else schemas.normal(inserted.schema)  # type: ignore[union-attr]
         empty = schema.empty_table()
-        new = files.fitted(inserted, schema) if inserted is not None else empty
-        gone = files.fitted(deleted, schema) if deleted is not None else empty
+        new = data_files.fitted(inserted, schema) if inserted is not None else empty
+        gone = data_files.fitted(deleted, schema) if deleted is not None else empty
         folder = self._prepared(table)
         before = tuple(file for file in self._before(table).values() if file.rows)
         kept, rest, removed = self._without(folder, before, schema, gone, table)
         added = list(rest)
         if new.num_rows:
-            added += files.written(folder, f"part-{self.run}", new)
-        content = [*kept, *(files.described(folder, path, schema) for path in added)]
+            added += data_files.written(folder, f"part-{self.run}", new)
+        content = [*kept, *(data_files.described(folder, path, schema) for path in added)]
         content, is_merged = self._merged(folder, content, schema)
         changes = None
         if rest or is_merged:
@@ -288,8 +288,8 @@ class Publication:
         if not self.tables.needs_a_file:
             return ()
         folder = self._prepared(table)
-        (path,) = files.written(folder, f"part-{self.run}", schema.empty_table())
-        return (files.described(folder, path, schema),)
+        (path,) = data_files.written(folder, f"part-{self.run}", schema.empty_table())
+        return (data_files.described(folder, path, schema),)
 
     def _without(
         self, folder: Folder, before: tuple[DataFile, ...], schema: pa.Schema, gone: pa.Table, table: str
@@ -300,12 +300,12 @@ class Publication:
         removed = 0
         is_found = np.zeros(gone.num_rows, dtype=bool)
         for file in before:
-            mask = files.may_hold(file, gone)
+            mask = data_files.may_hold(file, gone)
             if not mask.any():
                 kept.append(file)
                 continue
             some = gone.filter(pa.array(mask))
-            deletion = files.Deletion(folder, file, schema, some)
+            deletion = data_files.Deletion(folder, file, schema, some)
             if not deletion.count:
                 kept.append(file)
                 continue
@@ -313,7 +313,7 @@ class Publication:
             removed += deletion.count
             rest += deletion.rest(f"part-{self.run}")
         if not is_found.all():
-            row = files.shown_row(gone, ~is_found)
+            row = data_files.shown_row(gone, ~is_found)
             message = f"`{table}` does not have a row that is to be deleted: {row}"
             help_line = "what is published differs from what the job knows: publish the table anew"
             raise DataError(Diagnostic(codes.NOT_THERE, message, help=help_line))
@@ -323,17 +323,17 @@ class Publication:
         self, folder: Folder, content: list[DataFile], schema: pa.Schema
     ) -> tuple[list[DataFile], bool]:
         """Return the files with small ones merged, once there are many."""
-        small = sorted((file for file in content if file.rows < files.SMALL), key=lambda file: file.rows)
-        if len(small) < files.MANY:
+        small = sorted((file for file in content if file.rows < data_files.SMALL), key=lambda file: file.rows)
+        if len(small) < data_files.MANY:
             return content, False
         chosen: list[DataFile] = []
         for file in small:
-            if sum(each.rows for each in chosen) + file.rows <= files.ROWS:
+            if sum(each.rows for each in chosen) + file.rows <= data_files.ROWS:
                 chosen.append(file)
-        rows = pa.concat_tables([files.read_file(folder, file.path, schema) for file in chosen])
-        merged = files.written(folder, f"part-{self.run}", rows)
+        rows = pa.concat_tables([data_files.read_file(folder, file.path, schema) for file in chosen])
+        merged = data_files.written(folder, f"part-{self.run}", rows)
         left = [file for file in content if file not in chosen]
-        return [*left, *(files.described(folder, path, schema) for path in merged)], True
+        return [*left, *(data_files.described(folder, path, schema) for path in merged)], True
 
     def _change_files(
         self, table: str, schema: pa.Schema, new: pa.Table, gone: pa.Table
@@ -347,8 +347,8 @@ class Publication:
         ]
         if not parts:
             return ()
-        paths = files.written(folder, f"cdc-{self.run}", pa.concat_tables(parts))
-        return tuple(files.described(folder, path, with_kinds) for path in paths)
+        paths = data_files.written(folder, f"cdc-{self.run}", pa.concat_tables(parts))
+        return tuple(data_files.described(folder, path, with_kinds) for path in paths)
 
     # ---- committing
 
