@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 if TYPE_CHECKING:
     from tidelog.spark.functions import Checked, Derived, check, derive, explain, query, rules
     from tidelog.spark.maintaining import Changes, Maintained, differences, maintain
+    from tidelog.spark.sql import register
 
-_MAINTAINING = ("Changes", "Maintained", "differences", "maintain")
+_MODULES = dict.fromkeys(("Changes", "Maintained", "differences", "maintain"), "maintaining")
+_MODULES |= {"register": "sql"}
 __all__ = [
     "Changes",
     "Checked",
@@ -29,6 +31,7 @@ __all__ = [
     "explain",
     "maintain",
     "query",
+    "register",
     "rules",
 ]
 
@@ -37,8 +40,7 @@ def __getattr__(name: str) -> Any:
     """Import what needs pyspark when it is first asked for."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = "maintaining" if name in _MAINTAINING else "functions"
-    return getattr(import_module(f"tidelog.spark.{module}"), name)
+    return getattr(import_module(f"tidelog.spark.{_MODULES.get(name, 'functions')}"), name)
 
 
 class _Module(ModuleType):

@@ -30,6 +30,9 @@ NO_FILES: Final = "E895"
 NOT_READABLE: Final = "E896"
 OTHER_COLUMNS: Final = "E897"
 FILTER: Final = "E898"
+CALL: Final = "E890"
+OPTION: Final = "E891"
+NO_LAYOUT: Final = "E892"
 
 MEANINGS: Final = {
     NO_SUCH_PREDICATE: "a frame for a predicate, or an output, that the program does not have",
@@ -46,15 +49,18 @@ MEANINGS: Final = {
     STRATEGY: "a strategy, or a number of tasks, by which a program cannot run",
     RETIRED: "the Spark engine of `Reasoner`, which is no more",
     NOT_A_DISK: "a store at the address of an object store: stores lie on a disk",
-    UNTYPED: "a frame of changes for a predicate whose columns have no declared types",
+    UNTYPED: "changes, or a table of a pipeline, for a predicate whose columns have no declared types",
     OPERATION: "a row of changes that does not say whether its fact comes or goes, or when",
     NOT_COMPARABLE: "two versions of a table with different columns",
     NOT_PUBLISHED: "changes that could not be published: nothing was committed",
-    TIMED: "facts that hold at times, where frames of changes have none",
+    TIMED: "facts that hold at times, where changes and tables of pipelines have none",
     NOT_REDERIVED: "a change that cannot be worked into frames of what was derived before",
     NO_FILES: "a source without files",
     NOT_READABLE: "a source that the session of Spark cannot read: a format, a driver or a table it lacks",
     OTHER_COLUMNS: "files of one source with different columns",
     FILTER: "a filter of a source that is not well formed",
     NO_MEMORY: "facts that do not fit the memory of a task",
+    CALL: "a call of the function of SQL that has no right result",
+    OPTION: "options of the format `tidelog` that do not exist, or do not go together",
+    NO_LAYOUT: "a frame to be published that is not `derived.facts`",
 }

@@ -17,6 +17,7 @@ from pyspark.storagelevel import StorageLevel
 from tidelog.logic.program import free_name
 from tidelog.spark.around import Around
 from tidelog.spark.failures import telling
+from tidelog.spark.layout import metadata_of
 from tidelog.spark.nulls import Counted
 from tidelog.spark.parquet import Target, WriteRows
 from tidelog.spark.schemas import Output, Slots, never_null, plain_names, slots
@@ -226,9 +227,19 @@ class Derived(Mapping[str, DataFrame]):
     def facts(self) -> DataFrame:
         """All outputs in one frame: the predicate of each row, and its columns as `layout` says.
 
-        It is made to be written in one pass: where one task derives, nothing is exchanged before.
+        It is made to be written in one pass: where one task derives, nothing is exchanged before. Metadata of
+        the column `predicate` has the layout, too, for `write.format("tidelog")`.
         """
-        return self._facts(self._behind_tasks if self._is_divided else self._observed, self._derived)
+        rows = self._facts(self._behind_tasks if self._is_divided else self._observed, self._derived)
+        # Not `withColumn`, which drops the metadata on Connect.
+        told = F.col(TAG).alias(TAG, metadata=metadata_of(self.layout, self.outputs))
+        names = dict.fromkeys(name for columns in self.layout.values() for name in columns.values())
+        return rows.select(told, *names)
+
+    @property
+    def uncounted_facts(self) -> DataFrame:
+        """The rows of `facts`, which `observation` does not count: where Spark must not analyse a frame."""
+        return self._facts(self._make_rows(), self._derived)
 
     def _facts(self, rows: DataFrame | None, derived: Mapping[str, Output], around: bool = True) -> DataFrame:
         """Return the rows of some outputs that were derived, and those of outputs that no task derives."""

@@ -35,6 +35,7 @@ from tidelog.spark.barrier import Exchange
 from tidelog.spark.derived import SPECIAL, Derived, quoted, slots_of, slots_with, union
 from tidelog.spark.frames import PREDICATE, Frames
 from tidelog.spark.joins import Joins
+from tidelog.spark.memory import Limit
 from tidelog.spark.nulls import Said, counted, with_nulls
 from tidelog.spark.parquet import COLUMNS, FILES, Target
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, outputs_of, read_input, slots
@@ -42,7 +43,7 @@ from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.settings import check_settings, on_error_of
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.strategies import EXCHANGE, JOINS, Choice, check_one_task, choose, is_encrypted, limit_of
-from tidelog.spark.task import NO_PREDICATE, NONE, TAG, Answers, Everything, Task, Writing
+from tidelog.spark.task import NO_PREDICATE, NONE, TAG, Answers, Everything, Reading, Task, Writing
 from tidelog.spark.times import time_fields
 from tidelog.spark.writer import FILES_TYPES
 from tidelog.syntax.parser import parse_literals
@@ -115,8 +116,8 @@ class Given:
         }
         wanted = {name: output for name, output in wanted.items() if name not in passing}
         places = slots_of(wanted)
-        ask = Everything(_writings(wanted, places), on_violation == "keep")
-        needed = _read_by(program, [*wanted.values()])
+        ask = Everything(writings(wanted, places), on_violation == "keep")
+        needed = read_by(program, [*wanted.values()])
         said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
         if choice.strategy == JOINS:
             joined = self._joined(frames, wanted, places, faults, ask.keeps_violations, needed)
@@ -170,7 +171,7 @@ class Given:
         output = self.answers(asked)
         tell(infer_answers(asked.rule, self.inferred, self.program)[1])
         places = slots_of({ANSWERS: output})
-        (writing,) = _writings({ANSWERS: output}, places)
+        (writing,) = writings({ANSWERS: output}, places)
         needed = needed_for(asked, self.program)
         ask, faults = Answers(text, writing), on_error_of(on_error)
         said = counted([each for each in self.inputs.values() if needed(each.predicate.name)])
@@ -234,15 +235,11 @@ class Given:
         """
         inputs = {name: each for name, each in self.inputs.items() if needed(each.predicate.name)}
         taken = slots({name: each.spark for name, each in inputs.items()})
-        readings = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
-        program = replace(self.program, queries=(), outputs=())
-        schema = {slot: arrow_of(of) for slot, of in places.types.items()}
-        special = {name: places.of[name] for name in (*SPECIAL, FILES) if name in places.of}
         session = session_of(frames)
-        limit = limit_of(session, program, choice.tasks)
-        task = Task(program, readings, ask, schema, special, on_error, self.settings, limit, target)
-        fields = [(TAG, STRING), *places.types.items()]
-        out = spark_types.StructType([spark_types.StructField(*field) for field in fields])
+        limit = limit_of(session, self.program, choice.tasks)
+        readings = {name: each.reading(taken.of[name]) for name, each in inputs.items()}
+        task = self.task(ask, readings, places, on_error, limit, target)
+        out = rows_schema(places)
         ship(session, scratch_folder())
         tagged = _tagged(session, frames, inputs, taken)
         if choice.is_small:
@@ -254,6 +251,27 @@ class Given:
         certificate = make_certificate() if is_encrypted(session) else None
         together = Exchange(task, ask, choice.tasks, token_bytes(32), certificate)
         return tagged.mapInArrow(Shipped(together), out, barrier=True)
+
+    def task(
+        self,
+        ask: Any,
+        readings: Mapping[str, Reading],
+        places: Slots,
+        on_error: OnError,
+        limit: Limit,
+        target: Target | None = None,
+    ) -> Task:
+        """Return what a task does that reads rows of inputs and returns those of outputs."""
+        program = replace(self.program, queries=(), outputs=())
+        schema = {slot: arrow_of(of) for slot, of in places.types.items()}
+        special = {name: places.of[name] for name in (*SPECIAL, FILES) if name in places.of}
+        return Task(program, readings, ask, schema, special, on_error, self.settings, limit, target)
+
+
+def rows_schema(places: Slots) -> spark_types.StructType:
+    """Return the schema of the rows that tasks return."""
+    fields = [(TAG, STRING), *places.types.items()]
+    return spark_types.StructType([spark_types.StructField(*field) for field in fields])
 
 
 def check_program(program: Program) -> None:
@@ -333,7 +351,7 @@ def resolved(text: str, program: Program) -> Query:
     return resolve_query(parse_literals(Source("<query>", text)), program, text)
 
 
-def _read_by(program: Program, outputs: Sequence[Output]) -> Callable[[str], bool]:
+def read_by(program: Program, outputs: Sequence[Output]) -> Callable[[str], bool]:
     """Return whether the facts of a predicate matter: some rule reads them, or they are an output."""
     matter = {atom.predicate for rule in program.rules for atom in (*rule.positive, *rule.negated)}
     matter |= program.derived | {output.predicate.name for output in outputs}
@@ -371,7 +389,7 @@ def only_input(program: Program, more: Mapping[str, object]) -> str:
 # ---- rows of all inputs, and of all outputs
 
 
-def _writings(outputs: Mapping[str, Output], places: Slots) -> tuple[Writing, ...]:
+def writings(outputs: Mapping[str, Output], places: Slots) -> tuple[Writing, ...]:
     return tuple(
         Writing(
             name,

@@ -11,7 +11,7 @@ import hashlib
 import os
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -160,12 +160,12 @@ class Shipped:
     Pickled, it is a function that needs nothing but Python, and the bytes that this opens.
     """
 
-    def __init__(self, task: Callable[[Iterable[Any]], Iterator[Any]]) -> None:
+    def __init__(self, task: Callable[..., Any]) -> None:
         self.task = task
 
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
         """Run the task."""
-        return self.task(batches)
+        return self.task(*arguments, **named)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _sealed(self.task)

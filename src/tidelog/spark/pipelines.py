@@ -1,0 +1,211 @@
+"""Programs in Spark Declarative Pipelines: a project of `spark-pipelines` that derives tables by rules.
+
+from tidelog.spark.pipelines import materialize
+
+materialize("net.rls", inputs={"edge": "edge"}, outputs=["reach", "hops"])
+
+A definition file of a pipeline must not ask Spark for the schema of anything. So the types of inputs are
+those that the program declares, and their columns are taken by the declared names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, reduce
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark import pipelines as declarative
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import types as spark_types
+
+from tidelog.errors import Diagnostic, ProgramError
+from tidelog.logic.inference import infer
+from tidelog.logic.program import Predicate, Program
+from tidelog.logic.resolve import program_of
+from tidelog.spark import codes
+from tidelog.spark.derived import Derived, quoted, slots_of
+from tidelog.spark.given import Given, read_by, rows_schema, session_of, wanted_predicates, writings
+from tidelog.spark.nulls import Said
+from tidelog.spark.schemas import Output, never_null, spark_type
+from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.settings import on_error_of
+from tidelog.spark.shipping import Shipped, ship
+from tidelog.spark.strategies import limit_of
+from tidelog.spark.task import NONE, TAG, Everything, Task
+
+SUFFIX: Final = ".rls"
+FACTS: Final = "__facts"  # what the name of the view that holds all outputs ends with
+
+Source = str | Callable[[], DataFrame]
+
+
+def materialize(
+    program: Program | Path | str,
+    *,
+    inputs: Mapping[str, Source],
+    outputs: Sequence[str] | Mapping[str, str] | None = None,
+    name: str | None = None,
+    nulls: Said | None = None,
+    mixed: str = "text",
+    on_error: str = "fail",
+    **settings: Any,
+) -> None:
+    """Define the outputs of a program as materialised views of the pipeline that is being defined.
+
+    `program` is a program, its text, or its file, relative to the folder of the pipeline's specification.
+    `inputs` has, by predicate, the name of a table or view, of the pipeline or not, or a function that
+    returns a frame; the program declares their columns. `outputs` are predicates, each a view of its name, or
+    the names of views by predicate; by default those of `@output`, else all that are derived.
+
+    One more view, `<name>__facts`, holds the rows of all outputs, so that a run evaluates the program once;
+    `name` is by default that of the program's file. `nulls`, `mixed`, `on_error` (`fail` or `skip`) and
+    settings are those of `derive`; a constraint that does not hold fails the run.
+    """
+    known, called = _program(program)
+    name = name or called
+    if name is None:
+        raise TypeError('a program that is no file needs a name: `materialize(…, name="net")`')
+    if on_error not in ("fail", "skip"):
+        raise ValueError(f"on_error is `fail` or `skip`, not {on_error!r}")
+    schemas = _declared(known, inputs)
+    given = Given.of(known, schemas, settings, nulls=nulls, mixed=mixed)
+    wanted = given.outputs(wanted_predicates(given.program, None if outputs is None else [*outputs]))
+    session = session_of({})
+    ship(session, scratch_folder())
+    view = _View(session, given, {**inputs}, wanted, on_error)
+    facts = f"{name}{FACTS}"
+    declarative.materialized_view(name=facts, comment=f"all that {name} derives")(view.facts)
+    for predicate in wanted:
+        table = outputs[predicate] if isinstance(outputs, Mapping) else predicate
+        defined = declarative.materialized_view(name=table, comment=f"`{predicate}` of {name}")
+        defined(partial(view.output, facts, predicate))
+
+
+def _program(given: Program | Path | str) -> tuple[Program, str | None]:
+    """Return the program, and the name of its file if it is one."""
+    if isinstance(given, str) and given.endswith(SUFFIX) and "\n" not in given:
+        given = Path(given)
+    return program_of(given), given.stem if isinstance(given, Path) else None
+
+
+def _declared(program: Program, inputs: Mapping[str, Source]) -> dict[str, spark_types.StructType]:
+    """Return the schemas of inputs, as the program declares them; raise what it does not declare."""
+    inferred = infer(program)
+    faults: list[Diagnostic] = []
+    if program.timed:  # a table without columns of times would hold at all times
+        message = (
+            "the program has rules over time, and whether a table has columns of times is not known here"
+        )
+        help = "use `tidelog.spark.derive`"
+        faults.append(Diagnostic(codes.TIMED, message, help=help))
+    found = {}
+    for name in inputs:
+        predicate = program.find(name)
+        if predicate is None:
+            found[name] = spark_types.StructType()  # which is told with all other faults of inputs
+            continue
+        faults += _undeclared(predicate)
+        types = map(spark_type, inferred.schema(predicate))
+        fields = zip(predicate.names, types, strict=True)
+        found[name] = spark_types.StructType([spark_types.StructField(*field) for field in fields])
+    if faults:
+        raise ProgramError(faults)
+    return found
+
+
+def _undeclared(predicate: Predicate) -> list[Diagnostic]:
+    written = predicate.written
+    if predicate.declared:
+        return []
+    message = f"the names and types of the columns of `{written}` are not declared"
+    columns = ", ".join(f"{column}: string" for column in predicate.names)
+    help = f"a pipeline cannot ask for the schema of its tables: `@declare {written}({columns}) .`"
+    return [Diagnostic(codes.UNTYPED, message, help=help)]
+
+
+class _View:
+    """What the views of one program hold. Spark calls these functions when it defines the views."""
+
+    def __init__(
+        self,
+        session: SparkSession,
+        given: Given,
+        sources: Mapping[str, Source],
+        outputs: Mapping[str, Output],
+        on_error: str,
+    ) -> None:
+        self.session = session
+        self.sources = sources
+        self.outputs = outputs
+        self.places = slots_of(outputs)
+        needed = read_by(given.program, [*outputs.values()])
+        self.inputs = {name: each for name, each in given.inputs.items() if needed(each.predicate.name)}
+        self.slots = {
+            name: tuple(f"{name} {place}" for place in range(len(each.columns)))
+            for name, each in self.inputs.items()
+        }
+        ask = Everything(writings(outputs, self.places), keeps_violations=False)
+        readings = {name: each.reading(self.slots[name]) for name, each in self.inputs.items()}
+        limit = limit_of(session, given.program, 1)
+        self.task = given.task(ask, readings, self.places, on_error_of(on_error), limit)
+
+    def facts(self) -> DataFrame:
+        """Return the rows of all outputs."""
+        return self._derived.uncounted_facts
+
+    @property
+    def _derived(self) -> Derived:
+        return Derived(self._rows, self.outputs, self.places, are_counted=False)
+
+    def _rows(self) -> DataFrame:
+        """Return what one task returns that reads the rows of all inputs."""
+        evaluated: Any = F.arrow_udtf(function_of(self.task), returnType=rows_schema(self.places))
+        found: DataFrame = evaluated(self._tagged().asTable().withSinglePartition())
+        return found
+
+    def _tagged(self) -> DataFrame:
+        """Return the rows of all inputs in one frame, each in columns of its own, whatever their types are.
+
+        There is one row at least: a table function is not called for none.
+        """
+        parts = [self.session.range(1).select(F.lit(NONE).alias(TAG))]
+        for name, each in self.inputs.items():
+            source = self.sources[name]
+            frame = self.session.read.table(source) if isinstance(source, str) else source()
+            columns = zip(each.columns, self.slots[name], strict=True)
+            chosen = [F.col(quoted(column)).alias(slot) for column, slot in columns]
+            parts.append(frame.select(F.lit(name).alias(TAG), *chosen))
+        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts)
+
+    def output(self, facts: str, name: str) -> DataFrame:
+        """Return the rows of one output, of the view that holds all."""
+        output, layout = self.outputs[name], self._derived.layout[name]
+        chosen = []
+        for field in output.schema.fields:
+            value = F.col(quoted(layout[field.name]))
+            value = value if field.nullable else never_null(value, field.dataType)
+            chosen.append(value.alias(field.name))
+        return self.session.read.table(facts).where(F.col(TAG) == name).select(*chosen)
+
+
+def function_of(task: Task) -> type:
+    """Return the handler of a table function of Arrow data that runs a task over all rows that it is given.
+
+    It is a class of its own for each task, so that it is pickled whole: workers may have no tidelog, and say
+    so.
+    """
+    run = Shipped(task)
+
+    class Evaluated:
+        def __init__(self) -> None:
+            self.batches: list[Any] = []
+
+        def eval(self, rows: Any) -> None:
+            self.batches.append(rows)
+
+        def terminate(self) -> Any:
+            return run(iter(self.batches))
+
+    return Evaluated
