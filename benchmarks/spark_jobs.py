@@ -17,13 +17,12 @@ from typing import Any
 from benchmarks.clock import tree_peak_megabytes, tree_timed
 from benchmarks.program import read_program
 from benchmarks.record import Measurement, Task
-from benchmarks.suites.spark import FRAMES, PLAIN, QUICK_SIZES
+from benchmarks.suites.spark import PLAIN, QUICK_SIZES
 from benchmarks.workloads import WORKLOADS, Prepared, prepare
 
 CORES = 2
-DATA = {"RMAT": "W1", "chain": "W3", "W5": "W5", "N-Triples": "W6", "update": "W5"}
+DATA = {"W5": "W5", "update": "W5"}
 UPDATES, WARMING = 11, 2
-STATEMENTS = "statements.nt"
 
 
 @dataclass(frozen=True)
@@ -37,22 +36,7 @@ class Setting:
 
 def prepared(workload: str, size: int) -> Prepared:
     """The facts of a workload, in files."""
-    found = prepare(WORKLOADS[DATA[workload]], size)
-    if workload == "N-Triples":
-        write_statements(found.folder)
-    return found
-
-
-def write_statements(folder: Path) -> None:
-    """The triples of a folder as N-Triples; all terms are IRIs."""
-    if (folder / STATEMENTS).exists():
-        return
-    given, unfinished = folder / "triple.tsv", folder / "unfinished"
-    with given.open(encoding="utf-8") as lines, unfinished.open("w", encoding="utf-8") as sink:
-        for line in lines:
-            terms = " ".join(f"<http://example.org/{term}>" for term in line.rstrip("\n").split("\t"))
-            sink.write(f"{terms} .\n")
-    unfinished.rename(folder / STATEMENTS)
+    return prepare(WORKLOADS[DATA[workload]], size)
 
 
 def measure_job(task: Task) -> Measurement:
@@ -74,17 +58,12 @@ def started() -> Any:
     return SessionSettings(master=f"local[{CORES}]").start()
 
 
-# ---- programs
-
-
-def derive(variant: str, setting: Setting) -> Measurement:
-    """From files to the number of all consequences."""
+def derive(setting: Setting) -> Measurement:
+    """From files to the number of all consequences, in this process."""
     import tidelog as tl
-    from tidelog.engine.spark.settings import SparkSettings
 
-    engine = "columnar" if variant == "columnar" else SparkSettings(setting.session, strategy=variant)
-    # The strategies are about rules: structures for closures would do the work of all of them.
-    reasoner = tl.Reasoner(tl.load(setting.facts.program), engine=engine, modules=False)
+    # Structures for closures would do the work that is measured here.
+    reasoner = tl.Reasoner(tl.load(setting.facts.program), modules=False)
     outputs = read_program(setting.facts.workload).outputs
 
     def work() -> int:
@@ -99,14 +78,9 @@ def measured(work: Callable[[], int], facts: Prepared) -> Measurement:
     return Measurement(cpu, wall, tuples, tree_peak_megabytes(), counts={"facts": facts.facts})
 
 
-# ---- pipelines
-
-
 def publish(variant: str, setting: Setting) -> Measurement:
     """From files to a published version, or to files without duplicates; the facts read are the answer."""
-    from benchmarks.pipelines import FRAMES as FRAMES_SETTINGS
     from benchmarks.pipelines import job_of, read_distinct_write
-    from tidelog.pipeline.settings import Engine
 
     facts = setting.facts
     if variant == PLAIN:
@@ -117,22 +91,11 @@ def publish(variant: str, setting: Setting) -> Measurement:
 
         return measured(rewrite, facts)
     if variant == "columnar":
-        done = derive(variant, setting)
+        done = derive(setting)
     else:
-        engine = Engine("spark", conf=FRAMES_SETTINGS) if variant == FRAMES else None
-        job = job_of(facts.program, setting.folder, setting.session, engine)
+        job = job_of(facts.program, setting.folder, setting.session)
         done = measured(lambda: job.run().version.rows, facts)
     return replace(done, tuples=facts.facts, counts=done.counts | {"derived": done.tuples})
-
-
-def ingest(variant: str, setting: Setting) -> Measurement:
-    """From N-Triples, read on Spark, to encoded statements."""
-    del variant
-    from benchmarks.pipelines import encode_statements
-
-    file = setting.facts.folder / STATEMENTS
-    done = measured(lambda: encode_statements(setting.session, file), setting.facts)
-    return replace(done, counts=done.counts | {"rows_per_s": round(setting.facts.facts / done.wall_s)})
 
 
 def update(variant: str, setting: Setting) -> Measurement:
@@ -155,9 +118,6 @@ def update(variant: str, setting: Setting) -> Measurement:
 
 
 JOBS: dict[str, Callable[[str, Setting], Measurement]] = {
-    "RMAT": derive,
-    "chain": derive,
     "W5": publish,
-    "N-Triples": ingest,
     "update": update,
 }

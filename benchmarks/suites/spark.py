@@ -1,9 +1,8 @@
-"""Programs on Spark beside the columnar engine, and the pipeline beside a job that derives nothing.
+"""The pipeline on Spark beside the columnar engine, and beside a job that derives nothing.
 
-A variant is a strategy of the Spark engine (`iterated-joins`, `executor-fixpoint`, `driver-closure`), the
-`columnar` engine on the same files, the whole `pipeline` from files to a published version, `frames`, the
-same with no fact that comes to the driver, however few there are, or `plain-read-distinct-write`: Spark
-alone, which reads the same files, removes duplicates and writes Parquet.
+A variant is the `columnar` engine on the same files, the whole `pipeline` from files to a published version,
+or `plain-read-distinct-write`: Spark alone, which reads the same files, removes duplicates and writes
+Parquet. `benchmarks.stages` measures `tidelog.spark.derive`.
 """
 
 from __future__ import annotations
@@ -14,24 +13,16 @@ from benchmarks.record import Measurement, Task
 from benchmarks.suites.suite import Options, Suite
 
 NAME = "spark"
-STRATEGIES = ("columnar", "driver-closure", "executor-fixpoint", "iterated-joins")
 PLAIN = "plain-read-distinct-write"
-FRAMES = "frames"
 VARIANTS = {
-    "RMAT": STRATEGIES,
-    "chain": STRATEGIES,
-    "W5": ("columnar", "pipeline", FRAMES, PLAIN),
-    "N-Triples": ("pipeline",),
+    "W5": ("columnar", "pipeline", PLAIN),
     "update": ("pipeline",),
 }
 SIZES = {
-    "RMAT": (10_000,),
-    "chain": (300,),
     "W5": (1_000_000, 4_000_000),
-    "N-Triples": (1_000_000,),
     "update": (1_000_000,),
 }
-QUICK_SIZES = {"RMAT": 1_000, "chain": 30, "W5": 50_000, "N-Triples": 50_000, "update": 50_000}
+QUICK_SIZES = {"W5": 50_000, "update": 50_000}
 
 
 def questions(options: Options) -> Iterator[tuple[Task, ...]]:

@@ -6,19 +6,18 @@ Once something is derived that must be kept right, whatever comes is a transacti
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from tidelog.changes import find_predicate
 from tidelog.engine.events import FactsLoaded, Tally
 from tidelog.engine.interrupts import arriving, waited_for
 from tidelog.engine.lock import locked
 from tidelog.equality.axiomatised import Axiomatised
 from tidelog.equality.listing import Listing
-from tidelog.errors import Diagnostic, ProgramError, Source
+from tidelog.errors import Source
 from tidelog.explaining import Explaining
 from tidelog.io.columns import Batch
 from tidelog.io.faults import Faults
@@ -36,7 +35,7 @@ from tidelog.query import registry as strategies
 from tidelog.schemas import Schemas
 from tidelog.syntax.parser import parse
 from tidelog.temporal.changing import Times
-from tidelog.temporal.intake import split_rows, time_columns
+from tidelog.temporal.intake import split_rows
 from tidelog.temporal.reasoning import Temporal
 from tidelog.temporal.state import Restored, restore_times
 from tidelog.transaction import Change, find_to_insert, with_arity
@@ -105,13 +104,10 @@ class Loading(Explaining):
 
         The program mentions the predicate, or else `define` makes it.
 
-        `data` is Arrow data, a polars or pandas data frame, or an iterable of tuples; on the Spark engine
-        also a Spark data frame, whose rows stay on Spark if they have no times. Once everything has been
-        derived this is a transaction of its own: `change()` puts several together.
+        `data` is Arrow data, a polars or pandas data frame, or an iterable of tuples. Once everything has
+        been derived this is a transaction of its own: `change()` puts several together.
         """
         known = find_to_insert(predicate, self._program, define)
-        if self._engine.takes(data):
-            return self._insert_frame(predicate, data)
         if self._is_maintained:
             with self.change() as change:
                 change.insert(predicate, data, define=define)
@@ -144,33 +140,6 @@ class Loading(Explaining):
         columns = [tuple(map(self._engine.encode_column, batch.columns)) for batch in batches]
         self._schemas.note(known.name)
         return self.time.give(known.name, columns, times)
-
-    def _insert_frame(self, predicate: str, data: Any) -> int:
-        """Add the rows of a frame that only the engine reads."""
-        known = self._program.find(predicate)
-        is_timed = bool(time_columns(data.columns, None if known is None else known.arity))
-        if self._is_maintained or is_timed:  # times are kept by the driver, which gives them to Spark
-            return self.insert(predicate, data.toArrow(), define=True)
-        known = known or self._define(predicate, len(data.columns))
-        start = perf_counter()
-        with self.runtime.limits().guarding():
-            new: int = self._engine.load_frame(known.name, data, self.program.types_of(known), known.columns)
-            self.runtime.tell(FactsLoaded(known.name, new, new, perf_counter() - start))
-        return new
-
-    @locked
-    def frame(self, name: str, form: str = "exact") -> Any:
-        """All facts of a predicate as a Spark data frame, which the Spark engine has.
-
-        Its columns are exact terms; with `form="plain"` they are plain texts, or of the type that the program
-        declares.
-        """
-        predicate = find_predicate(name, self._program.predicates)
-        if predicate.name in self._program.timed:
-            message = f"frames have no times, and `{predicate.written}` holds at times"
-            raise ProgramError(Diagnostic("E620", message, help="use `reasoner[name].to_arrow()`"))
-        self.materialise()
-        return self._equality.frame(self._program.static, predicate, form, self.equal)
 
     @locked
     def read(self, *paths: Path | str, header: bool | None = None) -> int:
@@ -245,16 +214,6 @@ class Loading(Explaining):
                 start = end
                 limits.check()
         return new
-
-    @locked
-    def load_arrivals(self, arrive: Callable[[Any], Mapping[str, int]]) -> None:
-        """Add explicit facts that come to the Spark engine by itself; `arrive` tells how many of each."""
-        with self.runtime.limits().guarding():
-            start = perf_counter()
-            for name, rows in arrive(self._engine).items():
-                self._origins.note(name, None)
-                self.runtime.tell(FactsLoaded(name, rows, rows, perf_counter() - start))
-                start = perf_counter()
 
     @property
     def engine(self) -> Any:

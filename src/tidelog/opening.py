@@ -131,8 +131,6 @@ class StoredReasoner(Reasoner):
 
     def __init__(self, program: Program, **settings: Any) -> None:
         super().__init__(program, **settings)
-        if self._engine.name != "columnar":
-            raise not_storable(f"the engine `{self._engine.name}` has no store", "use the columnar engine")
         self.create: Callable[[State], Store] | None = None  # what makes the store when everything is derived
         self._store: Store | None = None
         self._is_read_only = False

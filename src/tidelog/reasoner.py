@@ -349,7 +349,7 @@ class Reasoner(Loading):
             result = act(begun)
         except BaseException as error:
             begun.has_failed = True
-            if not self._engine.can_renew or (is_orderly(error) and not begun.is_committed):
+            if is_orderly(error) and not begun.is_committed:
                 self._begun = None
             else:
                 with suppress(BaseException):  # it is done when the reasoner is next used
@@ -733,7 +733,7 @@ class Reasoner(Loading):
         """The columns of a predicate's explicit facts; of all, where they hold at times and are derived."""
         if name in self._program.timed:
             store = self.time.store
-            table = store.table_of(name) if store.is_known(name) else store.given[name]
+            table = store.tables[name] if name in store.tables else store.given[name]
             numbers, _ = table.holding()
             return tuple(table.facts.columns[:, numbers])
         columns: Sequence[Any] = self._engine.explicit(name)[0]
@@ -758,7 +758,6 @@ class Reasoner(Loading):
             self.runtime.check,
             self._modules,
             is_checked=not self._is_told,
-            may_table=self._engine.name == "columnar",
             is_tabled=strategies.are_following(self._strategies.values()),
             table_memory=self.table_memory,
             look_up=self._equality.look_up(self._program.static, self.equal),

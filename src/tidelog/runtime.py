@@ -31,7 +31,6 @@ class Runtime:
         limits = Limits(self.statistics, self.timeout, self.max_facts, self.started)
         self.engine.check = self._check = limits.check
         self.engine.budget = limits.budget
-        self.engine.max_facts = self.max_facts
         return limits
 
     def no_limits(self) -> Limits:

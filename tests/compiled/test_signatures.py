@@ -12,6 +12,7 @@ import pytest
 from tidelog import compiled
 from tidelog.compiled.objects import loaded
 from tidelog.compiled.sources import PACKAGE, find_sources
+from tidelog.engine.columnar.dictionary_kernels import classify_texts
 from tidelog.equality.class_kernels import components, walk
 from tidelog.temporal.list_kernels import length_of, sort_by_left, total_length
 
@@ -136,13 +137,11 @@ def test_a_read_only_array_is_refused_where_a_kernel_may_write() -> None:
 
 
 def test_numbers_out_of_range_are_refused() -> None:
-    from tidelog.engine.spark.hash_kernels import hash_long
-
-    with pytest.raises(OverflowError):
-        hash_long(1 << 63, 42)
-    with pytest.raises(OverflowError):
-        hash_long(1, -1)
-    assert hash_long(np.int64(5), np.uint64(42)) == hash_long(5, 42)
+    classes, numbers = np.zeros(0, np.uint8), np.zeros(0, np.int64)
+    for number in (1 << 63, -(1 << 63) - 1):
+        with pytest.raises(OverflowError):
+            classify_texts(0, 0, 0, number, classes, numbers)
+    classify_texts(0, 0, 0, np.int64(0), classes, numbers)
 
 
 def test_what_only_kernels_call_is_refused() -> None:

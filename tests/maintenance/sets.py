@@ -137,8 +137,6 @@ class Noted:
 class SetEngine:
     """Facts as tuples of values. Mutates itself."""
 
-    is_resident = True
-
     def __init__(self) -> None:
         self.state = State()
         self.instances = 0
@@ -206,10 +204,6 @@ class SetEngine:
     def matching(self, relation: str, column: int, value: Value) -> int:
         """How many facts have this value in a column."""
         return sum(row[column] == value for row in self.state.flags[relation])
-
-    def derive(self, *stage: Any) -> None:
-        """Nothing lies elsewhere that would have to be derived there."""
-        raise AssertionError
 
     # ---- transactions
 

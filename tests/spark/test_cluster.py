@@ -1,4 +1,4 @@
-"""A standalone cluster of two workers: programs, spark-submit, and an executor that is killed."""
+"""A standalone cluster of two workers: programs, spark-submit, and how a cluster ends."""
 
 from __future__ import annotations
 
@@ -99,76 +99,6 @@ def test_spark_submit(cluster: Any, tmp_path: Path) -> None:
     expected = tidelog("query", EXAMPLES / "graph" / "flights.rls", query, "--format", "csv", folder=tmp_path)
     # Spark puts Python's warnings on standard output too.
     assert done.stdout.splitlines()[-1] == f"{len(expected.splitlines()) - 1} pairs of cities"
-
-
-KILLING = """
-import os, signal, sys, threading, time
-import psutil
-import tidelog as tl
-from tidelog.engine.events import RoundEnded
-from tidelog.engine.spark.settings import SparkSettings
-
-master, strategy, length, folder = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-
-def executors():
-    for process in psutil.process_iter():
-        try:
-            words = process.cmdline()
-            if "CoarseGrainedExecutorBackend" in " ".join(words) and process.cwd().startswith(folder):
-                yield process
-        except psutil.Error:
-            pass
-
-killed = []
-def kill():
-    victim = sorted(executors(), key=lambda process: process.pid)[0]
-    victim.send_signal(signal.SIGKILL)
-    killed.append(victim.pid)
-
-rounds = 0
-def listen(event):
-    global rounds
-    if isinstance(event, RoundEnded):
-        rounds += 1
-        if rounds == 3 and strategy == "iterated-joins":
-            kill()
-
-def watch():  # until a task runs in an executor
-    from pyspark import SparkContext
-    while not killed:
-        context = SparkContext._active_spark_context
-        is_there = getattr(context, "_jsc", None) is not None  # it is known before it has begun
-        tracker = context.statusTracker() if is_there else None
-        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()] if tracker else []
-        if any(stage and stage.numActiveTasks and stage.numTasks > 1 for stage in stages):
-            kill()
-        time.sleep(0.01)
-
-if strategy != "iterated-joins":
-    threading.Thread(target=watch, daemon=True).start()
-conf = {"spark.executor.memory": "512m", "spark.driver.memory": "512m"}
-rules = "path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- path(?x, ?y), edge(?y, ?z) ."
-engine = SparkSettings(master=master, conf=conf, strategy=strategy)
-reasoner = tl.Reasoner(tl.parse(rules), engine=engine, listeners=[listen], modules=False)
-reasoner.insert("edge", [(number, number + 1) for number in range(length)])
-try:
-    reasoner.materialise()
-    print("facts", len(reasoner["path"]))
-except tl.TidelogError as error:
-    print(error)
-print("killed", len(killed))
-"""
-
-
-@pytest.mark.parametrize(("strategy", "length"), [("executor-fixpoint", 400), ("iterated-joins", 12)])
-def test_an_executor_is_killed(cluster: Any, strategy: str, length: int, tmp_path: Path) -> None:
-    done = run(
-        sys.executable, "-c", KILLING, cluster.master, strategy, length, cluster.folder, folder=tmp_path
-    )
-    told = done.stdout.splitlines()
-    assert told[-1:] == ["killed 1"], done.stdout + done.stderr
-    right = f"facts {length * (length + 1) // 2}"
-    assert told[0] == right or told[0].startswith("error[E683]"), done.stdout + done.stderr
 
 
 WAITING = "import os; print(os.environ['SPARK_MASTER'], flush=True); input(); raise SystemExit(3)"

@@ -17,7 +17,6 @@ import tidelog as tl
 from tests.store.forging import forge
 from tests.store.imprint import imprint
 from tests.store.test_laws import crash
-from tidelog.engine.spark.settings import SparkSettings
 from tidelog.mending import repair
 from tidelog.store import codes, journal, snapshot, superblock
 from tidelog.store.examine import Examination
@@ -346,13 +345,6 @@ def test_another_program_cannot_be_that_of_a_store_that_is_only_read(store: Path
     with pytest.raises(tl.DataError, match="would change its rules: \\+1 −3") as error:
         tl.open(store, "p(?x) :- edge(?x, ?y) .", read_only=True)
     assert code_of(error) == codes.READ_ONLY
-
-
-def test_an_engine_that_has_no_store_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(tl.TidelogError) as error:
-        tl.open(tmp_path / "store", PROGRAM, engine=SparkSettings())
-    assert code_of(error) == codes.NOT_STORABLE
-    assert not (tmp_path / "store").exists()
 
 
 def test_a_durability_that_does_not_exist_is_refused(tmp_path: Path) -> None:

@@ -104,14 +104,13 @@ def choices(tally: Tally) -> Iterator[str]:
 def _strata(work: Work) -> list[dict[str, object]]:
     program = _program(work)
     writing = Writing.of(program)
-    ended, closed, strategies = work.tally.strata, work.tally.closed, work.tally.strategies
+    ended, closed = work.tally.strata, work.tally.closed
     return [
         {
             "stratum": place + 1,
             "predicates": [writing.predicate(name) for name in stratum.predicates],
             "recursive": stratum.recursive,
             "closed_as": closed[place].kind if place in closed else None,
-            "strategy": strategies[place].strategy if place in strategies else None,
             "rounds": ended[place].rounds if place in ended else 0,
             "seconds": round(ended[place].seconds, 6) if place in ended else 0.0,
         }
@@ -197,7 +196,7 @@ def print_statistics(work: Work) -> None:
     is_piecemeal = work.reasoner.commits > 0 or work.reasoner.tables is not None
     if rows and (work.tally.rules or not is_piecemeal):  # else no rule was run over all facts
         console.print(table)
-    for line in (*_closed_lines(work), *_strategy_lines(work), *_table_lines(work), *_time_lines(work)):
+    for line in (*_closed_lines(work), *_table_lines(work), *_time_lines(work)):
         console.print(_escaped(line), soft_wrap=True)
     console.print(_escaped(_summary(found)), soft_wrap=True)
     for line in choices(work.tally):
@@ -230,17 +229,6 @@ def _table_lines(work: Work) -> Iterator[str]:
             f"tables: patterns {held.tables:,}, subgoals asked {held.asked:,}, evaluated {held.called:,}, "
             f"answers {held.answers:,}, {held.bytes / 1e6:,.1f} MB"
         )
-
-
-def _strategy_lines(work: Work) -> Iterator[str]:
-    """A line for each stratum that an engine derived by a strategy of its choice."""
-    program = _program(work)
-    writing = Writing.of(program)
-    layers = _layers(program)
-    for place, event in sorted(work.tally.strategies.items()):
-        if place < len(layers):
-            names = ", ".join(writing.predicate(name) for name in layers[place].predicates)
-            yield f"{names} by {event.strategy}: {event.reason}"
 
 
 def _time_lines(work: Work) -> Iterator[str]:

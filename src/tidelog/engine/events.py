@@ -72,15 +72,6 @@ class StratumClosed:
 
 
 @dataclass(frozen=True, slots=True)
-class StratumStrategy:
-    """An engine that has several ways to derive a stratum chose one, for this reason."""
-
-    number: int
-    strategy: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
 class StratumEnded:
     """A stratum is complete."""
 
@@ -191,7 +182,6 @@ Event = (
     | RuleRan
     | RoundEnded
     | StratumClosed
-    | StratumStrategy
     | StratumEnded
     | MaintainerChosen
     | StrategyChosen
@@ -251,7 +241,6 @@ class Tally:
     rules: dict[int, RuleStatistics] = field(default_factory=dict)
     strata: dict[int, StratumEnded] = field(default_factory=dict)
     closed: dict[int, StratumClosed] = field(default_factory=dict)
-    strategies: dict[int, StratumStrategy] = field(default_factory=dict)
     stratum: StratumStarted | None = None
     round: int = 0
     loaded: int = 0
@@ -277,8 +266,6 @@ class Tally:
                 self.round = event.round
             case StratumClosed():
                 self.closed[event.number] = event
-            case StratumStrategy():
-                self.strategies[event.number] = event
             case StratumEnded():
                 self.strata[event.number] = event
             case FactsLoaded():
@@ -334,7 +321,6 @@ class Tally:
         self.strata.clear()
         self.choices.clear()
         self.closed.clear()
-        self.strategies.clear()
         self._rounds.clear()
         self.applications.clear()
         self.stratum, self.round, self.derived, self.matches = None, 0, 0, 0

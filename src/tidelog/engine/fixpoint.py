@@ -52,10 +52,10 @@ def materialise(
     predicates by structures.
     """
     for place, stratum in enumerate(strata):
-        derive_stratum(place, len(strata), stratum, numbers, engine, listen, check, closing)
+        _derive_stratum(place, len(strata), stratum, numbers, engine, listen, check, closing)
 
 
-def derive_stratum(
+def _derive_stratum(
     place: int,
     count: int,
     stratum: Stratum,

@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum, IntFlag
 from typing import Any, Protocol
 
-from tidelog.engine.events import Listener
 from tidelog.engine.protocol import Closing, Engine
-from tidelog.errors import EvaluationError
 from tidelog.logic.program import Rule
 from tidelog.plan.algebra import Aggregate, ChangePlan, Part
 from tidelog.rewrite.closures import ClosureModule
@@ -200,10 +198,6 @@ class CompiledRanks(Protocol):
         """
 
 
-class OutOfReach(EvaluationError):  # noqa: N818 – what it says is said by its code
-    """What has to be looked at lies elsewhere, and is too much to come to this process."""
-
-
 class Outgrown(Exception):  # noqa: N818 – no error: the update is worked in by rules
     """A structure would become too large for what it holds."""
 
@@ -244,10 +238,6 @@ class Maintainable(Engine, Protocol):
     """
 
     @property
-    def is_resident(self) -> bool:
-        """Whether all facts lie in this process, or can: else what an update touches is fetched."""
-
-    @property
     def counters(self) -> Counters:
         """What is counted at present."""
 
@@ -267,16 +257,6 @@ class Maintainable(Engine, Protocol):
 
     def relations(self) -> Collection[str]:
         """The relations that are there."""
-
-    def derive(
-        self,
-        strata: Sequence[Any],
-        numbers: dict[int, int],
-        listen: Listener,
-        check: Callable[[], None],
-        modules: bool,
-    ) -> None:
-        """Derive all that follows from the facts that are there."""
 
     def begin_transaction(self) -> None:
         """Begin a journal."""

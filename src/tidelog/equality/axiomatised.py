@@ -11,11 +11,10 @@ from tidelog.equality.listing import Listing
 from tidelog.equality.representatives import Classes
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality import has_equality
-from tidelog.logic.program import BOTTOM, EQUAL, Predicate, Program, Query, Rule
+from tidelog.logic.program import BOTTOM, EQUAL, Program, Query, Rule
 from tidelog.maintenance.maintainer import Maintainer, Rows, Update
 from tidelog.maintenance.row_sets import without
 from tidelog.query.strategy import Answers
-from tidelog.relation import column_names
 from tidelog.rewrite.axiomatise import axiomatise
 
 SWITCHED_OFF = "E606"
@@ -84,10 +83,6 @@ class Axiomatised:
     def rows(self, program: Program, predicate: str, shown: str) -> Rows:
         """All facts of a predicate: members are all that there is to be shown."""
         return Rows(*self._engine.rows(predicate))
-
-    def frame(self, program: Program, predicate: Predicate, form: str, shown: str) -> Any:
-        """All facts of a predicate in the engine's own form."""
-        return self._engine.frame(predicate.name, column_names(predicate), predicate.types, form)
 
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
         """How answers are looked up, if not in the predicates' own relations."""

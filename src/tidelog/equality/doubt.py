@@ -23,7 +23,6 @@ from tidelog.equality.representatives import NONE, Classes, Ids
 from tidelog.equality.scratch import Scratch
 from tidelog.equality.together import Together
 from tidelog.logic.program import EQUAL, Atom, Constant, Program, Rule, Variable
-from tidelog.logic.strata import strata
 from tidelog.maintenance.maintainer import Check, Rows, Update
 from tidelog.query.driving import run_once
 from tidelog.rewrite.over_representatives import ALIAS, MARK, stored
@@ -44,8 +43,7 @@ class Doubts:
         self._arities = {atom.predicate: len(atom.terms) for atom in atoms}
         self._scratch = Scratch("to doubt", engine, {IN_DOUBT: 1, **self._arities})
         own = {self._scratch.relation(DOUBTFUL, name) for name in self._scratch.arities}
-        self._rules = (*self._passing(), *self._of_classes())
-        self._together = Together(self._rules, own, engine) if self._scratch.is_here else None
+        self._together = Together((*self._passing(), *self._of_classes()), own, engine)
 
     def classes(self, update: Update, classes: Classes) -> Ids:
         """The representatives of the classes that an update puts in doubt; it is not carried out yet."""
@@ -59,7 +57,9 @@ class Doubts:
             return NONE
         try:
             self._scratch.fill({self._scratch.relation(DOUBTFUL, name): rows for name, rows in seeds.items()})
-            self._close(lost)
+            for rule in lost:
+                run_once(rule, self._engine)
+            self._together.close(self._check)
             (found,), _ = self._engine.rows(self._scratch.relation(DOUBTFUL, IN_DOUBT))
             return np.sort(found)
         finally:
@@ -68,17 +68,6 @@ class Doubts:
     def drop(self) -> None:
         """Forget what is kept from one update to the next."""
         self._scratch.drop()
-
-    def _close(self, lost: tuple[Rule, ...]) -> None:
-        """Let everything be doubtful that follows, and what rules derive that are lost."""
-        if self._together is None:
-            rules = (*self._rules, *lost)
-            numbers = {id(rule): place for place, rule in enumerate(rules)}
-            self._engine.derive(strata(rules), numbers, _nobody, self._check, False)
-            return
-        for rule in lost:
-            run_once(rule, self._engine)
-        self._together.close(self._check)
 
     def _seeds(self, removed: Mapping[str, Rows], classes: Classes) -> dict[str, Rows]:
         """The stored facts that explicit facts to be removed stand for; they may repeat."""
@@ -107,10 +96,6 @@ class Doubts:
                 terms = tuple(CLASS if number == place else Variable(f"x{number}") for number in range(arity))
                 atom = Atom(name, terms)
                 yield Rule(self._doubted(atom), (in_doubt, atom))
-
-
-def _nobody(event: object) -> None:
-    """Tells nobody."""
 
 
 def bearing_on_equality(rules: Sequence[Rule]) -> Iterator[Rule]:

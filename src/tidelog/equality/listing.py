@@ -68,12 +68,6 @@ class Listing:
             return range(1)
         return range(arity if self.shown == EXPAND else 0)
 
-    def smallest_members(self) -> Rows:
-        """The representatives of classes that are not their smallest members, with these."""
-        owners = self.classes.standing
-        smallest = self._smallest(owners, self.classes.grouped)
-        return taken(Rows((owners, smallest), len(owners)), owners != smallest)
-
     def _smallest(self, representatives: Ids, grouped: Grouping) -> Ids:
         """The smallest member of each representative's class."""
         decode = self.engine.dictionary.decode

@@ -21,7 +21,7 @@ from tidelog.equality.scratch import GIVEN, Scratch, Sought
 from tidelog.equality.together import Together
 from tidelog.equality.unmerged import Pairs, neighbours
 from tidelog.logic.program import EQUAL, Atom, Literal, Negation, Program, Rule, Term, Variable
-from tidelog.maintenance.maintainer import Check, Rows
+from tidelog.maintenance.maintainer import Rows
 from tidelog.rewrite.equal_groups import group_of
 
 MEMBERS = "= members"
@@ -33,9 +33,8 @@ STATED = Rule(Atom(EQUAL, (LEFT, RIGHT)), (Atom(EQUAL, (LEFT, RIGHT)),))
 class Proofs:
     """What explicit facts make equal at one step, by the rules of a program as it is said."""
 
-    def __init__(self, program: Program, engine: Any, check: Check) -> None:
+    def __init__(self, program: Program, engine: Any) -> None:
         self._engine = engine
-        self._check = check
         self._numbers = count()
         rules = [STATED, *(rule for rule in program.rules if rule.head.predicate == EQUAL)]
         atoms = chain.from_iterable(rule.positive for rule in rules)
@@ -45,8 +44,7 @@ class Proofs:
         found = (self._looking(rule) for rule in rules)
         self._steps = [step for step in found if step is not None]
         given = [self._scratch.relation(GIVEN, MEMBERS)]
-        here = [sought.rule for sought, _ in self._steps] if self._scratch.is_here else []
-        self._together = Together(here, given, engine) if here else None
+        self._together = Together([sought.rule for sought, _ in self._steps], given, engine)
 
     def parts(self, doubted: Ids, removed: Mapping[str, Rows], classes: Classes) -> tuple[Ids, Ids]:
         """The members of classes in doubt, and the representatives that they have in what is left of them.
@@ -63,10 +61,7 @@ class Proofs:
         try:
             self._scratch.fill({given: Rows((members,), len(members)), **gone})
             self._engine.show(gone)
-            if self._together is not None:
-                self._together.run()
-            else:
-                self._engine.advance([given])
+            self._together.run()
             found = [self._pairs(sought, is_group, classes, doubted) for sought, is_group in self._steps]
             return members, classes.parts(members, *_joined(found))
         finally:
@@ -96,7 +91,7 @@ class Proofs:
 
     def _pairs(self, sought: Sought, is_group: bool, classes: Classes, doubted: Ids) -> Pairs:
         """The pairs that are equal; keys may be equal by classes that are not in doubt."""
-        rows = sought.found() if self._together is not None else sought.rows(self._check)
+        rows = sought.found()
         if not is_group:
             left, right = rows.columns
             return left, right

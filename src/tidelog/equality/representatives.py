@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -68,7 +67,6 @@ class Classes:
     version: int = 0  # changes when a constant moves
     journal: list[Moved] = field(default_factory=list)  # what has moved since it was begun
     grown: list[Moved] = field(default_factory=list)  # the part of it by which classes were merged
-    are_elsewhere: ClassVar[bool] = False  # what is here is a part
 
     def __bool__(self) -> bool:
         return self.count > 0

@@ -27,7 +27,6 @@ from tidelog.engine.events import MaintainerChosen
 from tidelog.equality import answers, faults
 from tidelog.equality.axiomatised import Axiomatised, Derive
 from tidelog.equality.backward_forward import BackwardForward, Relevant
-from tidelog.equality.classes_elsewhere import ClassesElsewhere
 from tidelog.equality.deltas import Late, composed, since
 from tidelog.equality.doubt import Doubts, bearing_on_equality
 from tidelog.equality.listing import Listing, stored_of
@@ -38,14 +37,12 @@ from tidelog.equality.scratch import Latest
 from tidelog.equality.unmerged import Pairs, Unmerged, all_unmerged
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality import has_equality
-from tidelog.logic.program import BOTTOM, EQUAL, Predicate, Program, Query, Rule
+from tidelog.logic.program import BOTTOM, Program, Query, Rule
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Rows, Update
 from tidelog.query.registry import not_over_representatives
 from tidelog.query.strategy import Answers
-from tidelog.relation import column_names
 from tidelog.rewrite.over_representatives import (
     ALIAS,
-    groups_of,
     is_between,
     stored,
 )
@@ -114,16 +111,6 @@ class Rewriting(Axiomatised):
             return super().rows(program, predicate, shown)
         return answers.facts(self._engine, self.classes, predicate, shown)
 
-    def frame(self, program: Program, predicate: Predicate, form: str, shown: str) -> Any:
-        """All facts of a predicate in the engine's own form, with every member or the smallest one."""
-        if not has_equality(program.predicates):
-            return super().frame(program, predicate, form, shown)
-        name, names, types = stored(predicate.name), column_names(predicate), predicate.types
-        if shown == answers.EXPAND:
-            return self._engine.frame(name, names, types, form, ALIAS)
-        listing = Listing(self._engine, self._classes_at_home(), shown)
-        return self._engine.frame(name, names, types, form, renamed=listing.smallest_members().columns)
-
     def look_up(self, program: Program, shown: str) -> Callable[[Query], Answers] | None:
         """How answers are looked up, if not in the predicates' own relations."""
         return (lambda query: self._answers(query, shown)) if has_equality(program.predicates) else None
@@ -134,20 +121,14 @@ class Rewriting(Axiomatised):
         return found.columns, found.count
 
     def listing(self, program: Program, shown: str) -> Listing | None:
-        """How facts are listed: the classes as they are now, all of them in this process."""
+        """How facts are listed: by the classes as they are now."""
         if not has_equality(program.predicates):
             return None
-        return Listing(self._engine, self._classes_at_home(), shown)
+        return Listing(self._engine, self.classes, shown)
 
     def relation(self, predicate: str) -> str:
         """The relation that holds all facts of a predicate, over representatives."""
         return stored(predicate)
-
-    def _classes_at_home(self) -> Classes:
-        """The classes, all of them in this process."""
-        if isinstance(self.classes, ClassesElsewhere):
-            self.classes = self.classes.at_home()
-        return self.classes
 
     def known_classes(self) -> Classes:
         """The classes of equal constants, as they are now."""
@@ -173,8 +154,6 @@ class Rewriting(Axiomatised):
         Where there was no such class, one that was only divided cannot be one.
         """
         classes = self.classes
-        if classes.are_elsewhere:
-            return list(self._engine.conflicting_classes(ALIAS, self.unique_names).tolist())
         touched = [moved.ids for moved in (classes.journal if self._conflicts else classes.grown)]
         if not touched and not self._conflicts:
             return []
@@ -196,8 +175,7 @@ class Rewriting(Axiomatised):
             return
         self._restate()
         derive(False, self._bearing(program))
-        is_done = self._is_merged_elsewhere(program, derive)
-        pairs = None if is_done else self._merge_many(program, derive)
+        pairs = self._merge_many(program, derive)
         bearing = frozenset(self._bearing(program))
         derive(False, tuple(rule for rule in self.meaning(program).rules if rule not in bearing))
         while pairs is not None:
@@ -242,17 +220,6 @@ class Rewriting(Axiomatised):
             rules = self.meaning(program).rules
             derive(False, tuple(rule for rule in rules if is_between(rule.head.predicate)))
 
-    def _is_merged_elsewhere(self, program: Program, derive: Derive) -> bool:
-        """Whether the engine has merged classes: more is equal than this process is to hold."""
-        while True:
-            groups = groups_of(self.meaning(program))
-            merged: int | None = self._engine.merge_classes(ALIAS, stored(EQUAL), groups)
-            if not merged:
-                return merged is not None
-            self.rounds += 1
-            self.classes = ClassesElsewhere(self._engine)
-            derive(True, self._bearing(program))
-
     def _merge_many(self, program: Program, derive: Derive) -> Pairs | None:
         """Merge what is equal as long as it is much; the pairs that are left, None if there are none."""
         while (pairs := all_unmerged(self._engine, self.meaning(program))) is not None:
@@ -281,7 +248,6 @@ class Rewriting(Axiomatised):
 
         Representatives may have changed since the programs were made, if this is to undo another update.
         """
-        self._classes_at_home()
         said, said_before = self._said(after), self._said(before)
         before = self.meaning(said_before)
         gone, come = _differing(before, self.meaning(said))
@@ -359,9 +325,7 @@ class Rewriting(Axiomatised):
 
     def _unmerged(self, program: Program, net: NetChange) -> Pairs | None:
         """Pairs of representatives that are equal by what came."""
-        made = self._equalities.get(
-            program.rules, lambda: Unmerged(program, self._engine, self._runtime.check)
-        )
+        made = self._equalities.get(program.rules, lambda: Unmerged(program, self._engine))
         return made.pairs(net.added)
 
     def _divided(self, update: Update, before: Program, said: tuple[Program, Program]) -> Moved:
@@ -370,7 +334,6 @@ class Rewriting(Axiomatised):
             return NOTHING
         if self._inner.name == BACKWARD_FORWARD:
             self._runtime.tell(BY_SEARCH)
-            self._engine.come_home()  # its sets of facts lie in this process
             return self.classes.assign(*self._still_proved(update, said))
         engine, check = self._engine, self._runtime.check
         doubts = self._doubts.get(before.rules, lambda: Doubts(before, engine, check))
@@ -378,7 +341,7 @@ class Rewriting(Axiomatised):
         if not len(doubted):
             return NOTHING
         self._runtime.tell(BY_DOUBT)
-        proofs = self._proofs.get(said[1].rules, lambda: Proofs(said[1], engine, check))
+        proofs = self._proofs.get(said[1].rules, lambda: Proofs(said[1], engine))
         return self.classes.assign(*proofs.parts(doubted, update.removed, self.classes))
 
     def _still_proved(self, update: Update, said: tuple[Program, Program]) -> tuple[Ids, Ids]:

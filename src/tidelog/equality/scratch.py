@@ -34,7 +34,6 @@ class Scratch:
         self.purpose = purpose
         self.engine = engine
         self.arities = arities
-        self.is_here = engine.name == "columnar"  # else facts may lie elsewhere, and plans there
         self._made: dict[tuple[str, str], str] = {}
         self._widths: dict[str, int] = {}
         self._group: Any = None  # all relations that were made, as the engine knows them
@@ -77,36 +76,18 @@ class Scratch:
     def give(self, kind: str, name: str, rows: Rows) -> None:
         """Let these be the only facts of a kind in a relation, all of them new."""
         relation = self.relation(kind, name)
-        self._clear(relation)
+        self.engine.clear(relation)
         self.engine.add(relation, rows.columns, rows.count)
         self.engine.advance([relation])
 
     def fill(self, facts: Mapping[str, Rows]) -> None:
         """Let relations that are empty have facts, which may repeat; none of them is NEW yet."""
-        if self.is_here:
-            self.engine.fill({relation: (rows.columns, rows.count) for relation, rows in facts.items()})
-            return
-        for relation, rows in facts.items():
-            self.engine.add(relation, rows.columns, rows.count)
+        self.engine.fill({relation: (rows.columns, rows.count) for relation, rows in facts.items()})
 
     def empty(self) -> None:
         """Forget all facts."""
-        if self.is_here:
-            self._group = self._group or self.engine.group(self._widths)
-            self.engine.clear_group(self._group)
-            return
-        for relation in self._widths:
-            if self.engine.size(relation):
-                self._clear(relation)
-        self.engine.begin(self._widths)
-
-    def _clear(self, relation: str) -> None:
-        """Forget the facts of a relation, which may have come to lie elsewhere."""
-        if self.is_here:
-            self.engine.clear(relation)
-        else:
-            self.engine.drop(relation)
-            self.engine.define(relation, self._widths[relation])
+        self._group = self._group or self.engine.group(self._widths)
+        self.engine.clear_group(self._group)
 
     def drop(self) -> None:
         """Forget all relations."""
@@ -137,8 +118,6 @@ class Sought:
     def rows(self, check: Callable[[], None]) -> Rows:
         """The rows, each once."""
         engine = self._scratch.engine
-        if not self._scratch.is_here:
-            return Rows(*engine.answer(self.rule))
         self._prepared.look_over()
         if not self._prepared.run((self._given,), check):
             return Rows(*engine.rows(self._answers))

@@ -11,7 +11,7 @@ from tidelog.equality.representatives import Ids
 from tidelog.equality.scratch import GIVEN, Scratch, Sought
 from tidelog.equality.together import Together
 from tidelog.logic.program import EQUAL, Atom, Program, Variable
-from tidelog.maintenance.maintainer import Check, Rows
+from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.row_sets import codes_of
 from tidelog.rewrite.over_representatives import groups_of, stored
 
@@ -28,16 +28,14 @@ def all_unmerged(engine: Any, program: Program) -> Pairs | None:
 class Unmerged:
     """Representatives that facts which came make equal, by the rules of a program over representatives."""
 
-    def __init__(self, program: Program, engine: Any, check: Check) -> None:
-        self._engine = engine
-        self._check = check
+    def __init__(self, program: Program, engine: Any) -> None:
         self._groups = groups_of(program)
         keys = {name: program.predicates[name].arity - 1 for name in self._groups}
         self._scratch = Scratch("to merge", engine, keys)
         self._whole = {name: self._sought(name, arity) for name, arity in keys.items()}
-        rules = [sought.rule for sought in self._whole.values()] if self._scratch.is_here else []
+        rules = [sought.rule for sought in self._whole.values()]
         given = [self._scratch.relation(GIVEN, name) for name in keys]
-        self._together = Together(rules, given, engine) if rules else None
+        self._together = Together(rules, given, engine)
 
     def pairs(self, came: Mapping[str, Rows]) -> Pairs | None:
         """Pairs of different representatives that are equal, None if there are none."""
@@ -65,11 +63,8 @@ class Unmerged:
         }
         try:
             self._scratch.fill(keys)
-            if self._together is not None:
-                self._together.run()
-                return [neighbours(self._whole[name].found()) for name in came]
-            self._engine.advance(keys)
-            return [neighbours(self._whole[name].rows(self._check)) for name in came]
+            self._together.run()
+            return [neighbours(self._whole[name].found()) for name in came]
         finally:
             self._scratch.empty()
 

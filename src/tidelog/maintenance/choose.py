@@ -11,11 +11,10 @@ Invariant: either way the result is the same; only the time differs.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from tidelog.engine.events import Listener, MaintainerChosen, MarkingDecided
-from tidelog.engine.maintaining import Counters, Maintainable, OutOfReach
+from tidelog.engine.maintaining import Counters, Maintainable
 from tidelog.logic.program import Program, Rule
 from tidelog.maintenance.algorithms import ALGORITHMS
 from tidelog.maintenance.driver import Driver
@@ -42,7 +41,6 @@ from tidelog.maintenance.uncounted import Uncounted
 
 SMALL = 16  # so few facts are worked in without thinking about it
 NEVER_COUNTED = 0.25  # the share of explicit facts from which on counting for the first time does not pay
-FETCHED = 10_000  # facts of which so many change are not fetched for it one by one
 
 # What updates cost without counters, measured by what it costs to count an instance (docs/decisions/0049).
 FOUND = 7.0  # for each instance that plans find
@@ -56,7 +54,6 @@ LATER = 4.0  # what an instance of a recursive stratum costs more if it is not c
 UNLIMITED = 1e15
 
 RANKS = "rank-counting"
-NOT_COUNTED = "dred"  # where counting would mean to hold all facts
 RENTED = "backward-forward or dred"
 
 
@@ -65,10 +62,7 @@ class TooDear(Exception):  # noqa: N818 - nobody sees it
 
 
 class Auto:
-    """Rank counting for most updates, recomputation for large ones, neither where counting would cost more.
-
-    Where the facts lie elsewhere, too many to come, what small updates touch is deleted and rederived.
-    """
+    """Rank counting for most updates, recomputation for large ones, neither where counting costs more."""
 
     name = "auto"
 
@@ -81,8 +75,6 @@ class Auto:
         self.waiting: Waiting = none_known
         self._ranks = Driver(ALGORITHMS[RANKS], engine, listen, check, modules)
         self._recompute = Recompute(engine, listen, check, modules)
-        self._fetching: Driver | None = None  # made where facts lie elsewhere
-        self._make = partial(Driver, ALGORITHMS[NOT_COUNTED], engine, listen, check, modules)
         self._uncounted = Uncounted(engine, listen, self._check_rent, modules)
         self._check = check
         self._paid = 0.0  # for updates without counters, since there were some last
@@ -102,16 +94,9 @@ class Auto:
         if chosen.maintainer == RENTED:
             net = self._rent(update, before, after)
             return self._ranks.apply(update, before, after) if net is None else net
-        if chosen.maintainer == NOT_COUNTED:
-            try:
-                self._fetching = self._fetching or self._make()
-                return self._fetching.apply(update, before, after)
-            except OutOfReach:
-                self.listen(OUT_OF_REACH)
         net = self._recompute.apply(update, before, after)
-        for driver in (self._ranks, self._uncounted, self._fetching):
-            if driver is not None:
-                driver.forget()
+        self._ranks.forget()
+        self._uncounted.forget()
         return net
 
     def _rent(self, update: Update, before: Program, after: Program) -> NetChange | None:
@@ -140,9 +125,6 @@ class Auto:
     def _choose(self, update: Update, before: Program, after: Program) -> MaintainerChosen:
         """The maintainer that is expected to be faster, and why."""
         changed = count(update.removed) + count(update.added)
-        if not self.engine.is_resident:
-            are_rules = update.rules_removed or update.rules_added
-            return MANY_ELSEWHERE if are_rules or changed > FETCHED else FEW_ELSEWHERE
         is_counted = self.engine.counters is Counters.RANK
         if self._may_mark and after.rules is before.rules:
             is_cheaper, reason = self._without_counters(update, before)
@@ -234,11 +216,5 @@ def _rounded(number: int) -> str:
     return f"{round(number, 1 - len(str(number))):,}"
 
 
-ELSEWHERE = "there are more facts than one process is to hold"
-MANY_ELSEWHERE = MaintainerChosen(
-    "recompute", f"{ELSEWHERE}, and rules change or more than {FETCHED:,} facts"
-)
-FEW_ELSEWHERE = MaintainerChosen(NOT_COUNTED, f"{ELSEWHERE}: what few changes touch is fetched")
-OUT_OF_REACH = MaintainerChosen("recompute", f"{ELSEWHERE}, and this update touches too many of them")
 TOO_DEAR = MaintainerChosen(RANKS, "to search for what still holds turned out to cost more than to count")
 FEW = MaintainerChosen(RANKS, f"{SMALL} facts or fewer change")

@@ -49,7 +49,7 @@ class Closures:
 
     def modules(self, rules: Rules) -> dict[str, ClosureModule]:
         """The modules of a program's rules, by predicate."""
-        if not self.is_enabled or not self.engine.is_resident:
+        if not self.is_enabled:
             return {}
         known = self._recognised.get(id(rules))
         if known is None or known[0] is not rules:

@@ -35,8 +35,8 @@ from tidelog.engine.maintaining import (
 )
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.builtins import Overflow
-from tidelog.logic.program import Program, Rule
-from tidelog.logic.strata import cycles, strata
+from tidelog.logic.program import Program
+from tidelog.logic.strata import cycles
 from tidelog.maintenance import aggregates, closures
 from tidelog.maintenance.closures import Closures, Names, Rules
 from tidelog.maintenance.maintainer import Check, NetChange, Rows, Update
@@ -197,9 +197,6 @@ class Driver:
         }
         if not missing:
             return set()
-        if not self.engine.is_resident:
-            self._derive(missing)
-            return {rule.head.predicate for rule in missing}
         self.engine.begin_transaction()
         try:
             nothing = self.engine.none()
@@ -216,13 +213,6 @@ class Driver:
             raise
         self.engine.commit()
         return {rule.head.predicate for rule in missing}
-
-    def _derive(self, rules: Mapping[Rule, int]) -> None:
-        """Make auxiliary relations where the facts lie."""
-        for rule in rules:
-            self.engine.define(rule.head.predicate, len(rule.head.terms))
-        numbers = {id(rule): number for rule, number in rules.items()}
-        self.engine.derive(strata(tuple(rules)), numbers, self.listen, self.check, False)
 
     def _schedule_anew(self, rules: Rules | None) -> None:
         """Let there be a schedule of these rules, and plans and auxiliary relations of no others."""

@@ -154,10 +154,10 @@ class MarkingDriver(Driver):
 
     @property
     def _may_mark(self) -> bool:
-        """Whether to mark at all; who was not asked to does so in streams, and with all facts at hand."""
+        """Whether to mark at all; who was not asked to does so in streams."""
         if self.marking != "auto":
             return self.marking != "none"
-        return self.peek is not no_stream and self.engine.is_resident
+        return self.peek is not no_stream
 
     def _chosen(self, update: Update, announced: Ahead | None) -> Marks | None:
         """How to mark in this update, None if it is not worth while."""

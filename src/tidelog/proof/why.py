@@ -60,7 +60,6 @@ class Prover:
 
     def instances(self, program: Program) -> Instances:
         """What finds instances of the program's rules."""
-        self._engine.come_home()
         self._instances.use(program)
         return self._instances
 

@@ -54,7 +54,7 @@ def choose(query: Query, place: Place) -> Choice:
     if _is_free(query) and _are_rest_harmless(needed, place):
         return Choice("full", "nothing is bound, and nearly all rules are needed")
     is_large = not is_all or _facts(needed, place) >= MANY_FACTS
-    if place.may_table and is_large and all(_are_bound(query)):
+    if is_large and all(_are_bound(query)):
         return Choice("tabling", "nothing is free: a few subgoals are true or not")
     if place.is_tabled and any(_are_bound(query)):
         return Choice("tabling", "there are tables, which know what was asked before")
@@ -71,9 +71,9 @@ def _by_rewriting(query: Query, needed: Sequence[int], place: Place) -> Choice:
         return Choice("full", "nothing is bound, and every rule is needed")
     many = f"rewriting would make {counted(rules, 'rule')} of {len(needed):,}"
     is_manifold = rules > MANY_RULES and rules > MANY_TIMES * len(needed)
-    if is_all and facts < (TABLED * rules if is_manifold and place.may_table else PLANNED * rules**2):
+    if is_all and facts < (TABLED * rules if is_manifold else PLANNED * rules**2):
         return Choice("full", f"{many}: too many for so few facts")
-    if is_manifold and bound and place.may_table:
+    if is_manifold and bound:
         return Choice("tabling", f"{many}: tables need those only that are met")
     count = f"{len(needed):,} of {counted(len(place.program.rules), 'rule')}"
     if not bound:

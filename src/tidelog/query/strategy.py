@@ -90,7 +90,6 @@ class Place:
     check: Callable[[], None]  # raises when a limit is reached
     modules: bool = True  # whether structures may close predicates
     is_checked: bool = True  # whether an inconsistency must be noticed: nobody knows of it yet
-    may_table: bool = True  # whether tables may be made where nobody has asked for them
     is_tabled: bool = False  # whether there are tables
     table_memory: int = TABLE_MEMORY
     # How answers are looked up in what is derived, where that is kept in another form than the program's.

@@ -58,9 +58,6 @@ class TabledEngine(Engine, Protocol):
     def generation(self) -> int:
         """Changes when plans that are kept must be prepared anew."""
 
-    def come_home(self) -> None:
-        """Let all facts lie in this process, or raise."""
-
     def follow(self, relation: str) -> tuple[Rows, Rows] | None:
         """What has gone from a relation, and come to it, since this was last asked; None if not known."""
 

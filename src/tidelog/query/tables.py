@@ -310,7 +310,6 @@ class Tables:
     def catch_up(self) -> None:
         """Work in how explicit facts have changed since the last query."""
         engine = self._engine
-        engine.come_home()
         if {name for name in self._derived if engine.size(name)} != self._stated:
             self._redefine()
         self._look_over()

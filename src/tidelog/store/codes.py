@@ -21,7 +21,7 @@ MEANINGS: Final = {
     NEWER: "a store of a format that this version does not read yet",
     DAMAGED: "a store in which something is missing or is not what it should be",
     NOT_WRITTEN: "a store that cannot be written to: the disk is full, say; nothing was changed",
-    NOT_STORABLE: "a program, an engine or a setting whose state a store cannot hold yet",
+    NOT_STORABLE: "a program or a setting whose state a store cannot hold yet",
     CLOSED: "a change to a store that is closed, or that takes no more changes after a fault",
     READ_ONLY: "a change to a store that was opened for reading",
     FORKED: "a change to a store in a process that was forked from the one that opened it",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
-from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener, StratumStrategy
+from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
 from tidelog.io.columns import Batch
 from tidelog.logic.inference import LazySchema
@@ -21,10 +20,9 @@ from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.relation import Relation, column_names
 from tidelog.temporal.advancing import NOT_ADVANCED, Past, derive_on
-from tidelog.temporal.analysis import FORWARD, direction, time_cycle, time_strata
+from tidelog.temporal.analysis import FORWARD, direction, time_cycle
 from tidelog.temporal.changing import Changing, TimedUpdate, Times
 from tidelog.temporal.compute import Computer
-from tidelog.temporal.elsewhere import DerivationElsewhere
 from tidelog.temporal.evaluate import Evaluation, Reading
 from tidelog.temporal.heads import head_rows, together
 from tidelog.temporal.horizon import Horizon
@@ -149,14 +147,14 @@ class Temporal:
         self.store.tables = {}
         self.store.refine_for(program)
         horizon = self.horizon(program)
-        begin = self._begin(program, strata_before, listen)
+        self.store.begin(program)
         ready = self.store.ready(program)
         settings = self.settings
         if self._has_no_end(program):
             self.periodic = Periodic(program, self.store, settings.procedure)
             self.outcome, self.dropped = self.periodic.derive(ready, listen, check, strata_before)
             return
-        derivation = begin(
+        derivation = Derivation(
             self.store, ready, listen, check, settings.procedure, settings.rounds, horizon, strata_before
         )
         self.outcome = derivation.run()
@@ -195,24 +193,6 @@ class Temporal:
         listen(IntervalsGained(len(self.store) - before))
         self.outcome, self.dropped, self.periodic = outcome, {}, None
         self.is_cut = outcome.horizon is not None and outcome.horizon.is_cut
-
-    def _begin(self, program: Program, strata_before: int, listen: Listener) -> Callable[..., Derivation]:
-        """Let what holds be what is given, here or where the engine says; how what follows is derived."""
-
-        def tell(strategy: str, reason: str) -> None:
-            for place in range(len(time_strata(program.timed_rules))):
-                listen(StratumStrategy(strata_before + place, strategy, reason))
-
-        frames = self.engine.timed_frames(self.store.facts_read(program), tell)
-        if frames is None:
-            self.store.begin(program)
-            return Derivation
-        if self._has_no_end(program):
-            message = "what follows has no end, and whether all repeats is found on the driver only"
-            help = "say how far (--rounds, --horizon), or raise `tidelog.driverFacts`"
-            raise ProgramError(Diagnostic(ENDLESS, message, help=help))
-        self.store.begin_elsewhere(program, frames)
-        return partial(DerivationElsewhere, frames)
 
     def horizon(self, program: Program, past: Past | None = None) -> Horizon | None:
         """The part of the timeline to which derivation is limited, if it is, noting nothing yet."""
@@ -353,9 +333,9 @@ class Temporal:
 
     def check_consistency(self, program: Program) -> None:
         """Raise Inconsistent if `bottom()` holds at some time."""
-        if BOTTOM not in program.timed or not self.store.is_known(BOTTOM):
+        if BOTTOM not in program.timed or BOTTOM not in self.store.tables:
             return
-        times = self.store.table_of(BOTTOM).rows()[2]
+        times = self.store.tables[BOTTOM].rows()[2]
         if len(times) and times.max() >= self._first:
             raise Inconsistent(violations(program, self.store, self._first))
 
@@ -387,7 +367,7 @@ class Temporal:
 
     def relation(self, predicate: Predicate, schema: LazySchema | None = None) -> TimedRelation:
         """All facts of a predicate, and when they hold."""
-        table = self.store.table_of(predicate.name)
+        table = self.store.tables[predicate.name]
         numbers, lists = self._recent(*table.holding())
         columns = table.facts.columns[:, numbers]
         return self._timed(

@@ -26,34 +26,9 @@ class Store:
         self.engine = engine
         self.timeline = timeline
         self.given: dict[str, TimedTable] = {}
-        self._tables: dict[str, TimedTable] = {}
-        self._elsewhere: Any = None  # what holds, while it lies with the engine
+        self.tables: dict[str, TimedTable] = {}  # what holds, by predicate
         self._ready: list[tuple[object, Timeline, tuple[ReadyRule, ...]]] = []  # those made ready last
         self._schedule: Schedule | None = None  # the last one
-
-    @property
-    def tables(self) -> dict[str, TimedTable]:
-        """What holds, by predicate; what lies with the engine comes here, or OutOfReach is raised."""
-        if self._elsewhere is not None:
-            self._elsewhere.check_resident()
-            self._tables = {name: self.table_of(name) for name in self._elsewhere.names}
-            self._elsewhere = None
-        return self._tables
-
-    @tables.setter
-    def tables(self, tables: dict[str, TimedTable]) -> None:
-        self._tables, self._elsewhere = tables, None
-
-    def table_of(self, name: str) -> TimedTable:
-        """What holds of one predicate; if it lies with the engine, the others stay there."""
-        if self._elsewhere is None:
-            return self._tables[name]
-        rows = self._elsewhere.rows(name)
-        return TimedTable.of(name, rows.columns, rows.left, rows.right)
-
-    def is_known(self, name: str) -> bool:
-        """Whether a predicate was derived, or read by what was."""
-        return name in (self._tables if self._elsewhere is None else self._elsewhere.names)
 
     # ---- the timeline
 
@@ -80,7 +55,7 @@ class Store:
             for some in (self.given, self.tables)
         )
         finer = Timeline(scale, timeline.is_integer, timeline.is_calendar)
-        self.given, self._tables, self.timeline = given, tables, finer  # all or none
+        self.given, self.tables, self.timeline = given, tables, finer  # all or none
 
     # ---- facts in
 
@@ -97,23 +72,9 @@ class Store:
         arities = {name: program.predicates[name].arity for name in self.predicates(program)}
         self.tables = {name: self.beginning(name, arity) for name, arity in arities.items()}
 
-    def begin_elsewhere(self, program: Program, frames: Any) -> None:
-        """Let what holds lie with the engine: what is given, and what the engine has."""
-        for name in self.predicates(program):
-            given = self.given.get(name)
-            frames.begin(name, program.predicates[name].arity, None if given is None else given.rows())
-        self._tables, self._elsewhere = {}, frames
-
     def refine_for(self, program: Program) -> None:
         """Let the timeline have units in which the bounds of a program's operators are whole."""
         self.refine(interval for rule in program.timed_rules for interval in intervals_of(rule))
-
-    def facts_read(self, program: Program) -> int:
-        """How many facts, those with times by intervals, rules over time begin with."""
-        names = self.predicates(program)
-        there = [name for name in names if name in self.engine.relations()]
-        standing = sum(map(self.engine.size, there))
-        return int(standing) + sum(len(self.given[name]) for name in names if name in self.given)
 
     def predicates(self, program: Program) -> tuple[str, ...]:
         """The predicates that rules over time derive or read, and those that have times."""
@@ -191,4 +152,4 @@ class Store:
 
     def __len__(self) -> int:
         """How many intervals all facts with times have together."""
-        return sum(map(len, self._tables.values())) if self._elsewhere is None else self._elsewhere.count
+        return sum(map(len, self.tables.values()))

@@ -23,10 +23,8 @@ from tidelog.engine.columnar.runner import ANSWERS
 from tidelog.engine.events import Listener
 from tidelog.engine.fixpoint import materialise
 from tidelog.engine.maintaining import Counters, Flag, Outgrown
-from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
-from tidelog.logic.values import ColumnType
 from tidelog.plan.compile import full_plan
 from tidelog.rewrite.closures import ClosureKind, ClosureModule
 from tidelog.rewrite.splitting import is_auxiliary
@@ -62,20 +60,15 @@ class ClosingEngine(MaintainedEngine):
     def __init__(self, threads: int | None = None, relations: int = 8) -> None:
         super().__init__(threads, relations)
         self.fewest = FEWEST
-        self.max_facts: int | None = (
-            None  # that may be there, for engines whose work is not seen while it lasts
-        )
         self.has_incomplete = False  # tables were put in whose sets are not made yet
         self._closed: dict[str, Closed] = {}
         self._transaction = Transaction()
         self._look_ups = LookUps()
 
-    can_renew = True
-
     def renew(self) -> None:
         """Forget all relations, and whatever was made for them, in whatever state; values keep their ids."""
         made = ClosingEngine(self.threads)
-        kept = ("dictionary", "pool", "check", "max_facts", "dense_bytes", "fewest")
+        kept = ("dictionary", "pool", "check", "dense_bytes", "fewest")
         state = {**vars(made), **{name: getattr(self, name) for name in (*kept, "plan_listener")}}
         state.update(epoch=self.epoch + 1, generation=self.generation + 1, _instances=self._instances)
         self.dictionary.publish()
@@ -85,11 +78,6 @@ class ClosingEngine(MaintainedEngine):
     def closing(self) -> ClosingEngine:
         """The engine itself."""
         return self
-
-    @property
-    def is_resident(self) -> bool:
-        """Whether all facts lie in this process, or can: they do."""
-        return True
 
     @property
     def closed(self) -> Collection[str]:
@@ -139,31 +127,6 @@ class ClosingEngine(MaintainedEngine):
             return self.rows(ANSWERS)
         finally:
             self.drop(ANSWERS)
-
-    def takes(self, data: object) -> bool:
-        """Whether data is in a form that only this engine reads: none is."""
-        return False
-
-    def load_frame(
-        self, relation: str, data: Any, types: tuple[ColumnType, ...], names: tuple[str | None, ...]
-    ) -> int:
-        """Add the rows of such data as explicit facts; returns how many were new. It takes none."""
-        raise AssertionError("no data is in such a form")
-
-    def frame(
-        self, relation: str, names: Sequence[str], types: Sequence[ColumnType], form: str = "exact"
-    ) -> Any:
-        """The facts of a relation in the engine's own form."""
-        message = f"the engine `{self.name}` has no frames"
-        raise ProgramError(Diagnostic("E620", message, help="use `reasoner[name]`"))
-
-    def merge_classes(self, alias: str, equal: str, groups: Sequence[str]) -> int | None:
-        """Merge classes of equal constants, if they are too many for whoever asks; here they never are."""
-        return None
-
-    def timed_frames(self, facts: int, tell: Callable[[str, str], None]) -> Any:
-        """Where what holds at times is derived if that is not in this process; here it always is."""
-        return None
 
     # ---- relations that are closed, and no longer
 

@@ -49,9 +49,6 @@ class FollowedEngine(ColumnarEngine):
 
     # ---- what comes and goes
 
-    def come_home(self) -> None:
-        """Let all facts lie in this process: they do."""
-
     def follow(self, relation: str) -> tuple[Rows, Rows] | None:
         """What has gone from a relation, and what has come to it, since this was last asked.
 
