@@ -109,6 +109,7 @@ def _stream(job: Job, messages: Messages, steps: list[Step], options: Namespace)
 def report(messages: Messages, job: Job, run: Run) -> None:
     """Say what a run has published."""
     manifest = run.version
+    messages.diagnose(finding.diagnostic() for finding in run.findings)
     if not run.is_new:
         messages.say(f"nothing has changed: version {manifest.version} is current  {duration(run.seconds)}")
         return

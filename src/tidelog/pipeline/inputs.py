@@ -33,6 +33,8 @@ from tidelog.temporal.relation import INTERVAL
 Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content
 ReadFiles = Callable[[list[DataFile], Faults], Iterator[Batch]]
 
+STATED = "the program"  # what the facts are called that a program states
+
 _CHUNK = 1 << 22
 
 
@@ -103,11 +105,11 @@ def stated_inputs(program: Program) -> Iterator[Feeding]:
             by_predicate.setdefault(fact.predicate, []).append(fact)
     for name, facts in by_predicate.items():
         texts = sorted(" ".join(map(exact, fact.values)) for fact in facts)
-        yield Feeding(f"{name} in the program", name, "the program", digest(*texts), _stating(facts))
+        yield Feeding(f"{name} in the program", name, STATED, digest(*texts), _stating(facts))
     for name, some in timed.items():
         texts = sorted(" ".join((*map(exact, fact.values), str(fact.interval))) for fact in some)
         key, times = f"{name} at times in the program", [str(fact.interval) for fact in some]
-        yield Feeding(key, name, "the program", digest(*texts), _stating(some, times), time=(INTERVAL,))
+        yield Feeding(key, name, STATED, digest(*texts), _stating(some, times), time=(INTERVAL,))
 
 
 def _stating(facts: Sequence[Fact], times: Sequence[str] = ()) -> Callable[[Faults], Iterator[Batch]]:

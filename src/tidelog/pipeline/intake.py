@@ -127,6 +127,11 @@ class Intake:
         """The inputs of predicates."""
         return [item for item in self.items if item.predicate in predicates]
 
+    def newest(self, key: str) -> int | None:
+        """Return when the newest file of an input was written, in nanoseconds; None if it has no files."""
+        files = next((item.files for item in self.items if item.key == key), ())
+        return max((path.stat().st_mtime_ns for path in files), default=None)
+
     def check_rejects(self) -> None:
         """Nothing, if no more rows are rejected than the job allows; else raises `DataError`."""
         most = self._settings.max_rejects

@@ -32,6 +32,8 @@ from tidelog.pipeline.continuing import (
     reason_in,
     reason_not_to_open,
 )
+from tidelog.pipeline.guarding import Guarding, ReasonerRows, TableRows
+from tidelog.pipeline.guards import Finding, GuardFailed, Guards
 from tidelog.pipeline.holding import Changes, Holding
 from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
@@ -65,11 +67,15 @@ class Step:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run did: the version that is current now, and whether the run published it."""
+    """What a run did: the version that is current now, and whether the run published it.
+
+    `findings` are guards and expectations that do not hold and that only warn.
+    """
 
     version: Manifest
     is_new: bool
     seconds: float
+    findings: tuple[Finding, ...] = ()
 
     def __str__(self) -> str:
         return f"version {self.version.version}"
@@ -107,6 +113,7 @@ class Job:
         allow_write: Folders = None,
         session: Any = None,
         listeners: Iterable[Callable[[Step], None]] = (),
+        guards: Guards | None = None,
     ) -> None:
         made = Engine(engine) if isinstance(engine, str) else engine
         self._set(
@@ -122,6 +129,7 @@ class Job:
                 Path(folder),
                 Sandbox.of(allow_read, allow_write),
                 format,
+                guards or Guards(),
             ),
             session,
             listeners,
@@ -162,6 +170,7 @@ class Job:
         start = self._start = perf_counter()
         program = self.program()
         check_sinks(self.settings, program)
+        guarding = Guarding(self.settings, program)
         if self.settings.needs_spark:
             check_pyspark(self.settings.engine)
         with self.writing(full) as publication:
@@ -170,14 +179,16 @@ class Job:
                 check_columns(before, program)
                 intake = self._intake(program)
                 if not self._is_edited(before, program, intake):
-                    return Run(before, False, perf_counter() - start)
+                    guarding.check(intake, before, self._published_rows(before))
+                    return Run(before, False, perf_counter() - start, guarding.findings)
                 reasoner = self._continued(before, program)
                 if reasoner is not None:
-                    found = self._apply_changes(publication, reasoner, before, program, intake)
+                    found = self._apply_changes(publication, reasoner, before, program, intake, guarding)
                     if found is not None:
-                        return Run(found, found.version != before.version, perf_counter() - start)
-            manifest = self._derive(publication, before, program, self._intake(program), full)
-        return Run(manifest, True, perf_counter() - start)
+                        is_new = found.version != before.version
+                        return Run(found, is_new, perf_counter() - start, guarding.findings)
+            manifest = self._derive(publication, before, program, self._intake(program), guarding, full)
+        return Run(manifest, True, perf_counter() - start, guarding.findings)
 
     def apply(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Run:
         """Publish the version in which a change script has been applied, one transaction.
@@ -254,6 +265,7 @@ class Job:
         before: Manifest,
         program: Program,
         intake: Intake | SparkIntake,
+        guarding: Guarding,
     ) -> Manifest | None:
         """Publish the difference that inputs and rules make; None if everything must be derived anew."""
         edited = intake.edited(before)
@@ -271,11 +283,13 @@ class Job:
         origin = self._origin("incremental", after, hash_of(program), intake.inputs, before.batch)
         is_told = has_new_rules or intake.differs(before.inputs)
 
-        def skip_if_nothing(delta: Delta) -> None:
+        def check(delta: Delta) -> None:
+            # Before the transaction is committed to the state: what fails is not published later, either.
+            guarding.check(intake, before, ReasonerRows(reasoner, change.program))
             if not delta and not is_told and not change.times:
                 change.batch = None  # the state stays that of the version
 
-        change.publish = skip_if_nothing
+        change.publish = check
         try:
             changes = self._commit(reasoner, change, publication.number, origin)
         except ProgramError as error:
@@ -315,6 +329,7 @@ class Job:
         before: Manifest | None,
         program: Program,
         intake: Intake | SparkIntake,
+        guarding: Guarding,
         full: bool,
     ) -> Manifest:
         """Publish what follows from all inputs, derived from scratch."""
@@ -322,7 +337,7 @@ class Job:
         batch = before.batch if before else None
         bare = replace(program, facts=(), imports=())
         if not isinstance(intake, Intake):
-            return self._derive_on_spark(publication, before, program, intake, full)
+            return self._derive_on_spark(publication, before, program, intake, guarding, full)
         reasoner = self._state.begin(publication.number, bare)
         try:
             intake.feed(reasoner, publication.number, before, full)
@@ -330,12 +345,15 @@ class Job:
             reasoner.materialise()
             tally = reasoner.statistics
             self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
+            guarding.check(intake, before, ReasonerRows(reasoner, bare))
             reasoner.begin()
             origin = self._origin("full", bare, hash_of(program), intake.inputs, batch)
             changes: Changes = dict.fromkeys(program.predicates)
             manifest = self._publish(publication, before, reasoner, bare, changes, origin)
-        except BaseException:
+        except BaseException as error:
             reasoner.abandon()  # or nobody else could write to it
+            if isinstance(error, GuardFailed):
+                self._state.remove_unpublished(before.version if before else None)
             raise
         reasoner.close()
         self._state.adopt(publication.number)
@@ -347,6 +365,7 @@ class Job:
         before: Manifest | None,
         program: Program,
         intake: SparkIntake,
+        guarding: Guarding,
         full: bool,
     ) -> Manifest:
         """Do the same in tasks of Spark, which write the tables."""
@@ -369,6 +388,11 @@ class Job:
         origin = self._origin("full", bare, hash_of(program), intake.inputs, before.batch if before else None)
         origin = described_types(written.derived, origin).knowing(held_by(given.inputs.values())[0])
         self.reached("derived", counted(derived, "fact"))
+        try:
+            guarding.check(intake, before, TableRows(written.rows, written.head))
+        except GuardFailed:
+            self._state.remove_unpublished(before.version if before else None)
+            raise
         manifest = self._commit_version(publication, origin)
         self._state.adopt(publication.number)
         return manifest
@@ -439,6 +463,10 @@ class Job:
             finally:
                 if not self._keeps_open:
                     self.close()
+
+    def _published_rows(self, version: Manifest) -> TableRows:
+        counts = {name: table.rows for name, table in version.tables.items()}
+        return TableRows(counts, lambda name: self.store.read(name, version.version))
 
     def _before(self, publication: Publication) -> Manifest | None:
         return None if publication.base is None else Manifest.of(publication.base)

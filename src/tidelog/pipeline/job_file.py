@@ -10,9 +10,13 @@ from tidelog.errors import ProgramError, suggest
 from tidelog.errors import Source as Text
 from tidelog.io.formats import ALIASES, EXTENSIONS, RDF, canonical_format, format_of
 from tidelog.logic.column_types import TYPES
+from tidelog.logic.program import BOTTOM
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
+from tidelog.pipeline import codes
 from tidelog.pipeline.document import Document, Table, read_document
+from tidelog.pipeline.guard_settings import read_guards, source_limits
+from tidelog.pipeline.guards import Guards, Severity
 from tidelog.pipeline.settings import (
     CHANGES,
     DEFAULT_ENGINE,
@@ -84,6 +88,7 @@ def _settings(document: Document, folder: Path) -> Settings:
         root.count("max-rejects"),
         folder,
         format=form,
+        guards=_guards(root),
         spans={key: document.span((key,)) for key in ("program", "publish") if key in root},
     )
     root.close()
@@ -101,6 +106,20 @@ def _publish(root: Table) -> tuple[str, str | None]:
     form = table.choice("format", PUBLISHED_FORMATS, PUBLISHED_FORMATS[0]) if "format" in table else None
     table.close()
     return folder, form
+
+
+def _guards(root: Table) -> Guards:
+    guards = read_guards(root)
+    for place, one in enumerate(guards.expectations):
+        if one.predicate == BOTTOM:
+            message = f"`{BOTTOM}` needs no [[expect]]: a run that violates a constraint always fails"
+            help = "to publish with violations, let rules derive another predicate, and expect that"
+            root.document.fault(codes.BAD_VALUE, message, ("expect", place, "predicate"), help)
+        elif one.severity is Severity.DROP:
+            message = "jobs cannot leave rows out: `severity` is `warn` or `fail`"
+            help = "derive the good rows by a rule, `good(?x) :- row(?x), ~bad(?x) .`, and use these"
+            root.document.fault(codes.BAD_VALUE, message, ("expect", place, "severity"), help)
+    return guards
 
 
 def _source(table: Table) -> Source:
@@ -127,6 +146,7 @@ def _source(table: Table) -> Source:
         table.text("driver"),
         table.mapping("options"),
         time=_time(table),
+        limits=source_limits(table),
         span=table.document.span((*table.path, "predicate")),
     )
     if given in RDF:

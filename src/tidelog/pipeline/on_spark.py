@@ -178,6 +178,11 @@ class SparkIntake:
             help = f"see {self._store.path / str(path)}"
             raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, item.source.span, help))
 
+    def newest(self, key: str) -> int | None:
+        """Return when the newest file of an input was written, in nanoseconds, if that is known."""
+        files = next((self._input(item).files for item in self._items if item.key == key), {})
+        return max((time for _, time, _ in files.values() if time >= 0), default=None)
+
     def check_rejects(self) -> None:
         """Raise `DataError` if more rows are rejected than the job allows."""
         most = self._settings.max_rejects
@@ -255,10 +260,15 @@ class SparkIntake:
 
 @dataclass(frozen=True)
 class Written:
-    """What tasks have written: how many rows of each table."""
+    """What tasks have written: how many rows of each table, in which files."""
 
     derived: Derived
     rows: Mapping[str, int]
+    files: Mapping[str, Sequence[str]]
+
+    def head(self, name: str) -> Any:
+        """Return the rows of the first file of a table that has any."""
+        return pq.read_table(next(path for path in self.files[name] if pq.read_metadata(path).num_rows))
 
 
 def derive_on_spark(
@@ -300,7 +310,7 @@ def derive_on_spark(
     for name in base.keys() - files.keys():
         publication.drop(name)
     counts = {name: sum(pq.read_metadata(path).num_rows for path in paths) for name, paths in files.items()}
-    return Written(derived, counts)
+    return Written(derived, counts, files)
 
 
 def arrow_schema(derived: Derived, name: str) -> Any:

@@ -15,6 +15,7 @@ from tidelog.logic.program import Program
 from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.logic.time import read_interval
 from tidelog.logic.values import ColumnType
+from tidelog.pipeline.guards import NO_LIMITS, Guards, Limits
 from tidelog.temporal.materialise import PROCEDURES
 from tidelog.temporal.reasoning import TimeSettings
 
@@ -50,6 +51,7 @@ class Source:
     options: Mapping[str, str] = field(default_factory=dict)
     frame: Any = None
     time: str | tuple[str, ...] = ()
+    limits: Limits = field(default=NO_LIMITS, repr=False)  # no part of how it is read
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -191,6 +193,7 @@ class Settings:
     folder: Path = Path()
     sandbox: Sandbox = OPEN  # what the program may read and write
     format: str | None = None  # of published tables: delta, iceberg or parquet; by default that of the folder
+    guards: Guards = field(default_factory=Guards)  # but for those of sources, which these have
     spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
 
     def resolve(self, path: str) -> Path:

@@ -1,0 +1,144 @@
+"""Jobs with guards and expectations: what fails publishes nothing, then or later."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidelog as tl
+from tests.pipeline.conftest import JOB, Write
+from tidelog.errors import DataError
+from tidelog.pipeline import Job, Source, read
+from tidelog.pipeline.guards import Expectation, GuardFailed, Guards, Limits, Severity
+
+EMPTY = "from,to\n"
+
+
+def failing(job: Job, full: bool = False) -> list[str]:
+    """The messages of a run that fails by its guards and publishes nothing."""
+    before = job.store.number
+    with pytest.raises(GuardFailed) as raised:
+        job.run(full)
+    assert job.store.number == before
+    assert not list(job.store.path.glob("_state.*"))
+    return [item.message for item in raised.value.diagnostics]
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["incremental", "full"])
+@pytest.mark.parametrize("is_warm", [True, False], ids=["warm", "cold"])
+def test_an_emptied_source_is_not_published_then_or_later(job: Job, full: bool, is_warm: bool) -> None:
+    job.run()
+    before = set(read("published")["reach"])
+    Path("edge.csv").write_text(EMPTY)
+    for _ in range(2):
+        tried = job if is_warm else Job.load("job.toml")
+        assert failing(tried, full) == ["`edge.csv` has no rows, and had 3 in the last version"]
+    assert set(read("published")["reach"]) == before
+    Path("edge.csv").write_text("from,to\na,b\nx,y\n")
+    run = Job.load("job.toml").run()
+    assert run.version.version == 2 and set(read("published")["reach"]) == {("a", "b"), ("x", "y")}
+    assert run.version.reason == "incremental"  # what failed has left the state as it was
+
+
+def test_a_source_that_may_become_empty(job: Job, write: Write) -> None:
+    job.run()
+    write("edge.csv", EMPTY)
+    assert Job.load(write("job.toml", JOB + "allow-empty = true\n")).run().version.rows == 0
+
+
+def test_a_filter_that_leaves_nothing_empties_a_source(job: Job, write: Write) -> None:
+    job.run()
+    (message,) = failing(Job.load(write("job.toml", JOB + "filter = '?from = \"z\"'\n")))
+    assert message == "`edge.csv` has no rows left of 3, and had 3 in the last version"
+
+
+def test_limits_of_a_source(job: Job, write: Write) -> None:
+    limits = 'min-rows = 3\nmax-drop = "30 %"\nmax-age = "2 h"\n'
+    job = Job.load(write("job.toml", JOB + limits))
+    job.run()
+    path = write("edge.csv", "from,to\na,b\n")
+    hour = path.stat().st_mtime - timedelta(hours=3).total_seconds()
+    os.utime(path, (hour, hour))
+    few, drop, age = failing(job)
+    assert few == "`edge.csv` has 1 row, fewer than min-rows = 3"
+    assert "66.7 % fewer than the 3 of the last version" in drop and "is 3 h old" in age
+    write("edge.csv", "from,to\na,b\nb,c\nc,d\n")  # as it was: nothing is published, and all holds
+    assert not job.run().is_new
+    os.utime(path, (hour, hour))
+    (age,) = failing(job)  # though nothing has changed
+    assert "is 3 h old" in age
+
+
+def test_rejected_rows(write: Write, job_file: Path) -> None:
+    write("reach.rls", "@declare edge(from: int, to: int) . reach(?x, ?y) :- edge(?x, ?y) .")
+    write("edge.csv", "from,to\n1,2\nx,3\n")
+    job = Job.load(write("job.toml", JOB + 'max-rejected = "10 %"\n'))
+    (message,) = failing(job)
+    assert message.startswith("1 of 2 rows of `edge.csv` were rejected (50 %)")
+    assert job.store.number is None
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["incremental", "full"])
+def test_guards_of_predicates(job: Job, write: Write, full: bool) -> None:
+    guards = '[[guard]]\npredicate = "reach"\nmax-drop = "50 %"\n'
+    guards += '[[guard]]\npredicate = "sink"\nmax-rows = 1\non-guard = "warn"\n'
+    job = Job.load(write("job.toml", JOB + guards))
+    job.run()
+    write("edge.csv", "from,to\na,b\nc,d\n")
+    (message,) = failing(job, full)
+    assert message.startswith("`reach` has 2 rows, 66.7 % fewer than the 6")
+    write("edge.csv", "from,to\na,b\nb,c\na,x\n")
+    (finding,) = job.run(full).findings
+    assert finding.severity is Severity.WARN and str(finding.place).endswith("job.toml:14:12")
+    assert job.store.number == 2
+
+
+def test_a_guard_of_a_predicate_that_is_not_there(job: Job, write: Write) -> None:
+    job = Job.load(write("job.toml", JOB + '[[guard]]\npredicate = "raech"\nmin-rows = 1\n'))
+    with pytest.raises(DataError, match="no predicate `raech`"):
+        job.run()
+
+
+def test_rules_over_time_are_measured_before_they_are_committed(write: Write) -> None:
+    write("hot.csv", "s,start,end\na,0,10\nb,0,10\n")
+    program = "alarm(?s) :- boxminus[0, 5] hot(?s) ."
+    source = Source("hot", "hot.csv", header=True, time=("start", "end"))
+    guards = Guards(
+        predicates={"alarm": Limits(min_rows=2)}, expectations=(Expectation("alarm", Severity.WARN),)
+    )
+
+    def job() -> Job:
+        made = tl.parse(program)
+        return Job(made, publish="published", sources=[source], engine="columnar", guards=guards)
+
+    (finding,) = job().run().findings
+    assert ("a", "[5, 10]") in finding.samples
+    write("hot.csv", "s,start,end\na,0,10\n")
+    assert failing(job())[0] == "`alarm` has 1 row, fewer than min-rows = 2"
+    write("hot.csv", "s,start,end\na,0,10\nc,0,20\n")
+    run = job().run()
+    assert run.version.reason == "incremental" and run.version.tables["alarm"].rows == 2
+
+
+def test_guards_on_spark(write: Write, spark: Any) -> None:
+    write("edge.csv", "from,to\na,b\nb,c\n")
+    program = tl.parse("@declare edge(from: string, to: string) . loop(?x) :- edge(?x, ?x) .")
+    guards = Guards(expectations=(Expectation("loop"),))
+
+    def job() -> Job:
+        source = Source("edge", "edge.csv", header=True)
+        return Job(program, publish="published", sources=[source], session=spark, guards=guards)
+
+    job().run()
+    write("edge.csv", "from,to\na,a\n")
+    for full in (False, True):
+        assert failing(job(), full) == ["1 row of `loop`, such as\n        a"]
+    write("edge.csv", EMPTY)
+    for full in (False, True):
+        assert failing(job(), full) == ["`edge.csv` has no rows, and had 2 in the last version"]
+    write("edge.csv", "from,to\na,b\n")
+    assert job().run().version.reason == "incremental" and set(read("published")["edge"]) == {("a", "b")}
