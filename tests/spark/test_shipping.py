@@ -80,7 +80,8 @@ def test_it_has_all_of_the_package(archive: Path) -> None:
 def session(master: str, application: str, **conf: str) -> Any:
     """As much of a session as shipping needs; `sent` is what it was given."""
     sent: list[str] = []
-    context = SimpleNamespace(master=master, applicationId=application, addPyFile=sent.append)
+    known = {"master": master, "applicationId": application, "pythonExec": sys.executable}
+    context = SimpleNamespace(**known, addPyFile=sent.append)
     get = {f"spark.tidelog.{key}": value for key, value in conf.items()}.get
     return SimpleNamespace(sparkContext=context, conf=SimpleNamespace(get=get), sent=sent)
 

@@ -102,7 +102,7 @@ def _name_python(session: SparkSession) -> None:
     if is_on_connect(session) or "PYSPARK_PYTHON" in os.environ:
         return
     context = session.sparkContext
-    is_said = context.getConf().contains("spark.pyspark.python")
+    is_said = session.conf.get("spark.pyspark.python", None) is not None
     if str(context.master).startswith("local") and not is_said and context.pythonExec == "python3":
         context.pythonExec = sys.executable
 
