@@ -174,9 +174,7 @@ def _check_place(table: Table, given: str | None, has_path: bool, has_query: boo
         table.refuse(("path", "header", "delimiter", "quoting", "base"), f"makes no sense with {given}")
 
 
-def _format(
-    table: Table, known: tuple[str, ...], paths: tuple[str, ...], is_told: bool = True
-) -> str | None:
+def _format(table: Table, known: tuple[str, ...], paths: tuple[str, ...], is_told: bool = True) -> str | None:
     """Return the format, of the key or else of the first path's extension.
 
     None if that has none, and files that are found there may tell it.
