@@ -31,6 +31,7 @@ from tidelog.pipeline.inputs import Feeding, check_drift, digest, stated_inputs
 from tidelog.pipeline.manifest import Input, Manifest, Origin
 from tidelog.pipeline.settings import Settings
 from tidelog.pipeline.settings import Source as Described
+from tidelog.pipeline.source_files import check_sources
 from tidelog.pipeline.state import APP, State
 from tidelog.pipeline.store import Store
 from tidelog.publish import Publication, Published
@@ -81,6 +82,7 @@ class SparkIntake:
         self._reached = reached
         self.inputs: dict[str, Input] = {}
         self._stated = list(stated_inputs(program))
+        check_sources(settings, program)
         self._items = [_item(source, program) for source in settings.sources]
         self._items += [_imported(transfer, program) for transfer in program.imports]
         self._readings: dict[str, Reading] = {}

@@ -42,6 +42,22 @@ def with_times(program: Program, settings: Settings) -> Program:
     return program if timed <= program.given_times else giving_times(program, timed)
 
 
+def check_sources(settings: Settings, program: Program) -> None:
+    """Raise `DataError` with all sources of which this process sees that they cannot be read."""
+    faults: list[Diagnostic] = []
+    for source in settings.sources:
+        try:
+            find_predicate_of(source, program)
+            for written in source.paths:
+                is_address = "://" in written.removeprefix("file://")
+                if not is_address and not glob.has_magic(written) and not settings.resolve(written).exists():
+                    _expanded(written, source, settings)
+        except DataError as error:
+            faults += error.diagnostics
+    if faults:
+        raise DataError(faults)
+
+
 def data_files_of(
     source: Source, settings: Settings, program: Program, predicate: Predicate
 ) -> list[DataFile]:
