@@ -42,7 +42,7 @@ from tidelog.pipeline.programs import described, hash_of, published_program
 from tidelog.pipeline.publishing import publish_facts, restore_types
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
-from tidelog.pipeline.source_files import with_times
+from tidelog.pipeline.source_files import check_sources, with_times
 from tidelog.pipeline.spark_session import check_pyspark, description_of, stages_of, start_session
 from tidelog.pipeline.state import State
 from tidelog.pipeline.store import Store
@@ -159,6 +159,7 @@ class Job:
         self._subscribers: list[tuple[str, Callable[[PredicateDelta], object]]] = []
         self._keeps_open = 0  # blocks in which the reasoner stays at hand
         self._open: StoredReasoner | None = None
+        self.guarding: Guarding | None = None  # of the last run
 
     # ---- runs
 
@@ -167,7 +168,7 @@ class Job:
         start = self._start = perf_counter()
         program = self.program()
         check_sinks(self.settings, program)
-        guarding = Guarding(self.settings, program)
+        guarding = self.guarding = Guarding(self.settings, program)
         if self.settings.needs_spark:
             check_pyspark(self.settings.engine)
         with self.writing() as publication:
@@ -186,6 +187,27 @@ class Job:
                         return Run(found, is_new, perf_counter() - start, guarding.findings)
             manifest = self._derive(publication, before, program, self._intake(program), guarding, full)
         return Run(manifest, True, perf_counter() - start, guarding.findings)
+
+    def check(self) -> None:
+        """Raise all that is found wrong with the job without running anything or starting Spark."""
+        program = self.program()
+        faults: list[Diagnostic] = []
+        for look in (
+            lambda: check_sinks(self.settings, program),
+            lambda: Guarding(self.settings, program),
+            lambda: check_sources(self.settings, program),
+        ):
+            try:
+                look()
+            except DataError as error:
+                faults += error.diagnostics
+        if faults:
+            raise DataError(faults)
+        if self.settings.needs_spark:
+            check_pyspark(self.settings.engine)
+        current = self.store.current()
+        if current is not None:
+            check_columns(current, program)
 
     def apply(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Run:
         """Publish the version in which a change script has been applied, one transaction.

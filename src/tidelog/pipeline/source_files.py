@@ -33,6 +33,25 @@ def find_named(name: str, program: Program, span: object = None) -> Predicate:
     raise DataError(Diagnostic(codes.NO_PREDICATE, message, span, help))  # type: ignore[arg-type]
 
 
+def check_sources(settings: Settings, program: Program) -> None:
+    """Raise all that is wrong with sources and can be told without Spark: predicates, and missing files."""
+    faults: list[Diagnostic] = []
+    for source in settings.sources:
+        try:
+            predicate = find_predicate_of(source, program)
+            is_here = all("://" not in path.removeprefix("file://") for path in source.paths)
+            if settings.engine.name != "spark" and source.kind == "file":
+                data_files_of(source, settings, program, predicate)
+            elif is_here:
+                for path in source.paths:
+                    if not glob.has_magic(path) and not settings.resolve(path).exists():
+                        raise DataError(Diagnostic(codes.NO_FILES, f"there is no file `{path}`", source.span))
+        except DataError as error:
+            faults += error.diagnostics
+    if faults:
+        raise DataError(faults)
+
+
 def with_times(program: Program, settings: Settings) -> Program:
     """The program, in which predicates hold at times whose sources say so; raises what is wrong with that."""
     given = [(source.predicate, source.span) for source in settings.sources if source.times]
