@@ -350,21 +350,22 @@ class Job:
         if not isinstance(intake, Intake):
             return self._derive_on_spark(publication, before, program, intake, guarding, full)
         reasoner = self._state.begin(publication.number, bare)
-        intake.feed(reasoner, publication.number, before, full)
-        intake.check_rejects()
-        reasoner.materialise()
-        tally = reasoner.statistics
-        self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
         try:
+            intake.feed(reasoner, publication.number, before, full)
+            intake.check_rejects()
+            reasoner.materialise()
+            tally = reasoner.statistics
+            self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
             guarding.check(intake, before, ReasonerRows(reasoner, bare))
-        except GuardFailed:
-            reasoner.abandon()
-            self._state.remove_unpublished(before.version if before else None)
+            reasoner.begin()
+            origin = self._origin("full", bare, hash_of(program), intake.inputs, batch)
+            changes: Changes = dict.fromkeys(program.predicates)
+            manifest = self._publish(publication, before, reasoner, bare, changes, origin)
+        except BaseException as error:
+            reasoner.abandon()  # another attempt in this process must find the folder unlocked
+            if isinstance(error, GuardFailed):
+                self._state.remove_unpublished(before.version if before else None)
             raise
-        reasoner.begin()
-        origin = self._origin("full", bare, hash_of(program), intake.inputs, batch)
-        changes: Changes = dict.fromkeys(program.predicates)
-        manifest = self._publish(publication, before, reasoner, bare, changes, origin)
         reasoner.close()
         self._state.adopt(publication.number)
         return manifest
