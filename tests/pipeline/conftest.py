@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tidelog.pipeline.guards import Limits
 from tidelog.pipeline.job import Job
 
 Write = Callable[[str, str], Path]
@@ -29,6 +30,7 @@ predicate = "edge"
 path = "edge.csv"
 header = true
 """
+MAY_BE_EMPTY = Limits(allow_empty=True)
 EDGES = "from,to\na,b\nb,c\nc,d\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import timedelta
 from pathlib import Path
@@ -11,9 +12,11 @@ import pytest
 
 import tidelog as tl
 from tests.pipeline.conftest import JOB, Write
+from tidelog.__main__ import main
 from tidelog.errors import DataError
 from tidelog.pipeline import Job, Source, read
 from tidelog.pipeline.guards import Expectation, GuardFailed, Guards, Limits, Severity
+from tidelog.pipeline.reports import read_log
 
 EMPTY = "from,to\n"
 
@@ -142,3 +145,47 @@ def test_guards_on_spark(write: Write, spark: Any) -> None:
         assert failing(job(), full) == ["`edge.csv` has no rows, and had 2 in the last version"]
     write("edge.csv", "from,to\na,b\n")
     assert job().run().version.reason == "incremental" and set(read("published")["edge"]) == {("a", "b")}
+
+
+def test_reports_events_and_exit_codes(job_file: Path, write: Write) -> None:
+    more = '[report]\nfolder = "reports"\n[openlineage]\nfile = "events.jsonl"\n[retry]\nattempts = 2\n'
+    more += '[[expect]]\npredicate = "sink"\nseverity = "warn"\n'
+    write("job.toml", JOB + more)
+    assert main(["pipeline", "job.toml", "-q"]) == 0
+    assert main(["pipeline", "job.toml", "-q", "--exit-unchanged"]) == 99
+    write("edge.csv", EMPTY)
+    assert main(["pipeline", "job.toml", "-q"]) == 3
+    log = read_log(Path("reports/runs.jsonl"))
+    assert [run.outcome for run in log.runs] == ["published", "unchanged", "refused"] and not log.unfinished
+    first, _, last = log.runs
+    assert first.version == 1 and {one.predicate: one.rows for one in first.predicates}["reach"] == 6
+    assert [one.samples for one in first.findings] == [(("d",),)] and first.sources[0].rows == 3
+    assert last.parent == 1 and "had 3 in the last version" in str(last.error)
+    assert len(list(Path("reports").glob("*.html"))) == 3
+    events = [json.loads(line) for line in Path("events.jsonl").read_text().splitlines()]
+    kinds = [event["eventType"] for event in events]
+    assert kinds == ["START", "COMPLETE", "START", "COMPLETE", "START", "FAIL"]
+    outputs = {Path(one["name"]).name: one["facets"] for one in events[1]["outputs"]}
+    assert "from" in str(outputs["reach"]["columnLineage"])
+
+
+def test_a_job_is_validated_without_running(
+    job_file: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pipeline", "job.toml", "--validate"]) == 0
+    wrong = '[[guard]]\npredicate = "raech"\nmin-rows = 1\n[[sink]]\npredicate = "snik"\npath = "a.csv"\n'
+    write("job.toml", JOB + wrong)
+    Path("edge.csv").unlink()
+    assert main(["pipeline", "job.toml", "--validate"]) == 1
+    said = capsys.readouterr().err
+    assert "raech" in said and "snik" in said and "edge.csv" in said
+    assert not Path("published").exists()
+
+
+@pytest.mark.parametrize(
+    "key", ['predicate = "bottom"', 'predicate = "sink"\nseverity = "drop"\nof = "node"']
+)
+def test_what_jobs_cannot_expect(job_file: Path, write: Write, key: str) -> None:
+    write("job.toml", f"{JOB}[[expect]]\n{key}\n")
+    with pytest.raises(DataError, match="E803"):
+        Job.load("job.toml")

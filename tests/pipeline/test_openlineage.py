@@ -195,7 +195,7 @@ def test_a_predicate_with_two_sources_comes_from_both() -> None:
 def test_a_run_fails_and_a_guard_fails() -> None:
     failed = replace(REPORT, outcome=Outcome.FAILED, error="error[E806]: no files")
     finding = Finding(Severity.FAIL, "min-rows", "orders.csv", "too few")
-    aside = replace(REPORT, outcome=Outcome.SET_ASIDE, findings=(finding,))
+    aside = replace(REPORT, outcome=Outcome.REFUSED, findings=(finding,))
     for report, message in ((failed, "error[E806]: no files"), (aside, "too few")):
         event = end_event(JOB, report, lineage(PROGRAM), AT)
         check_event(event)

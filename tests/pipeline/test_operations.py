@@ -111,7 +111,7 @@ def run(data: Mapping[str, Rows], previous: RunReport | None) -> tuple[RunReport
         RUN,
         "2026-11-18T16:00:00+00:00",
         1.0,
-        Outcome.SET_ASIDE if failed else Outcome.PUBLISHED,
+        Outcome.REFUSED if failed else Outcome.PUBLISHED,
         version=None if failed else 1,
         sources=tuple(SourceReport(one.source, one.predicate, one.rows) for one in sources),
         predicates=tuple(
@@ -142,7 +142,7 @@ def test_a_run_without_the_rows_that_an_expectation_drops() -> None:
 def test_a_source_that_is_emptied_is_not_published_whatever_else_is() -> None:
     before, _ = run({"orders.csv": ORDERS, "people.csv": PEOPLE}, None)
     report, _ = run({"orders.csv": ORDERS, "people.csv": []}, before)
-    assert report.outcome is Outcome.SET_ASIDE
+    assert report.outcome is Outcome.REFUSED
     assert [(one.subject, one.guard) for one in report.findings] == [
         ("people.csv", "allow-empty"),
         ("bad_order", "expect"),  # two violations, and one is allowed

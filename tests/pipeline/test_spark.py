@@ -63,8 +63,8 @@ def same(one: str, other: str) -> None:
         assert set(first.changes(name)) == set(second.changes(name)), name
 
 
-def test_partitions_decimals_and_rejected_rows(make: Make, orders: list[Source]) -> None:
-    run = make(ORDERS, orders).run()
+def test_partitions_decimals_and_rejected_rows(make: Make, session: Any, orders: list[Source]) -> None:
+    run = make(ORDERS, orders, session=session).run()
     found = DeltaTable("published/total").to_pyarrow_table().to_pydict()
     assert dict(zip(found["customer"], found["amount"], strict=True)) == {
         "ann": Decimal("1.75"),

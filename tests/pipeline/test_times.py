@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tests.pipeline.conftest import Write
+from tests.pipeline.conftest import MAY_BE_EMPTY, Write
 from tests.pipeline.histories import EVENTS, Facts, Scene, check_feeds
 from tidelog.cli.deltas import script_lines
 from tidelog.errors import DataError, ProgramError
@@ -37,8 +37,8 @@ ALWAYS = """\
 hot(z)@[0, 1] . kind(a, boiler) .
 """
 SOURCES = (
-    Source("hot", "hot.csv", header=False, time=("start", "end")),
-    Source("reset", "reset.csv", header=False, time="start"),
+    Source("hot", "hot.csv", header=False, time=("start", "end"), limits=MAY_BE_EMPTY),
+    Source("reset", "reset.csv", header=False, time="start", limits=MAY_BE_EMPTY),
 )
 STATES = st.tuples(HOT, RESETS, st.frozensets(st.sampled_from(RULES)), EVENTS)
 ENGINE = Engine("columnar", horizon="-4,12", threads=1)
@@ -101,6 +101,7 @@ engine.name = "columnar"
 [[source]]
 predicate = "open"
 path = "open.csv"
+allow-empty = true
 header = true
 columns = { door = "which", start = "from", duration = "lasting" }
 time = ["start", "duration"]

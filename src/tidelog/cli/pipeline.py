@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +15,15 @@ from tidelog.cli.programs import sandbox_of
 from tidelog.cli.progress import Progress
 from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Notice
-from tidelog.errors import counted
+from tidelog.errors import TidelogError, counted
+from tidelog.pipeline.attempts import DONE, TEMPORARY, UNCHANGED, is_temporary
 from tidelog.pipeline.job import Job, Run, Step
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Manifest
+from tidelog.pipeline.operating import operate
 from tidelog.pipeline.settings import Settings
 from tidelog.pipeline.stream import check_stream, follow
+from tidelog.shown import visible_lines
 
 TOLD = (
     "Spark",
@@ -36,18 +40,47 @@ def pipeline(options: Namespace) -> int:
     messages = Messages(options.quiet)
     if options.available_now and not options.stream:
         raise UsageError("--available-now makes no sense without --stream")
+    if options.exit_unchanged and options.stream:
+        raise UsageError("--exit-unchanged makes no sense with --stream")
     settings = _with_options(load_settings(options.job), options)
     steps: list[Step] = []
     job = Job.of(settings, listeners=[steps.append])
+    if options.validate:
+        return _validate(job, messages, options)
     if options.stream:
         check_stream(job)
+
+    def retrying(number: int, delay: float, error: Exception) -> None:
+        reason = error.diagnostics[0].message if isinstance(error, TidelogError) else str(error)
+        messages.say(f"attempt {number} failed, the next one is in {duration(delay)}: {reason}")
+
     with _showing(job, messages, steps, logged=True):
-        run = job.run(full=options.full)
+        try:
+            run = operate(job, str(options.job), options.full, retrying, lambda one: messages.diagnose([one]))
+        except (TidelogError, OSError) as error:
+            if not is_temporary(error):
+                raise
+            if isinstance(error, TidelogError):
+                messages.diagnose(error.diagnostics)
+            else:
+                print(f"tidelog: error: {visible_lines(error.strerror or str(error))}", file=sys.stderr)
+            return TEMPORARY
     report(messages, job, run)
     if options.stats:
         for line in timetable(steps):
             messages.say(line)
-    return _stream(job, messages, steps, options) if options.stream else 0
+    if options.stream:
+        return _stream(job, messages, steps, options)
+    return UNCHANGED if options.exit_unchanged and not run.is_new else DONE
+
+
+def _validate(job: Job, messages: Messages, options: Namespace) -> int:
+    """Check what can be checked without running anything; errors are raised."""
+    job.check()
+    if job.settings.stream is not None:
+        check_stream(job)
+    messages.say(f"{options.job}: nothing wrong was found")
+    return DONE
 
 
 @contextmanager

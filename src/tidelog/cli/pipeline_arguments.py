@@ -46,6 +46,16 @@ def _add_pipeline(commands: Commands) -> None:
         help="with --stream: end when all changes that are there have been taken",
     )
     running.add_argument(
+        "--validate",
+        action="store_true",
+        help="check the job, its program, guards, sinks and files, and run nothing",
+    )
+    running.add_argument(
+        "--exit-unchanged",
+        action="store_true",
+        help="exit with 99 if nothing has changed, so that a scheduler skips what depends on it",
+    )
+    running.add_argument(
         "--engine", choices=ENGINES, help="the engine, whatever the job says (default: the job's, else spark)"
     )
     add_session(running)

@@ -43,7 +43,7 @@ from tidelog.pipeline.publishing import check_values, publish_facts, restore_typ
 from tidelog.pipeline.rebuilding import rebuild
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
-from tidelog.pipeline.source_files import with_times
+from tidelog.pipeline.source_files import check_sources, with_times
 from tidelog.pipeline.spark_session import check_pyspark, description_of, stages_of, start_session
 from tidelog.pipeline.state import State
 from tidelog.pipeline.store import Store
@@ -162,6 +162,7 @@ class Job:
         self._subscribers: list[tuple[str, Callable[[PredicateDelta], object]]] = []
         self._keeps_open = 0  # blocks in which the reasoner stays at hand
         self._open: StoredReasoner | None = None
+        self.guarding: Guarding | None = None  # of the last run
 
     # ---- runs
 
@@ -170,7 +171,7 @@ class Job:
         start = self._start = perf_counter()
         program = self.program()
         check_sinks(self.settings, program)
-        guarding = Guarding(self.settings, program)
+        guarding = self.guarding = Guarding(self.settings, program)
         if self.settings.needs_spark:
             check_pyspark(self.settings.engine)
         with self.writing(full) as publication:
@@ -189,6 +190,27 @@ class Job:
                         return Run(found, is_new, perf_counter() - start, guarding.findings)
             manifest = self._derive(publication, before, program, self._intake(program), guarding, full)
         return Run(manifest, True, perf_counter() - start, guarding.findings)
+
+    def check(self) -> None:
+        """Raise all that is found wrong with the job without running anything or starting Spark."""
+        program = self.program()
+        faults: list[Diagnostic] = []
+        for look in (
+            lambda: check_sinks(self.settings, program),
+            lambda: Guarding(self.settings, program),
+            lambda: check_sources(self.settings, program),
+        ):
+            try:
+                look()
+            except DataError as error:
+                faults += error.diagnostics
+        if faults:
+            raise DataError(faults)
+        if self.settings.needs_spark:
+            check_pyspark(self.settings.engine)
+        current = self.store.current()
+        if current is not None:
+            check_columns(current, program)
 
     def apply(self, script: str, *, missing: str = "error", name: str = "<changes>") -> Run:
         """Publish the version in which a change script has been applied, one transaction.
@@ -351,7 +373,7 @@ class Job:
             changes: Changes = dict.fromkeys(program.predicates)
             manifest = self._publish(publication, before, reasoner, bare, changes, origin)
         except BaseException as error:
-            reasoner.abandon()  # or nobody else could write to it
+            reasoner.abandon()  # another attempt in this process must find the folder unlocked
             if isinstance(error, GuardFailed):
                 self._state.remove_unpublished(before.version if before else None)
             raise

@@ -14,9 +14,12 @@ from tidelog.logic.program import BOTTOM
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
 from tidelog.pipeline import codes
+from tidelog.pipeline.attempts import read_retry
 from tidelog.pipeline.document import Document, Table, read_document
 from tidelog.pipeline.guard_settings import read_guards, source_limits
 from tidelog.pipeline.guards import Guards, Severity
+from tidelog.pipeline.openlineage import read_settings as read_lineage_settings
+from tidelog.pipeline.reports import read_report_folder
 from tidelog.pipeline.settings import (
     CHANGES,
     DEFAULT_ENGINE,
@@ -89,6 +92,9 @@ def _settings(document: Document, folder: Path) -> Settings:
         folder,
         format=form,
         guards=_guards(root),
+        report=read_report_folder(root.table("report")),
+        openlineage=read_lineage_settings(root.table("openlineage")),
+        retry=read_retry(root.table("retry")),
         spans={key: document.span((key,)) for key in ("program", "publish") if key in root},
     )
     root.close()

@@ -196,7 +196,7 @@ def end_event(job: Job, report: RunReport, lineage: Lineage, at: str) -> Event:
 
     Outputs are named if they were written: a run that finds nothing changed writes none.
     """
-    failed = report.outcome in (Outcome.FAILED, Outcome.SET_ASIDE)
+    failed = report.outcome in (Outcome.FAILED, Outcome.REFUSED)
     event = _event("FAIL" if failed else "COMPLETE", job, report.run, at)
     event["run"]["facets"]["tidelog_run"] = _facet(
         f"{SPECIFICATION}#/$defs/RunFacet",

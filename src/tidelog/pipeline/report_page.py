@@ -80,21 +80,18 @@ def _badge(report: RunReport) -> str:
             text = f"published version {report.version}: {rows}, {_signed(*changed)}"
         case Outcome.UNCHANGED:
             text = f"nothing has changed: version {report.version} is current"
-        case Outcome.SET_ASIDE:
+        case Outcome.REFUSED:
             current = "no version" if report.parent is None else f"version {report.parent}"
             text = f"not published: {current} stays current"
         case Outcome.FAILED:
             text = "failed: nothing was published"
     name = report.outcome.replace(" ", "-")
-    shown = f'<p class="outcome {name}">{escape(text)}</p>\n'
-    if report.set_aside is not None:
-        shown += f"<p>The version that was not published is in <code>{escape(report.set_aside)}</code>.</p>\n"
-    return shown
+    return f'<p class="outcome {name}">{escape(text)}</p>\n'
 
 
 def _error(report: RunReport) -> str:
     """Return the error, but for what findings say already."""
-    is_told = report.outcome is Outcome.SET_ASIDE and any(one.is_failure for one in report.findings)
+    is_told = report.outcome is Outcome.REFUSED and any(one.is_failure for one in report.findings)
     if report.error is None or is_told:
         return ""
     return _section("Error", f"<pre>{escape(report.error)}</pre>\n")

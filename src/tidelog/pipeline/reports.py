@@ -33,7 +33,7 @@ class Outcome(StrEnum):
 
     PUBLISHED = "published"
     UNCHANGED = "unchanged"  # nothing had changed: no version was made
-    SET_ASIDE = "set aside"  # a guard or expectation failed: the version can be looked at, and is not current
+    REFUSED = "refused"  # a guard or expectation does not hold: nothing was published
     FAILED = "failed"
 
 
@@ -96,7 +96,6 @@ class RunReport:
     attempt: int = 1
     version: int | None = None  # that was published, or that is current
     parent: int | None = None
-    set_aside: str | None = None  # where the version is that was not published
     sources: tuple[SourceReport, ...] = ()
     predicates: tuple[PredicateReport, ...] = ()
     sinks: tuple[SinkReport, ...] = ()

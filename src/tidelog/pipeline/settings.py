@@ -15,7 +15,9 @@ from tidelog.logic.program import Program
 from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.logic.time import read_interval
 from tidelog.logic.values import ColumnType
+from tidelog.pipeline.attempts import Retry
 from tidelog.pipeline.guards import NO_LIMITS, Guards, Limits
+from tidelog.pipeline.openlineage import Settings as OpenLineage
 from tidelog.temporal.materialise import PROCEDURES
 from tidelog.temporal.reasoning import TimeSettings
 
@@ -194,6 +196,9 @@ class Settings:
     sandbox: Sandbox = OPEN  # what the program may read and write
     format: str | None = None  # of published tables: delta, iceberg or parquet; by default that of the folder
     guards: Guards = field(default_factory=Guards)  # but for those of sources, which these have
+    report: str | None = None  # the folder of reports
+    openlineage: OpenLineage | None = None
+    retry: Retry = field(default_factory=Retry)
     spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
 
     def resolve(self, path: str) -> Path:

@@ -33,6 +33,25 @@ def find_named(name: str, program: Program, span: object = None) -> Predicate:
     raise DataError(Diagnostic(codes.NO_PREDICATE, message, span, help))  # type: ignore[arg-type]
 
 
+def check_sources(settings: Settings, program: Program) -> None:
+    """Raise all that is wrong with sources and can be told without Spark: predicates, and missing files."""
+    faults: list[Diagnostic] = []
+    for source in settings.sources:
+        try:
+            predicate = find_predicate_of(source, program)
+            is_here = all("://" not in path.removeprefix("file://") for path in source.paths)
+            if settings.engine.name != "spark" and source.kind == "file":
+                data_files_of(source, settings, program, predicate)
+            elif is_here:
+                for path in source.paths:
+                    if not glob.has_magic(path) and not settings.resolve(path).exists():
+                        _expanded(path, source, settings)
+        except DataError as error:
+            faults += error.diagnostics
+    if faults:
+        raise DataError(faults)
+
+
 def with_times(program: Program, settings: Settings) -> Program:
     """The program, in which predicates hold at times whose sources say so; raises what is wrong with that."""
     given = [(source.predicate, source.span) for source in settings.sources if source.times]
@@ -40,22 +59,6 @@ def with_times(program: Program, settings: Settings) -> Program:
         given.append((settings.stream.predicate or "", settings.stream.span))
     timed = {find_named(name, program, span).name for name, span in given}
     return program if timed <= program.given_times else giving_times(program, timed)
-
-
-def check_sources(settings: Settings, program: Program) -> None:
-    """Raise `DataError` with all sources of which this process sees that they cannot be read."""
-    faults: list[Diagnostic] = []
-    for source in settings.sources:
-        try:
-            find_predicate_of(source, program)
-            for written in source.paths:
-                is_address = "://" in written.removeprefix("file://")
-                if not is_address and not glob.has_magic(written) and not settings.resolve(written).exists():
-                    _expanded(written, source, settings)
-        except DataError as error:
-            faults += error.diagnostics
-    if faults:
-        raise DataError(faults)
 
 
 def data_files_of(
