@@ -116,9 +116,12 @@ def test_the_flag_overrides_the_job(plain: Path, capfd: pytest.CaptureFixture[st
         main(["pipeline", "job.toml", "--engine", "spark"])
 
 
-@pytest.mark.usefixtures("no_start")
-def test_it_is_not_started_to_find_that_nothing_has_changed(plain: Path) -> None:
-    main(["pipeline", "job.toml", "--engine", "columnar"])
+@pytest.mark.usefixtures("spark")
+def test_it_is_not_started_to_find_that_nothing_has_changed(
+    plain: Path, request: pytest.FixtureRequest
+) -> None:
+    main(["pipeline", "job.toml"])
+    request.getfixturevalue("no_start")
     assert not Job.load("job.toml").run().is_new
 
 

@@ -121,6 +121,7 @@ path = "passport.csv"
 [[source]]
 predicate = "knows"
 path = "knows.csv"
+allow-empty = true
 [[sink]]
 predicate = "met"
 path = "met.csv"

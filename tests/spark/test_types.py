@@ -217,7 +217,7 @@ def test_structs_with_no_value_or_several(spark: SparkSession) -> None:
     kept = ts.derive("q(?x) :- p(?x) .", {"p": frame}, on_error="skip", nulls="value", mixed="struct")["q"]
     assert kept.schema.simpleString() == "struct<x:struct<int:bigint,string:string,literal:string>>"
     assert {row.x.literal for row in kept.collect()} == {None, '""^^<tag:tidelog:null>'}
-    with pytest.raises(ValueError, match="mixed is `text` or `struct`"):
+    with pytest.raises(ValueError, match="mixed is one of text, exact, struct"):
         ts.derive("q(?x) :- p(?x) .", {"p": frame}, mixed="json")
 
 
