@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
 
-from tidelog.errors import DataError, Diagnostic, Span
+from tidelog.errors import DataError, Diagnostic, Span, counted
 from tidelog.io.arrays import text_array
 from tidelog.io.columns import Batch, Column, column_of_values
 from tidelog.io.faults import Faults, OnError
@@ -303,3 +303,19 @@ class Taken:
             self.relative if report.skipped else None,
             self.item.volatile,
         )
+
+
+def check_rejects(inputs: Mapping[str, Input], settings: Settings, folder: Path) -> None:
+    """Raise `DataError` if more rows of inputs are rejected than a job allows."""
+    most = settings.max_rejects
+    rejected = sum(item.rejected for item in inputs.values())
+    if most is not None and rejected > most:
+        files = [item.rejects for item in inputs.values() if item.rejects]
+        message = f"rejected {counted(rejected, 'row')}, and at most {most:,} may be"
+        help = f"see {', '.join(str(folder / file) for file in files)}"
+        raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, help=help))
+
+
+def differs(inputs: Mapping[str, Input], before: Mapping[str, Input]) -> bool:
+    """Return whether an input tells something else than before, apart from when its files were written."""
+    return any(item.told != before[key].told if key in before else True for key, item in inputs.items())

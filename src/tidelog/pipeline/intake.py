@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tidelog.errors import DataError, Diagnostic, counted
+from tidelog.errors import counted
 from tidelog.io.columns import Batch
 from tidelog.io.formats import file_name
 from tidelog.logic.program import Program
-from tidelog.pipeline import codes
-from tidelog.pipeline.inputs import Feeding, Taken, check_drift, feedings, is_changed, stamps_of
+from tidelog.pipeline.inputs import (
+    Feeding,
+    Taken,
+    check_drift,
+    check_rejects,
+    differs,
+    feedings,
+    is_changed,
+    stamps_of,
+)
 from tidelog.pipeline.manifest import Input, Manifest
 from tidelog.pipeline.settings import Settings
 from tidelog.pipeline.store import Store
@@ -133,17 +141,9 @@ class Intake:
         return max((path.stat().st_mtime_ns for path in files), default=None)
 
     def check_rejects(self) -> None:
-        """Nothing, if no more rows are rejected than the job allows; else raises `DataError`."""
-        most = self._settings.max_rejects
-        rejected = sum(item.rejected for item in self.inputs.values())
-        if most is not None and rejected > most:
-            files = [item.rejects for item in self.inputs.values() if item.rejects]
-            message = f"rejected {counted(rejected, 'row')}, and at most {most:,} may be"
-            help = f"see {', '.join(str(self._store.path / file) for file in files)}"
-            raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, help=help))
+        """Raise `DataError` if more rows are rejected than the job allows."""
+        check_rejects(self.inputs, self._settings, self._store.path)
 
     def differs(self, before: Mapping[str, Input]) -> bool:
         """Whether an input tells something else than before, apart from when its files were written."""
-        return any(
-            item.told != before[key].told if key in before else True for key, item in self.inputs.items()
-        )
+        return differs(self.inputs, before)

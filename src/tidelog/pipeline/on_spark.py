@@ -27,7 +27,7 @@ from tidelog.logic.resolve import giving_times
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
-from tidelog.pipeline.inputs import Feeding, check_drift, digest, stated_inputs
+from tidelog.pipeline.inputs import Feeding, check_drift, check_rejects, differs, digest, stated_inputs
 from tidelog.pipeline.manifest import Input, Manifest, Origin
 from tidelog.pipeline.settings import Settings
 from tidelog.pipeline.settings import Source as Described
@@ -187,19 +187,11 @@ class SparkIntake:
 
     def check_rejects(self) -> None:
         """Raise `DataError` if more rows are rejected than the job allows."""
-        most = self._settings.max_rejects
-        rejected = sum(item.rejected for item in self.inputs.values())
-        if most is not None and rejected > most:
-            files = [item.rejects for item in self.inputs.values() if item.rejects]
-            message = f"rejected {counted(rejected, 'row')}, and at most {most:,} may be"
-            help = f"see {', '.join(str(self._store.path / file) for file in files)}"
-            raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, help=help))
+        check_rejects(self.inputs, self._settings, self._store.path)
 
     def differs(self, before: Mapping[str, Input]) -> bool:
         """Whether an input tells something else than before, apart from when its files were written."""
-        return any(
-            item.told != before[key].told if key in before else True for key, item in self.inputs.items()
-        )
+        return differs(self.inputs, before)
 
     # ---- what is applied
 
