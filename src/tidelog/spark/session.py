@@ -149,7 +149,10 @@ def _defaults(chosen: Mapping[str, str]) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(scratch_folder() / "warehouse"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+        # Spark adds up the size of a batch after each row unless the size is not limited: an eighth of the
+        # time in which it reads rows and gives them to Python. So the number of rows is limited.
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+        "spark.sql.execution.arrow.maxBytesPerBatch": str((1 << 31) - 1),
     }
     if _HERE.match(master):
         settings |= {
