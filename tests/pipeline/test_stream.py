@@ -16,7 +16,7 @@ from tidelog.errors import DataError
 from tidelog.maintenance.maintainer import Update
 from tidelog.pipeline import Job, Step, read
 from tidelog.pipeline.manifest import Manifest
-from tidelog.pipeline.stream import Following
+from tidelog.pipeline.stream import Batches
 
 STREAM = """
 [stream]
@@ -54,8 +54,12 @@ def take_all(job: Job, frame: Any = None, **options: Any) -> list[Manifest]:
 
 def rejects(job: Job, version: Manifest) -> list[list[str]]:
     assert version.batch is not None and version.batch.rejects is not None
-    with (job.store.path / version.batch.rejects).open(newline="", encoding="utf-8") as stream:
-        return list(csv.reader(stream))[1:]
+    found = []
+    for path in sorted((job.store.path / version.batch.rejects).rglob("*.csv")):
+        if path.is_file():
+            with path.open(newline="", encoding="utf-8") as stream:
+                found += list(csv.reader(stream, escapechar="\\"))[1:]
+    return found
 
 
 def test_each_batch_is_a_version(streaming: Job) -> None:
@@ -135,13 +139,13 @@ def test_the_next_batch_is_looked_at(streaming: Job, write: Write, monkeypatch: 
     deliver("1.csv", "op,from,to\n-,b,c\n", 1)
     job = Job.load("job.toml", session=streaming.session)
     looked: list[Update | None] = []
-    peek = Following._peek
+    peek = Batches._peek
 
-    def noting(following: Following) -> Update | None:
-        looked.append(peek(following))
+    def noting(batches: Batches) -> Update | None:
+        looked.append(peek(batches))
         return looked[-1]
 
-    monkeypatch.setattr(Following, "_peek", noting)
+    monkeypatch.setattr(Batches, "_peek", noting)
     take_all(job)
     assert set(read("published")["edge"]) == {("c", "d")}
     assert any(update is not None and "edge" in update.removed for update in looked)
