@@ -24,7 +24,8 @@ EMPTIED: Final = "allow-empty"  # the guard against a source that has become emp
 EXPECT: Final = "expect"
 MOST_SAMPLES: Final = 5
 _SHARE = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?%")
-_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>s(?:econds?)?|min(?:utes?)?|h(?:ours?)?|d(?:ays?)?)")
+_UNIT = r"s(?:econds?)?|min(?:utes?)?|h(?:ours?)?|d(?:ays?)?"
+_DURATION = re.compile(rf"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>{_UNIT})")
 _SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
 

@@ -671,8 +671,8 @@ class Job:
 
         Each micro-batch is one transaction and publishes one version, exactly once. `stop()` of the result
         ends it, and so does the end of a `with` block around it; `wait()` waits for its end. Further options
-        of a DataFrame are those of `Stream`: `op`, `append`, `order`, `missing`, `time`, `value`, `event_time`,
-        `delay` and `idle`.
+        of a DataFrame are those of `Stream`: `op`, `append`, `order`, `missing`, `time`, `value`,
+        `event_time`, `delay` and `idle`.
         """
         from tidelog.pipeline.stream import Following
 

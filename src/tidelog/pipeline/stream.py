@@ -215,8 +215,8 @@ class Following:
         try:
             self._query.stop()
         finally:
-            with self._batches.working:  # nobody else publishes before the batch is done
-                self._held.close()
+            self._batches.close()  # nobody else publishes before the batch is done
+            self._held.close()
 
     def __enter__(self) -> Following:
         return self
@@ -349,7 +349,7 @@ class Batches:
 
     def _peek(self) -> Update | None:
         """The facts that the next batch changes, if its files are there; None if that is not known."""
-        from tidelog.pipeline.stream_sources import Incomes, pattern_of
+        from tidelog.pipeline.stream_sources import Incomes, endings_of
 
         stream = self.streams[0]
         if len(self.streams) > 1 or not self._is_read or stream.format not in FILE_STREAMS or stream.times:
@@ -357,7 +357,7 @@ class Batches:
         if "://" in str(stream.path) or stream.bytes_per_batch is not None or self._checkpoint is None:
             return None
         folder = self.job.settings.resolve(str(stream.path))
-        files = next_files(folder, pattern_of(stream.format), self._checkpoint, stream.files_per_batch or 1)
+        files = next_files(folder, endings_of(stream.format), self._checkpoint, stream.files_per_batch or 1)
         if not files:
             return None
         incoming = self.incoming(stream)

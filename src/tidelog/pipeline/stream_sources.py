@@ -195,9 +195,8 @@ class Incoming:
         task = Messages(carried, shape, tuple(name for name, _ in beside))
         rows = batch.select(F.col("value").cast("binary").alias(RAW), *columns)
         rows = rows.mapInArrow(Shipped(task), schema).withColumn(BAD, F.col(FAULT).isNotNull())
-        fields = tuple(ColumnType.TERM if of is ColumnType.ANY else of for of in wanted.own)
-        if given == "csv":
-            fields = wanted.own
+        is_csv = given == "csv"
+        fields = tuple(ColumnType.TERM if of is ColumnType.ANY and not is_csv else of for of in wanted.own)
         return Reading(wanted.source, wanted.input(list(map(spark_type_of, types)), fields), rows, (), _told)
 
 
@@ -212,7 +211,8 @@ def read_stream(session: SparkSession, stream: Stream, folder: Path) -> DataFram
                 reader = reader.option("maxFilesPerTrigger", stream.files_per_batch or 1)
             else:
                 reader = reader.option("maxBytesPerTrigger", f"{stream.bytes_per_batch}b")
-            reader = reader.option("pathGlobFilter", pattern_of(given))
+            endings = ",".join(f"*{each}" for each in endings_of(given))
+            reader = reader.option("pathGlobFilter", f"{{{endings}}}")
             frame = reader.load(location(stream, folder))
             # Without their contents, the rows of a batch are few and small.
             content = ["content"] if given == "changes" else []
@@ -239,7 +239,8 @@ def _not_readable(stream: Stream, error: Exception) -> DataError:
     help = {
         "kafka": "start Spark with its connector: --conf "
         "spark.jars.packages=org.apache.spark:spark-sql-kafka-0-10_2.13:VERSION, the VERSION of Spark",
-        "delta": "start Spark with its connector: --conf spark.jars.packages=io.delta:delta-spark_2.13:VERSION",
+        "delta": "start Spark with its connector: "
+        "--conf spark.jars.packages=io.delta:delta-spark_2.13:VERSION",
     }.get(stream.format)
     if any(each in told for each in _NOT_THERE):
         message = f"this session of Spark cannot read {stream.format} streams"
@@ -257,12 +258,11 @@ def location(stream: Stream, folder: Path) -> str:
     return str((folder / path.removeprefix("file://")).resolve())
 
 
-def pattern_of(given: str) -> str:
-    """Return the pattern of the names of files of a format."""
+def endings_of(given: str) -> tuple[str, ...]:
+    """Return what the names of files of a format end with."""
     names = _ENDINGS.get(given, (given,))
-    gz = ("", ".gz") if given in (*DELIMITED, "jsonl", "json") else ("",)
-    endings = [f"*.{name}{more}" for name in names for more in gz]
-    return endings[0] if len(endings) == 1 else f"{{{','.join(endings)}}}"
+    more = ("", ".gz") if given in (*DELIMITED, "jsonl", "json") else ("",)
+    return tuple(f".{name}{each}" for name in names for each in more)
 
 
 def together(frames: Sequence[DataFrame]) -> DataFrame:

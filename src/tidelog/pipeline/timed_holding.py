@@ -41,7 +41,8 @@ class Begun:
         """Note published rows, of which the points that are not final are left out."""
         self._time.store.adopt(times.timeline)
         left, right = times.on(self._time.store.timeline)
-        self._put(name, columns, left, right)
+        rows = np.array(columns, np.int32).reshape(len(columns), len(left))
+        self._put(name, rows, left, right)
 
     def advance(self, point: Interval, names: Iterable[str]) -> None:
         """Note what the reasoner will forget of intervals that reach up to a point of time."""
@@ -147,7 +148,7 @@ class TimedHolding:
         lists = lists.later(self._time.past.first(store.timeline))
         kept = np.flatnonzero(lists.count > 0)
         then = TimedTable.of(name, columns, *times.on(store.timeline))
-        then_numbers, then_lists = then.holding()
+        then_numbers, _ = then.holding()
         facts = then.facts.columns[:, then_numbers]
         every = np.union1d(numbers[kept], table.number(facts, len(then_numbers)))
         places = np.full(table.facts.rows, -1, np.int64)
