@@ -64,20 +64,9 @@ class Begun:
     ) -> None:
         first = self._time.past.first(self._time.store.timeline) if first is None else first
         reaches = (left < first) & (right >= first - 1)
-        owners = [column[reaches] for column in columns]
         self._timeline = self._time.store.timeline
-        made = TimedTable.of(name, owners, left[reaches], np.minimum(right[reaches], first - 1))
-        if not columns and reaches.any():
-            made = TimedTable(name, 0)
-            made.gain(
-                np.zeros(1, np.int64), single(left[reaches][:1], np.minimum(right[reaches], first - 1)[:1])
-            )
-        known = self._tables.get(name)
-        if known is None:
-            self._tables[name] = made
-            return
-        numbers, lists = made.holding()
-        known.gain(known.number(made.facts.columns[:, numbers], len(numbers)), lists)
+        ends = left[reaches], np.minimum(right[reaches], first - 1)
+        self._tables[name] = TimedTable.of(name, tuple(columns[:, reaches]), *ends)
 
     def whole(self, name: str, facts: Table, lists: Lists) -> Lists:
         """The lists of facts, with the points that were forgotten of their intervals."""
