@@ -438,7 +438,7 @@ def test_a_connector_that_is_missing(streaming: Job, spark: Any, write: Write) -
         .read_text()
         .replace(
             'path = "incoming"',
-            'format = "kafka"\nvalue = "json"\noptions = { "kafka.bootstrap.servers" = "x:1", subscribe = "t" }',
+            'format = "kafka"\nvalue = "json"\noptions = { "kafka.bootstrap.servers" = "x:1" }',
         )
     )
     write("job.toml", text)

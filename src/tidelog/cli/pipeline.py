@@ -177,9 +177,9 @@ def _batch(manifest: Manifest) -> str:
     }
     odd = "".join(f", {number:,} {name}" for name, number in oddities.items() if number)
     changed = counts(manifest.added, manifest.removed)
-    return (
-        f"batch {batch.batch}: {counted(batch.records, 'record')}{odd}; version {manifest.version}: {changed}"
-    )
+    mark = "" if batch.watermark is None else f"; watermark {batch.watermark}"
+    told = f"batch {batch.batch}: {counted(batch.records, 'record')}{odd}"
+    return f"{told}; version {manifest.version}: {changed}{mark}"
 
 
 def timetable(steps: list[Step]) -> list[str]:
