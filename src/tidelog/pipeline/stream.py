@@ -400,6 +400,7 @@ class _Taking:
         self._tally = Tally()
         self._rejected = 0  # by tasks, which have written them
         self._progress: dict[str, Progress] = {}
+        self._timed: list[tuple[Stream, Progress]] = []  # of streams with an event time
 
     def fill(self, change: Change) -> None:
         """Put what the records say into a transaction."""
@@ -438,6 +439,8 @@ class _Taking:
         self._tally.late += tally.late + rejected["late"]
         event = _later(known.event, incomes.latest)
         self._progress[name] = Progress(tally.order, event, self._now if read else known.seen)
+        if stream.event_time is not None:
+            self._timed.append((stream, self._progress[name]))
 
     def _known(self, name: str) -> Progress:
         """Return how far a stream had come: as before, but that a new one has been idle since now."""
@@ -520,12 +523,8 @@ class _Taking:
     def _watermark(self) -> str | None:
         """Return the time before which everything is final, once the batch has been carried out."""
         before = None if self._before is None else self._before.watermark
-        streams = [stream for stream in self._batches.streams if stream.event_time is not None]
-        return watermark(streams, [self._progress_of(stream) for stream in streams], self._now, before)
-
-    def _progress_of(self, stream: Stream) -> Progress:
-        predicate = find_named(str(stream.predicate), self._job.reasoner().program, stream.span)
-        return self._progress.get(predicate.written, Progress(seen=self._now))
+        streams, progress = zip(*self._timed, strict=True) if self._timed else ((), ())
+        return watermark(streams, progress, self._now, before)
 
     def _note_missing(self, delta: Delta) -> None:
         """Count what scripts wanted to take away and was not there."""
