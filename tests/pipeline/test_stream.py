@@ -58,7 +58,7 @@ def rejects(job: Job, version: Manifest) -> list[list[str]]:
     for path in sorted((job.store.path / version.batch.rejects).rglob("*.csv")):
         if path.is_file():
             with path.open(newline="", encoding="utf-8") as stream:
-                found += list(csv.reader(stream, escapechar="\\"))[1:]
+                found += list(csv.reader(stream))[1:]
     return found
 
 

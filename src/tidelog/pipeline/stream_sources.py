@@ -414,14 +414,15 @@ class Incomes:
         names = [*self.reading.input.columns]
         texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("")) for name in names]
         own = self._rows.where(F.col(_WHY).isNotNull()).select(
-            F.coalesce(F.col(FILE), F.lit(self.incoming.stream.shown)).alias("place"),
+            F.coalesce(F.regexp_replace(FILE, "^file:", ""), F.lit(self.incoming.stream.shown)).alias("place"),
             F.col(f"{_WHY}.code").alias("code"),
             F.col(f"{_WHY}.reason").alias("reason"),
             F.concat_ws(",", *texts).alias("row"),
         )
         rejects = self.reading.rejects.select(*_WRITTEN).unionByName(own)
         with telling():
-            rejects.write.mode("overwrite").option("header", True).csv(str(folder.resolve()))
+            writer = rejects.write.mode("overwrite").option("header", True).option("escape", '"')
+            writer.csv(str(folder.resolve()))
 
     # ---- what is taken
 
