@@ -345,6 +345,24 @@ def test_event_times(spark: Any, write: Write) -> None:
         Job.load("job.toml", session=spark).stream()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("step", "count"), [("time advanced", 1), ("maintained", 2), ("ready", 3)])
+def test_event_times_of_a_stream_that_is_killed(write: Write, step: str, count: int) -> None:
+    write("hot.rls", HOT)
+    write("job.toml", HOT_JOB)
+    for number, (start, end) in enumerate([("00:00", "04:00"), ("04:00", "08:00"), ("07:30", "12:00")]):
+        times = f"2026-01-01T00:{start}Z,2026-01-01T00:{end}Z"
+        deliver(f"{number}.csv", f"sensor,start,end\na,{times}\nb{number},{times}\n", number)
+    kill(step, "stream", count=count)
+    take_all(Job.load("job.toml"))
+    write("job.toml", HOT_JOB.replace('"published"', '"clean"'))
+    clean = Job.load("job.toml")
+    clean.run()
+    told = take_all(clean)
+    assert versions("published") == versions("clean") and len(told) == 3
+    assert [version.batch.late for version in told if version.batch] == [0, 0, 0]
+
+
 def messages(spark: Any, value: str) -> Any:
     """A frame like that of Kafka's connector, made of the rate source."""
     rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 2)
