@@ -102,3 +102,26 @@ def test_the_watermark() -> None:
     moment = Progress(event="2026-01-01T00:10:00Z")
     assert watermark([one], [moment], 0, None) == "2026-01-01T00:09:50Z"
     assert watermark([], [], 0, None) is None
+
+
+@pytest.mark.slow
+def test_rules_over_time_run_for_ever(tmp_path: Path) -> None:
+    """Two hundred batches: what the reasoner keeps is bounded, and tables have all that ever held."""
+    job = Job(rules_in(tmp_path), publish="published", engine="columnar", folder=tmp_path)
+    job.run()
+    weights = []
+    with job:
+        for number in range(200):
+            text = "".join(f'+ hot("{one}")@[{at}, {at + 4}] .\n' for at, one in events(number))
+            job.transact(partial(fill, text), "stream", missing="ignore", advance=str(number * 100 - 10))
+            store = job.reasoner().time.store
+            weights.append(sum(table.weight for table in (*store.given.values(), *store.tables.values())))
+    # Something is forgotten when twice as much as before has come, and some thousands more.
+    assert max(weights) < 2 * 4096 < 3 * 20 * 200
+    facts = read(str(tmp_path / "published"))
+    assert len(facts["hot"]) == 1 + 20 * 200 and len(facts["alarm"]) == 10 * 200
+
+
+def events(number: int) -> list[tuple[int, str]]:
+    """Sensors that are hot for a while in a batch, half of them in rooms."""
+    return [(number * 100 + 10 * place, one) for place in range(10) for one in ("a", "c")]

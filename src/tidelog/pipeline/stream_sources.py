@@ -413,8 +413,9 @@ class Incomes:
         assert self.reading is not None
         names = [*self.reading.input.columns]
         texts = [F.coalesce(F.col(quoted(name)).cast("string"), F.lit("")) for name in names]
+        place = F.coalesce(F.regexp_replace(FILE, "^file:", ""), F.lit(self.incoming.stream.shown))
         own = self._rows.where(F.col(_WHY).isNotNull()).select(
-            F.coalesce(F.regexp_replace(FILE, "^file:", ""), F.lit(self.incoming.stream.shown)).alias("place"),
+            place.alias("place"),
             F.col(f"{_WHY}.code").alias("code"),
             F.col(f"{_WHY}.reason").alias("reason"),
             F.concat_ws(",", *texts).alias("row"),
