@@ -51,6 +51,7 @@ TAG: Final = "stream"
 _PLACE: Final = "_place"  # of a record's file among those of the batch
 _NUMBER: Final = "_number"  # of a record in its file
 _EVENT: Final = "_event"
+_MOMENT: Final = "_moment"  # whether the event time is a moment rather than a number
 _WHY: Final = "_why"  # why a record that can be read is rejected
 _WRITTEN: Final = ("place", "code", "reason", "row")  # the columns of rejected records
 _SECONDS: Final = spark_types.DecimalType(38, 6)
@@ -344,6 +345,13 @@ def seconds(column: Column, of: spark_types.DataType) -> Column:
     return column.try_cast(_SECONDS)
 
 
+def _is_moment(column: Column, of: spark_types.DataType) -> Column:
+    """Return whether a point of time is a moment rather than a number."""
+    if isinstance(of, spark_types.StringType):
+        return converted(column, ColumnType.DECIMAL).isNull()
+    return F.lit(isinstance(of, _MOMENTS))
+
+
 def _in_seconds(micros: Column) -> Column:
     """Return microseconds as seconds, exactly."""
     whole = micros.cast(spark_types.DecimalType(20, 0))
@@ -386,7 +394,11 @@ class Incomes:
             event = F.col(_EVENT)
         elif stream.event_time is not None:
             event = seconds(F.col(quoted(stream.event_time)), types[stream.event_time])
-        rows = rows.withColumns({_PLACE: place.cast(_LONG), _NUMBER: number, _EVENT: event})
+        moment = F.lit(True)  # that of messages
+        if stream.event_time is not None and stream.event_time in types:
+            moment = _is_moment(F.col(quoted(stream.event_time)), types[stream.event_time])
+        beside = {_PLACE: place.cast(_LONG), _NUMBER: number, _EVENT: event, _MOMENT: moment}
+        rows = rows.withColumns(beside)
         return rows.withColumn(_WHY, self._why())
 
     def _why(self) -> Column:
@@ -434,12 +446,12 @@ class Incomes:
         is_good = ~F.col(BAD) & ~F.col(LEFT_OUT) & F.col(_WHY).isNull()
         rows = self._rows.observe(self._counts, *self._counted())
         columns = self.reading.input.columns
-        rows = rows.where(is_good).select(*map(quoted, columns), _PLACE, _NUMBER, _EVENT)
+        rows = rows.where(is_good).select(*map(quoted, columns), _PLACE, _NUMBER, _EVENT, _MOMENT)
         reading, faults = self.reading.input.reading(), Faults(OnError.FAIL)
         with telling():
             for table in fetched(rows, MOST_ROWS):
                 self.fetched += table.num_rows
-                self._note_event(table.column(_EVENT))
+                self._note_event(table.column(_EVENT), table.column(_MOMENT))
                 positions = np.column_stack(
                     [np.asarray(table.column(name), np.int64) for name in (_PLACE, _NUMBER)]
                 )
@@ -449,27 +461,12 @@ class Incomes:
                     done += batch.rows
                 faults.check()
 
-    def _note_event(self, column: Any) -> None:
-        found = pc.max(column).as_py()
+    def _note_event(self, column: Any, moments: Any) -> None:
+        found, is_calendar = pc.max(column).as_py(), bool(pc.any(moments).as_py())
         if found is not None:
             before = None if self.latest is None else read_point(self.latest)[0]
             point = Fraction(found) if before is None else max(before, Fraction(found))
-            self.latest = write_point(point, self._is_calendar)
-
-    @cached_property
-    def _is_calendar(self) -> bool:
-        """Whether event times are moments rather than numbers."""
-        event = self.incoming.stream.event_time
-        schema = self._rows.schema
-        if event is None or event not in schema.names:
-            return True  # that of messages
-        of = schema[event].dataType
-        if not isinstance(of, spark_types.StringType):
-            return isinstance(of, _MOMENTS)
-        text = F.col(quoted(event))
-        is_number = converted(text, ColumnType.DECIMAL).isNotNull()
-        row = self._rows.where(F.col(_EVENT).isNotNull()).select(is_number.alias("is")).first()
-        return row is not None and not row[0]
+            self.latest = write_point(point, is_calendar)
 
     def _counted(self) -> list[Column]:
         late = F.col(f"{_WHY}.code") == codes.LATE
