@@ -523,8 +523,10 @@ def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
         (f"{name} {part}", "4") for name in ("rail", "road") for part in "ab"
     ]
     assert sorted(map(tuple, derived["cost"].collect())) == [("toll a", 4), ("toll b", 4)]
-    counts = found.counts["road", "rail"].get
-    assert (counts["read"], counts["rejected"], len(counts["files"])) == (8, 4, 4)
+    for name in ("road", "rail"):
+        counts = found.counts(name)
+        assert (counts["read"], counts["rejected"], len(counts["files"])) == (4, 2, 2)
+        assert readings[name].rejects_of(counts["files"], counts["marks"]).count() == 2
 
 
 def test_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
