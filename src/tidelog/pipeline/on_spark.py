@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
@@ -32,7 +32,15 @@ from tidelog.logic.resolve import giving_times
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
-from tidelog.pipeline.inputs import Feeding, check_drift, check_rejects, differs, digest, stated_inputs
+from tidelog.pipeline.inputs import (
+    Feeding,
+    check_drift,
+    check_rejects,
+    differs,
+    digest,
+    stated_inputs,
+    with_keys,
+)
 from tidelog.pipeline.manifest import Input, Manifest, Origin
 from tidelog.pipeline.settings import Settings
 from tidelog.pipeline.settings import Source as Described
@@ -54,7 +62,8 @@ from tidelog.spark.rows import Reading
 from tidelog.spark.schemas import arrow_of, slots
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.sources import Found, Source, found_files, local_files
+from tidelog.spark.source import Source
+from tidelog.spark.sources import Found, found_files, local_files
 from tidelog.spark.strategies import Choice
 from tidelog.spark.task import NONE, READ, STATE, TAG
 from tidelog.spark.writer import FILES_SCHEMA
@@ -96,8 +105,8 @@ class SparkIntake:
         self.inputs: dict[str, Input] = {}
         self._stated = list(stated_inputs(program))
         check_sources(settings, program)
-        self._items = [_item(source, program) for source in settings.sources]
-        self._items += [_imported(transfer, program) for transfer in program.imports]
+        items = [_item(source, program) for source in settings.sources]
+        self._items = with_keys([*items, *(_imported(transfer, program) for transfer in program.imports)])
         self._readings: dict[str, Reading] = {}
         self._together: Together | None = None
         shutil.rmtree(store.rejects(number), ignore_errors=True)  # of a run that failed
@@ -224,8 +233,8 @@ class SparkIntake:
     def replace(self, change: Change, before: Manifest, predicates: Sequence[str]) -> None:
         """Make the explicit facts of predicates, in a transaction, what their inputs give.
 
-        All inputs are read by one job, whose tasks write files. Large ones are compared with what is published
-        by Spark, others here: no exchange is as cheap.
+        All inputs are read by one job, whose tasks write files. Spark compares large ones with what is
+        published, others are compared here: no exchange is as cheap.
         """
         items = [item for item in self._items if item.predicate in predicates]
         with self._written(self._read(items, before, False)) as written:
@@ -508,12 +517,10 @@ def fetched_input(
 
 
 def _item(source: Described, program: Program) -> Item:
-    shared = {each.name for each in fields(Source)} & {each.name for each in fields(Described)}
-    made = Source(**{name: getattr(source, name) for name in shared})
     predicate = program.find(source.predicate)
     name = source.predicate if predicate is None else predicate.name
     key = f"{name} < {', '.join(source.paths) or source.shown}"
-    return Item(key, name, made, source.on_error, source.kind != "file")
+    return Item(key, name, source, source.on_error, source.kind != "file")
 
 
 def _imported(transfer: Transfer, program: Program) -> Item:

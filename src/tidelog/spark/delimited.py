@@ -42,7 +42,8 @@ from tidelog.spark.rows import (
     with_names,
     without_skipped,
 )
-from tidelog.spark.sources import Found, Looked, Source, look
+from tidelog.spark.source import Source
+from tidelog.spark.sources import Found, Looked, look
 
 _REPLACEMENT: Final = "\ufffd"  # what Java has for bytes that are not UTF-8
 _WRONG: Final = "_wrong"  # whether a line is no record of the right width, or not UTF-8

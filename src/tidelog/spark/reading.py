@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -49,10 +49,10 @@ from tidelog.spark.rows import (
 from tidelog.spark.schemas import Input, read_types
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
+from tidelog.spark.source import Source
 from tidelog.spark.sources import (
     DELIMITED,
     Found,
-    Source,
     escaped,
     format_of,
     found_files,
@@ -247,7 +247,7 @@ def _text(session: SparkSession, wanted: Wanted, files: Sequence[Found]) -> Read
 def _loaded(session: SparkSession, source: Source) -> DataFrame:
     """Return the frame of a source that is no file."""
     if source.frame is not None:
-        return source.frame
+        return cast(DataFrame, source.frame)
     try:
         if source.format == "table":
             return session.table(str(source.table))

@@ -36,7 +36,8 @@ from tidelog.spark.own_readers import (
 )
 from tidelog.spark.schemas import NULLARY, Input, arrow_of, read_types
 from tidelog.spark.shipping import Shipped
-from tidelog.spark.sources import Found, Source, escaped
+from tidelog.spark.source import Source
+from tidelog.spark.sources import Found, escaped
 
 BAD: Final = "_bad"  # whether a row is no fact
 _MARK: Final = f"pmod(xxhash64({RAW}), {1 << 16})"  # of a line, by which rejected ones are found again
@@ -164,9 +165,7 @@ class Wanted:
     @property
     def nulls(self) -> tuple[Nulls, ...]:
         """What is done about missing values, by column."""
-        said = self.source.nulls
-        words = (said,) * self.predicate.arity if isinstance(said, str) else tuple(said)
-        return tuple(map(Nulls, words))
+        return self.source.missing(self.predicate.arity)
 
     def carried(self, file: Found, name: str, header: Header = Header.NONE) -> Carried:
         """Return a file as tasks of ours read it."""
