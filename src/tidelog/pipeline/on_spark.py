@@ -191,7 +191,7 @@ class SparkIntake:
             folder = self._rejects(item)
             others = [file for file in counts["files"] if file not in reading.written]
             if others or not counts["files"]:  # what is no file has none
-                rows = reading.rejects_of(others, counts["marks"])
+                rows = reading.rejects_of(others, counts.get("marks", ()))
                 with telling():
                     rows.write.mode("append").option("header", True).csv(str(folder))
             path = self._store.relative(self._store.rejects(self._number) / folder.name)

@@ -97,7 +97,7 @@ class Reading:
 
         Once an action has run over it, `counts.get` has how many rows were `read`, `rejected` and
         `left_out` for a missing value, how many facts were `filtered`, where Spark has read them, which
-        `files` have rejected rows, and the `marks` of rejected lines.
+        `files` have rejected rows, and the `marks` of rejected lines where rows are lines.
         """
         is_fact = ~F.col(BAD) & ~F.col(LEFT_OUT)
         condition = self.filtering.condition
@@ -229,7 +229,7 @@ def observed_facts(
         F.count_if(is_left_out).alias("left_out"),
         F.count_if(dropped).alias("filtered"),
         F.collect_set(F.when(is_rejected, F.col(FILE))).alias("files"),
-        F.collect_set(F.when(is_rejected, F.expr(_MARK)) if has_lines else F.lit(None)).alias("marks"),
+        *([F.collect_set(F.when(is_rejected, F.expr(_MARK))).alias("marks")] if has_lines else []),
         *([F.array(*by_source).alias("by_source")] if by_source else []),
     )
     return observed.where(is_fact if condition is None else is_fact & condition)
