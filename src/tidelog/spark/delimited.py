@@ -48,8 +48,8 @@ from tidelog.spark.sources import Found, Looked, look
 _REPLACEMENT: Final = "\ufffd"  # what Java has for bytes that are not UTF-8
 _WRONG: Final = "_wrong"  # whether a line is no record of the right width, or not UTF-8
 _BLANK: Final = "_blank"  # whether a value is missing for which a row is left out
-# Types of columns whose texts are not yet the values of the type.
-_OTHERWISE: Final = (ColumnType.ANY, ColumnType.TERM, ColumnType.IRI)
+# Types of columns that Spark's columns do not say: texts are not the values, or moments lack a time zone.
+_OTHERWISE: Final = (ColumnType.ANY, ColumnType.TERM, ColumnType.IRI, ColumnType.DATETIME)
 
 
 @dataclass(frozen=True)
