@@ -94,7 +94,7 @@ def on_spark(reading: Reading) -> tuple[list[Any], list[Any]]:
 def check(session: SparkSession, predicate: str, files: list[Path], **more: Any) -> Reading:
     """Check that both read the same, and return what Spark reads."""
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     known = program()
     found = known.predicates[predicate]
@@ -185,7 +185,7 @@ def test_delimited_on_connect(connect: SparkSession, tmp_path: Path) -> None:
 
 def test_a_folder_without_a_format(spark: SparkSession, tmp_path: Path) -> None:
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     (tmp_path / "_SUCCESS").write_text("")
     (tmp_path / "a.csv").write_text("x,y\n1,b\n")
@@ -205,7 +205,7 @@ def test_a_folder_without_a_format(spark: SparkSession, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["csv", "parquet", "orc"])
 def test_partitions_of_a_folder(session: SparkSession, tmp_path: Path, name: str) -> None:
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     known = tidelog.parse("@declare city(name: string, country: string, code: int) .")
     folder = tmp_path / "my data"
@@ -237,7 +237,7 @@ def test_partitions_of_a_folder(session: SparkSession, tmp_path: Path, name: str
 
 def test_an_extra_column_is_told(spark: SparkSession, tmp_path: Path) -> None:
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     (tmp_path / "a.csv").write_text("")
     (tmp_path / "b.csv").write_text("x,y\n1,b\n")
@@ -297,7 +297,7 @@ def test_json(session: SparkSession, tmp_path: Path, seed: int) -> None:
 def check_except_misfits(session: SparkSession, predicate: str, files: list[Path]) -> None:
     """Check the same, but for integers beyond 64 bits, which Spark's type rejects."""
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     known = program()
     reading = read_source(session, Source(predicate, tuple(map(str, files))), known)
@@ -370,7 +370,7 @@ def test_parquet(session: SparkSession, tmp_path: Path) -> None:
 
 def test_decimals_are_never_rounded(spark: SparkSession) -> None:
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     known = tidelog.parse("@declare price(x: decimal(5, 2)) .")
     frame = spark.sql(
@@ -384,7 +384,7 @@ def test_decimals_are_never_rounded(spark: SparkSession) -> None:
 
 def test_tables_and_what_is_wrong_with_them(spark: SparkSession) -> None:
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     spark.range(3).createOrReplaceTempView("numbers")
     known = tidelog.parse("@declare number(x: int) . @declare name(x: string) .")
@@ -402,7 +402,7 @@ def test_tables_and_what_is_wrong_with_them(spark: SparkSession) -> None:
 
 def test_avro_where_the_session_lacks_it(spark: SparkSession, tmp_path: Path) -> None:
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     (tmp_path / "a.avro").write_bytes(b"")
     with pytest.raises(DataError, match="does not have Avro"):
@@ -411,7 +411,7 @@ def test_avro_where_the_session_lacks_it(spark: SparkSession, tmp_path: Path) ->
 
 def test_text(spark: SparkSession, tmp_path: Path) -> None:
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     (tmp_path / "a.txt").write_text("one\n\ntwo words\n")
     known = tidelog.parse("@declare line(text: string) .")
@@ -447,7 +447,7 @@ def test_filters(
     spark: SparkSession, tmp_path: Path, name: str, literals: str, wanted: list[int], is_sql: bool
 ) -> None:
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     known = tidelog.parse("@declare sale(id: int, who: string, day: date, price: decimal(5, 2)) .")
     path = tmp_path / f"sale.{name}"
@@ -468,7 +468,7 @@ def test_filters(
 
 def test_filters_are_pushed_into_scans(spark: SparkSession, tmp_path: Path) -> None:
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     known = tidelog.parse("@declare number(x: int, y: int) .")
     pq.write_table(pa.table({"x": [1, 2, 3], "y": [1, None, 3], "z": [1, 2, 3]}), tmp_path / "a.parquet")
@@ -485,7 +485,7 @@ def test_filters_are_pushed_into_scans(spark: SparkSession, tmp_path: Path) -> N
 @pytest.mark.parametrize(("literals", "told"), [("?q > 1", "binds variable"), ("?x >", "not well formed")])
 def test_a_filter_that_is_wrong(spark: SparkSession, literals: str, told: str) -> None:
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     frame = spark.range(1).toDF("x")
     known = tidelog.parse("@declare number(x: int) .")
@@ -500,7 +500,7 @@ def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
     from tidelog.logic.inference import infer
     from tidelog.spark.given import Given, held_by
     from tidelog.spark.reading import read_source, together
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     known = tidelog.parse("""
         @declare road(x: string, y: string) . @declare rail(a: string, b: string) .
@@ -523,14 +523,16 @@ def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
         (f"{name} {part}", "4") for name in ("rail", "road") for part in "ab"
     ]
     assert sorted(map(tuple, derived["cost"].collect())) == [("toll a", 4), ("toll b", 4)]
-    counts = found.counts["road", "rail"].get
-    assert (counts["read"], counts["rejected"], len(counts["files"])) == (8, 4, 4)
+    for name in ("road", "rail"):
+        counts = found.counts(name)
+        assert (counts["read"], counts["rejected"], len(counts["files"])) == (4, 2, 2)
+        assert readings[name].rejects_of(counts["files"], counts["marks"]).count() == 2
 
 
 def test_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
     """Spark lists and reads files of which this process knows nothing."""
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     rng = random.Random(3)
     lake = tmp_path / "lake"
@@ -557,7 +559,7 @@ def test_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_rejects_are_looked_for_in_some_files(spark: SparkSession, tmp_path: Path) -> None:
     from tidelog.spark.reading import read_source
-    from tidelog.spark.sources import Source
+    from tidelog.spark.source import Source
 
     known = tidelog.parse("@declare number(x: int) .")
     for part in "abc":
@@ -579,7 +581,7 @@ def test_a_session_without_a_python(tmp_path: Path) -> None:
 import tidelog
 from pyspark.sql import SparkSession
 from tidelog.spark.reading import read_source
-from tidelog.spark.sources import Source
+from tidelog.spark.source import Source
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 path = {str(tmp_path / "a.jsonl")!r}
 open(path, "w").write('{{"x": 1}}')

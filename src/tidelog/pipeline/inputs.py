@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 from tidelog.errors import DataError, Diagnostic, Span, counted
 from tidelog.io.arrays import text_array
@@ -80,11 +81,11 @@ def feedings(
             faults += error.diagnostics
     if faults:
         raise DataError(faults)
-    return _with_keys(found)
+    return with_keys(found)
 
 
-def _with_keys(found: Iterable[Feeding]) -> list[Feeding]:
-    """The inputs, each with a key of its own."""
+def with_keys(found: Iterable[Any]) -> list[Any]:
+    """The inputs, dataclasses with a `key`, each with a key of its own."""
     seen: dict[str, int] = {}
     keyed = []
     for item in found:

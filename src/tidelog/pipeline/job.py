@@ -181,7 +181,7 @@ class Job:
             before = self._before(publication)
             if before is not None and not full:
                 check_columns(before, program)
-                intake = self._intake(program)
+                intake = self._intake(program, publication.number)
                 if not self._is_edited(before, program, intake):
                     guarding.check(intake, before, self._published_rows(before))
                     return Run(before, False, perf_counter() - start, guarding.findings)
@@ -191,7 +191,9 @@ class Job:
                     if found is not None:
                         is_new = found.version != before.version
                         return Run(found, is_new, perf_counter() - start, guarding.findings)
-            manifest = self._derive(publication, before, program, self._intake(program), guarding, full)
+            manifest = self._derive(
+                publication, before, program, self._intake(program, publication.number), guarding, full
+            )
         return Run(manifest, True, perf_counter() - start, guarding.findings)
 
     def check(self) -> None:
@@ -330,7 +332,10 @@ class Job:
             change.become(program)
             gone = reasoner.program.predicates.keys() - program.predicates.keys()
             edited += [name for name in gone if name not in edited]
-        intake.replace(change, publication.number, before, edited)
+        if isinstance(intake, Intake):
+            intake.replace(change, publication.number, before, edited)
+        else:
+            intake.replace(change, before, edited)
         intake.check_rejects()
         after = replace(program, facts=(), imports=()) if has_new_rules else reasoner.program
         origin = self._origin("incremental", after, hash_of(program), intake.inputs, before.batch)
@@ -427,13 +432,13 @@ class Job:
 
         engine = self.settings.engine
         given = intake.given(engine.settings_of_tasks, before, full)
-        frames = intake.frames()
+        frames = intake.frames
         choice = given.choose(frames, engine.partitions, None)
         self.reached("deriving", f"by {choice.strategy}: {choice.reason}")
         written = derive_on_spark(
             given, frames, choice, publication, self.store.published, self._state, self.session
         )
-        intake.note(publication.number)
+        intake.note()
         intake.check_rejects()
         names = {program.predicates[name].written for name in program.derived}
         derived = sum(rows for name, rows in written.rows.items() if name in names)
@@ -491,11 +496,11 @@ class Job:
         current = self.store.current() if is_advanced else None
         return Holding(reasoner, begun=self._begun_of(reasoner, current))
 
-    def _intake(self, program: Program) -> Intake | SparkIntake:
+    def _intake(self, program: Program, number: int) -> Intake | SparkIntake:
         if self.settings.engine.name == "spark":
             from tidelog.pipeline.on_spark import SparkIntake
 
-            return SparkIntake(self.settings, self.store, program, lambda: self.session, self.reached)
+            return SparkIntake(self.settings, self.store, program, lambda: self.session, self.reached, number)
         return Intake(self.settings, self.store, program, lambda: self.session, self.reached)
 
     # ---- the published folder

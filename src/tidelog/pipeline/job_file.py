@@ -25,7 +25,6 @@ from tidelog.pipeline.settings import (
     DEFAULT_ENGINE,
     ENGINES,
     FACTS,
-    ON_SPARK,
     Engine,
     Settings,
     Sink,
@@ -34,6 +33,7 @@ from tidelog.pipeline.settings import (
 )
 from tidelog.publish.published import FORMATS as PUBLISHED_FORMATS
 from tidelog.publish.schemas import CHANGE_TYPE
+from tidelog.spark.source import ON_SPARK
 from tidelog.temporal.materialise import PROCEDURES
 
 SPARK_FORMATS = ("jdbc", "table")
@@ -149,13 +149,13 @@ def _source(table: Table) -> Source:
         _delimiter(table),
         table.flag("quoting") is not False,
         table.text("base"),
-        table.choice("on-error", ON_ERROR, "reject"),
         table.text("table"),
         table.text("query"),
         table.text("url"),
         table.text("driver"),
         table.mapping("options"),
         time=_time(table),
+        on_error=table.choice("on-error", ON_ERROR, "reject"),
         limits=source_limits(table),
         span=table.document.span((*table.path, "predicate")),
     )

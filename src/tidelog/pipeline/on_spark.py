@@ -5,15 +5,20 @@ What changed in sources is found by comparing them with what is published. Only 
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, Final
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import types as spark_types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from tidelog.errors import DataError, Diagnostic, counted
@@ -27,7 +32,15 @@ from tidelog.logic.resolve import giving_times
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
-from tidelog.pipeline.inputs import Feeding, check_drift, check_rejects, differs, digest, stated_inputs
+from tidelog.pipeline.inputs import (
+    Feeding,
+    check_drift,
+    check_rejects,
+    differs,
+    digest,
+    stated_inputs,
+    with_keys,
+)
 from tidelog.pipeline.manifest import Input, Manifest, Origin
 from tidelog.pipeline.settings import Settings
 from tidelog.pipeline.settings import Source as Described
@@ -40,17 +53,24 @@ from tidelog.publish.schemas import CHANGE_TYPE, is_same, normal
 from tidelog.publish.tables import DELETE, INSERT
 from tidelog.spark.derived import Derived, quoted, union
 from tidelog.spark.failures import telling
-from tidelog.spark.given import Given, held_by
+from tidelog.spark.frames import Frames
+from tidelog.spark.given import Given, held_by, read_by, tagged_rows
 from tidelog.spark.maintaining import fetched
-from tidelog.spark.parquet import StateFolder, Target
-from tidelog.spark.reading import read_source
+from tidelog.spark.parquet import StateFolder, Target, WriteRows
+from tidelog.spark.reading import Together, read_source, together
 from tidelog.spark.rows import Reading
-from tidelog.spark.sources import Found, Source, found_files, local_files
+from tidelog.spark.schemas import arrow_of, slots
+from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.shipping import Shipped, ship
+from tidelog.spark.source import Source
+from tidelog.spark.sources import Found, found_files, local_files
 from tidelog.spark.strategies import Choice
-from tidelog.spark.task import STATE
+from tidelog.spark.task import NONE, READ, STATE, TAG
+from tidelog.spark.writer import FILES_SCHEMA
 from tidelog.transaction import Change
 
-MOST_ROWS: Final = 1_000_000  # of a frame that is fetched at once
+MOST_ROWS: Final = 1_000_000  # of a frame that is fetched at once, and of a table that is compared here
+INCOMING: Final = "_incoming"  # the folder for facts on their way to this process
 
 
 @dataclass(frozen=True)
@@ -74,18 +94,22 @@ class SparkIntake:
         program: Program,
         session: Callable[[], SparkSession],
         reached: Callable[[str, str], None],
+        number: int,
     ) -> None:
         self._settings = settings
         self._store = store
+        self._number = number
         self._program = program
         self._session = session
         self._reached = reached
         self.inputs: dict[str, Input] = {}
         self._stated = list(stated_inputs(program))
         check_sources(settings, program)
-        self._items = [_item(source, program) for source in settings.sources]
-        self._items += [_imported(transfer, program) for transfer in program.imports]
+        items = [_item(source, program) for source in settings.sources]
+        self._items = with_keys([*items, *(_imported(transfer, program) for transfer in program.imports)])
         self._readings: dict[str, Reading] = {}
+        self._together: Together | None = None
+        shutil.rmtree(store.rejects(number), ignore_errors=True)  # of a run that failed
 
     # ---- what has changed
 
@@ -115,26 +139,37 @@ class SparkIntake:
         """Return the rows of an input as frames."""
         if item.key not in self._readings:
             self._readings[item.key] = read_source(
-                self._session(), item.source, self._program, self._settings.folder
+                self._session(), item.source, self._program, self._settings.folder, self._rejects(item)
             )
         return self._readings[item.key]
+
+    def _rejects(self, item: Item) -> Path:
+        """Return the folder for the rejected rows of an input."""
+        name = file_name(f"{item.predicate}.{self._items.index(item) + 1}", "csv")
+        return (self._store.rejects(self._number) / name).resolve()
+
+    def _read(self, items: Sequence[Item], before: Manifest | None, full: bool) -> Together:
+        """Return inputs that are read together, those in one scan that Spark reads alike."""
+        readings = {item.key: self.reading(item) for item in items}
+        for item in items:
+            check_columns(item, readings[item.key], before, full)
+        self._together = together(readings, read_by(self._program, ()))
+        return self._together
 
     # ---- everything
 
     def given(self, settings: Mapping[str, Any], before: Manifest | None, full: bool) -> Given:
         """Return the program with all of its inputs."""
-        inputs = {}
-        for item in self._items:
-            reading = self.reading(item)
-            check_columns(item, reading, before, full)
-            inputs[item.key] = reading.input
+        inputs = self._read(self._items, before, full).inputs
         program = replace(self._program, imports=(), exports=())
         program = giving_times(program, [each.predicate.name for each in inputs.values() if each.times])
         return Given(program, inputs, infer(program, *held_by(inputs.values())), settings, "exact")
 
-    def frames(self) -> dict[str, DataFrame]:
-        """Return the frames of all inputs, by the names that `given` has."""
-        return {item.key: self.reading(item).frame for item in self._items}
+    @property
+    def frames(self) -> Frames:
+        """The frames of all inputs, by the names that `given` has."""
+        assert self._together is not None, "what is given is asked for first"
+        return self._together.frames
 
     def types(self, predicates: Collection[str]) -> Mapping[str, Columns]:
         """Return the types of what inputs of predicates hold."""
@@ -142,24 +177,24 @@ class SparkIntake:
 
     # ---- what was found
 
-    def note(self, number: int) -> None:
+    def note(self) -> None:
         """Note how many rows were read and rejected, after a job; executors write the rejected ones."""
-        for place, item in enumerate(self._items):
-            if item.key in self._readings:
-                self._note(item, number, place)
+        for item in self._items:
+            if self._together is not None and item.key in self._together.readings:
+                self._note(item, self._together.counts(item.key))
         for stated in self._stated:
             self.inputs[stated.key] = Input(stated.predicate, stated.shown, stated.marks)
 
-    def _note(self, item: Item, number: int, place: int) -> None:
-        reading = self._readings[item.key]
-        counts = reading.counts.get
-        rejected = counts["rejected"]
-        path = None
+    def _note(self, item: Item, counts: Mapping[str, Any]) -> None:
+        reading, rejected, path = self._readings[item.key], counts["rejected"], None
         if rejected:
-            folder = self._store.rejects(number) / file_name(f"{item.predicate}.{place + 1}", "csv")
-            with telling():
-                reading.rejects.write.mode("overwrite").option("header", True).csv(str(folder.resolve()))
-            path = self._store.relative(folder)
+            folder = self._rejects(item)
+            others = [file for file in counts["files"] if file not in reading.written]
+            if others or not counts["files"]:  # what is no file has none
+                rows = reading.rejects_of(others, counts.get("marks", ()))
+                with telling():
+                    rows.write.mode("append").option("header", True).csv(str(folder))
+            path = self._store.relative(self._store.rejects(self._number) / folder.name)
         found = replace(
             self._input(item),
             columns=reading.columns,
@@ -195,17 +230,56 @@ class SparkIntake:
 
     # ---- what is applied
 
-    def replace(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
-        """Make the explicit facts of predicates, in a transaction, what their inputs give."""
-        for name in predicates:
-            items = [item for item in self._items if item.predicate == name]
-            for item in items:
-                check_columns(item, self.reading(item), before, False)
-            if self._is_comparable(name, items, before):
-                self._apply_difference(change, name, items, before)
-            else:
-                change.replace_batches(name, self._batches(name, items, change))
-        self.note(number)
+    def replace(self, change: Change, before: Manifest, predicates: Sequence[str]) -> None:
+        """Make the explicit facts of predicates, in a transaction, what their inputs give.
+
+        All inputs are read by one job, whose tasks write files. Spark compares large ones with what is
+        published, others are compared here: no exchange is as cheap.
+        """
+        items = [item for item in self._items if item.predicate in predicates]
+        with self._written(self._read(items, before, False)) as written:
+            for name in predicates:
+                own = [written[item.key] for item in items if item.predicate == name]
+                shown = self._program.predicates[name].written if name in self._program.predicates else name
+                held = before.tables[shown].rows if shown in before.tables else 0
+                is_large = max(held, sum(each.rows for each in own)) > MOST_ROWS
+                if is_large and self._is_comparable(
+                    name, [item for item in items if item.predicate == name], before
+                ):
+                    self._apply_difference(change, name, own, before)
+                else:
+                    change.replace_batches(name, self._batches(name, own))
+        self.note()
+
+    @contextmanager
+    def _written(self, found: Together) -> Iterator[dict[str, _Facts]]:
+        """Return the facts of inputs, by their keys, in files that are there for the block."""
+        folder = (self._store.path / INCOMING).resolve()
+        shutil.rmtree(folder, ignore_errors=True)
+        facts: dict[str, _Facts] = {key: _Facts(reading) for key, reading in found.readings.items()}
+        taken = slots({name: each.spark for name, each in found.inputs.items()})
+        schemas = {
+            name: pa.schema(
+                [pa.field(column, arrow_of(of)) for column, of in zip(each.columns, each.spark, strict=True)]
+            )
+            for name, each in found.inputs.items()
+        }
+        folders = {name: str(folder / str(place)) for place, name in enumerate(schemas)}
+        target = Target("", token_hex(8), schemas, "", ROWS, None, folders)
+        try:
+            if schemas:
+                session = self._session()
+                ship(session, scratch_folder())
+                rows = tagged_rows(session, found.frames, found.inputs, taken).where(F.col(TAG) != NONE)
+                task = Shipped(WriteRows(target, TAG, taken.of))
+                with telling():
+                    for name, file, count in rows.mapInArrow(task, FILES_SCHEMA).collect():
+                        own = facts[found.source_of[name]]
+                        own.files.append(f"{folders[name]}/{file}")
+                        own.rows += count
+            yield facts
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
 
     def _is_comparable(self, name: str, items: Sequence[Item], before: Manifest) -> bool:
         """Whether the published table of a predicate holds just what its sources gave, as Spark has it."""
@@ -222,14 +296,22 @@ class SparkIntake:
             and all(self.reading(item).input.fields is None for item in items)
         )
 
-    def _apply_difference(self, change: Change, name: str, items: Sequence[Item], before: Manifest) -> None:
+    def _apply_difference(self, change: Change, name: str, facts: Sequence[_Facts], before: Manifest) -> None:
         written = self._program.predicates[name].written
-        then = published_frame(self._session(), self._store.published, written, before.version)
-        readings = [self.reading(item) for item in items]
-        now = union([each.frame.select(*_cast(each.input.columns, then)) for each in readings])
-        reading = replace(readings[0].input, spark=tuple(each.dataType for each in then.schema)).reading()
+        session = self._session()
+        then = published_frame(session, self._store.published, written, before.version)
+        frames = []
+        for each in facts:
+            given = each.reading.input
+            fields = zip(given.columns, given.spark, strict=True)
+            schema = spark_types.StructType([spark_types.StructField(*field) for field in fields])
+            rows = session.read.schema(schema).parquet(*each.files) if each.files else then.limit(0)
+            frames.append(rows.select(*_cast(rows.columns, then)))
+        reading = replace(
+            facts[0].reading.input, spark=tuple(each.dataType for each in then.schema)
+        ).reading()
         faults = Faults(OnError.FAIL)
-        for table in fetched(differences(then, now), MOST_ROWS):
+        for table in fetched(differences(then, union(frames)), MOST_ROWS):
             kinds = table.column(CHANGE_TYPE)
             rows = table.drop_columns([CHANGE_TYPE])
             for kind, take in ((DELETE, change.delete_rows), (INSERT, change.insert_rows)):
@@ -237,16 +319,31 @@ class SparkIntake:
                 for batch in reading.batches(some, written, faults):
                     take(name, change.encode_batch(batch))
 
-    def _batches(self, name: str, items: Sequence[Item], change: Change) -> Iterator[Any]:
+    def _batches(self, name: str, facts: Sequence[_Facts]) -> Iterator[Any]:
         """Yield all rows of a predicate's inputs, some at a time."""
         faults = Faults(OnError.FAIL)
         for stated in self._stated:
             if stated.predicate == name and not stated.time:
                 yield from stated.read(faults)
-        for item in items:
-            reading = self.reading(item)
-            for table in fetched(reading.frame, MOST_ROWS):
-                yield from reading.input.reading().batches(table, item.source.shown, faults)
+        for each in facts:
+            given = each.reading.input
+            if not given.columns and each.rows:
+                yield Batch((), 1)
+                continue
+            for path in each.files:
+                with pq.ParquetFile(path) as file:
+                    for rows in file.iter_batches(READ):
+                        table = pa.Table.from_batches([rows])
+                        yield from given.reading().batches(table, each.reading.source.shown, faults)
+
+
+@dataclass
+class _Facts:
+    """The facts of a source, in files. Mutable."""
+
+    reading: Reading
+    files: list[str] = field(default_factory=list)
+    rows: int = 0
 
 
 # ---- tables
@@ -267,7 +364,7 @@ class Written:
 
 def derive_on_spark(
     given: Given,
-    frames: Mapping[str, DataFrame],
+    frames: Frames,
     choice: Choice,
     publication: Publication,
     published: Published,
@@ -277,10 +374,13 @@ def derive_on_spark(
     """Derive everything in tasks, which write tables; a task that has all facts writes the state, too."""
     names = [each.written for each in given.program.predicates.values() if each.name != BOTTOM]
     derived = given.derive(frames, names, "fail", "fail", choice)
+    has_state = choice.tasks == 1 and len(derived.around) < len(names)
+    if has_state and derived.around:  # the state has all facts
+        derived = given.derive(frames, names, "fail", "fail", choice, goes_around_tasks=False)
     folders = {name: publication.folder_of(name) for name in names}
     schemas = {name: normal(arrow_schema(derived, name)) for name in names}
     kept = None
-    if choice.tasks == 1:
+    if has_state:
         kept = StateFolder(str(state.path_for(publication.number).resolve()), APP, publication.number)
     target = Target("", publication.run, schemas, "", ROWS, kept, folders)
     files: dict[str, list[str]] = {name: [] for name in names}
@@ -417,12 +517,10 @@ def fetched_input(
 
 
 def _item(source: Described, program: Program) -> Item:
-    shared = {each.name for each in fields(Source)} & {each.name for each in fields(Described)}
-    made = Source(**{name: getattr(source, name) for name in shared})
     predicate = program.find(source.predicate)
     name = source.predicate if predicate is None else predicate.name
     key = f"{name} < {', '.join(source.paths) or source.shown}"
-    return Item(key, name, made, source.on_error, source.kind != "file")
+    return Item(key, name, source, source.on_error, source.kind != "file")
 
 
 def _imported(transfer: Transfer, program: Program) -> Item:

@@ -14,69 +14,25 @@ from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.logic.time import read_interval
-from tidelog.logic.values import ColumnType
 from tidelog.pipeline.attempts import Retry
 from tidelog.pipeline.guards import NO_LIMITS, Guards, Limits
 from tidelog.pipeline.openlineage import Settings as OpenLineage
+from tidelog.spark.source import ON_SPARK
+from tidelog.spark.source import Source as Described
 from tidelog.temporal.materialise import PROCEDURES
 from tidelog.temporal.reasoning import TimeSettings
 
 FACTS, CHANGES = "facts", "changes"
 ENGINES = ("spark", "columnar")
 DEFAULT_ENGINE = ENGINES[0]
-ON_SPARK = ("jdbc", "table", "frame")  # sources and sinks that only Spark has
 
 
 @dataclass(frozen=True)
-class Source:
-    """Where the facts of a predicate come from: files, a table, a query, or a DataFrame.
+class Source(Described):
+    """A source of a job: with what is done about rows that cannot be read, and what a run has to satisfy."""
 
-    `columns` names the columns of the data that hold the predicate's, in its order, or by the names of its
-    columns. `filter` holds literals of the rule language over the predicate's columns as variables.
-    """
-
-    predicate: str
-    path: str | tuple[str, ...] = ()
-    format: str | None = None
-    columns: tuple[str, ...] | Mapping[str, str] | None = None
-    types: tuple[ColumnType | str, ...] | None = None
-    filter: str | None = None
-    header: bool | None = None
-    delimiter: str | None = None
-    quoting: bool = True
-    base: str | None = None
     on_error: str = "reject"
-    table: str | None = None
-    query: str | None = None
-    url: str | None = None
-    driver: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    frame: Any = None
-    time: str | tuple[str, ...] = ()
     limits: Limits = field(default=NO_LIMITS, repr=False)  # no part of how it is read
-    span: Span | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def times(self) -> tuple[str, ...]:
-        """What the columns behind the arguments tell of when a fact holds: `interval`, `start`, `end`…"""
-        return (self.time,) if isinstance(self.time, str) else tuple(self.time)
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The paths, as they are written."""
-        return (self.path,) if isinstance(self.path, str) else tuple(self.path)
-
-    @property
-    def kind(self) -> str:
-        """`file`, `jdbc`, `table` or `frame`."""
-        if self.frame is not None:
-            return "frame"
-        return self.format if self.format in ON_SPARK else "file"
-
-    @property
-    def shown(self) -> str:
-        """What messages call it."""
-        return self.paths[0] if self.paths else self.table or self.url or "<DataFrame>"
 
 
 @dataclass(frozen=True)

@@ -113,9 +113,10 @@ def _data_file(path: Path, source: Source, program: Program, predicate: Predicat
         "\t" if name == "tsv" else source.delimiter or ",",
         source.quoting,
         is_compressed(path),
-        None,
+        source.limit,
         source.base,
         len(source.times),
+        source.missing(predicate.arity),
     )
 
 

@@ -44,7 +44,8 @@ from tidelog.spark.reading import read_source
 from tidelog.spark.rows import BAD, REJECTS_SCHEMA, Reading, Wanted, read_schema, shape_of
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.sources import Source, address_of, names_of, types_of
+from tidelog.spark.source import Source
+from tidelog.spark.sources import address_of, names_of, types_of
 
 MOST_ROWS: Final = 1_000_000  # of a batch that are fetched at once
 TAG: Final = "stream"

@@ -151,7 +151,8 @@ def goes_around(program: Program, each: Input, output: Output) -> bool:
         bool(each.columns)
         and each.fields is None
         and all(
-            declared == column_of(own) and _is_exact(of, wanted) for of, own, declared, (_, wanted) in types
+            (declared if declared.size is None else declared.base) == column_of(own) and _is_exact(of, wanted)
+            for of, own, declared, (_, wanted) in types
         )
     )
 

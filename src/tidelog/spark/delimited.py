@@ -42,11 +42,14 @@ from tidelog.spark.rows import (
     with_names,
     without_skipped,
 )
-from tidelog.spark.sources import Found, Looked, Source, look
+from tidelog.spark.source import Source
+from tidelog.spark.sources import Found, Looked, look
 
 _REPLACEMENT: Final = "\ufffd"  # what Java has for bytes that are not UTF-8
 _WRONG: Final = "_wrong"  # whether a line is no record of the right width, or not UTF-8
 _BLANK: Final = "_blank"  # whether a value is missing for which a row is left out
+# Types of columns that Spark's columns do not say: texts are not the values, or moments lack a time zone.
+_OTHERWISE: Final = (ColumnType.ANY, ColumnType.TERM, ColumnType.IRI, ColumnType.DATETIME)
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,7 @@ class Delimited:
     format: str
     files: Sequence[Found]
     base: str | None = None
+    rejects: str | None = None  # the folder for rejected rows of files that are read whole
 
     def reading(self) -> Reading:
         """Return the rows of the files."""
@@ -84,28 +88,35 @@ class Delimited:
                 continue
             layout, header, columns[file.shown] = self._layout(carried[file.address], known)
             layouts[file.address] = layout
-            if known.is_whole or ColumnType.TERM in layout.wanted_types or (header and known.repeats):
+            has_rows_of_lines = ColumnType.TERM not in layout.wanted_types and source.limit is None
+            if known.is_whole or not has_rows_of_lines or (header and known.repeats):
                 whole.append(file)
             else:
                 group = _Group(header, layout.types, layout.wanted, known.has_quotes)
                 groups.setdefault(group, []).append(file)
-        parts = [self._lines(group, files) for group, files in groups.items()]
+        spark = [*map(spark_type_of, wanted.own), *(STRING for _ in source.times)]
+        fields = wanted.own if any(of in _OTHERWISE for of in wanted.own) else None
+        names, warnings = _compared(source, columns)
+
+        def of_lines(condition: Column | None = None) -> DataFrame:
+            if groups:
+                return union([self._lines(group, files, condition) for group, files in groups.items()])
+            schema = read_schema(wanted.columns, self._types).add(BAD, "boolean")
+            return self.session.createDataFrame([], schema)
+
+        parts = [of_lines()] if groups or not whole else []
         if whole:
             parts.append(self._whole(whole, carried))
-        if not parts:
-            schema = read_schema(wanted.columns, self._types).add(BAD, "boolean")
-            parts.append(self.session.createDataFrame([], schema))
-        spark = [*map(spark_type_of, wanted.own), *(STRING for _ in source.times)]
-        names, warnings = _compared(source, columns)
-        located = locating(Located(carried, layouts))
         return Reading(
             source,
-            wanted.input(spark, wanted.own),
+            wanted.input(spark, fields),
             union(parts),
             names,
-            located,
+            locating(Located(carried, layouts)),
             warnings,
             scan=self._scan(groups) if not whole else None,
+            of_lines=of_lines if self.rejects or not whole else None,
+            written=frozenset(each.address for each in whole if self.rejects),
         )
 
     def _scan(self, groups: Mapping[_Group, Sequence[Found]]) -> Scan | None:
@@ -163,8 +174,8 @@ class Delimited:
 
     # ---- lines
 
-    def _lines(self, group: _Group, files: Sequence[Found]) -> DataFrame:
-        """Return the rows of files in which each line is a record."""
+    def _lines(self, group: _Group, files: Sequence[Found], condition: Column | None = None) -> DataFrame:
+        """Return the rows of files in which each line is a record; of lines that satisfy a condition."""
         partitions = dict.fromkeys(self._partitions, self.base or "")
         frame = text_lines(self.session, files, self.wanted.source, partitions)
         line = F.col("value")
@@ -174,6 +185,8 @@ class Delimited:
             is_header = line.cast("binary") == F.lit(bytearray(group.header))
             is_row &= ~(is_header & (F.col(ROW) == 0))
         cells = cells_of(line, self._delimiter, group.has_quotes).alias("cells")
+        if condition is not None:
+            frame = frame.withColumn(RAW, line.cast("binary")).where(condition)
         split = frame.where(is_row).select(line, FILE, *map(quoted, self._partitions), cells)
         wrong = F.size("cells") != len(group.types)
         if group.has_quotes:
@@ -259,9 +272,8 @@ class Delimited:
             [self._types[place] for place in self._in_files],
             has_fields=True,
         )
-        rows = whole_files(
-            self.session, files, Whole({file.address: carried[file.address] for file in files}, shape)
-        )
+        own = {file.address: carried[file.address] for file in files}
+        rows = whole_files(self.session, files, Whole(own, shape, self.rejects))
         for place, of in enumerate(self._types):
             if place not in self._in_files:
                 name = str(self.wanted.names[place])

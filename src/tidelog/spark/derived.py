@@ -297,6 +297,8 @@ class Derived(Mapping[str, DataFrame]):
         This runs a job. Outputs that no task derives are not written. Who writes a log of commits says
         afterwards which files count.
         """
+        if not self._derived:
+            return []
         if self._write_files is not None and not self._is_kept:
             files = self._write_files(target)
         else:

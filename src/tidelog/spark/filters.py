@@ -63,8 +63,7 @@ def filtered(reading: Reading) -> Reading:
     rule = _rule(reading)
     condition = _condition(rule, reading.input)
     if condition is not None:
-        is_pushed = reading.input.fields is None  # the scan has values, not texts
-        return replace(reading, filtering=Filtering(condition, is_pushed=is_pushed))
+        return replace(reading, filtering=Filtering(condition, is_pushed=reading.has_values))
     number = free_name("n", reading.input.columns)
     task = Shipped(_Keeping(rule, reading.input.reading(), number))
 

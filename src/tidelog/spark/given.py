@@ -101,8 +101,12 @@ class Given:
         on_error: str,
         on_violation: str,
         choice: Choice = Choice(),  # noqa: B008 - it cannot be changed
+        goes_around_tasks: bool = True,
     ) -> Derived:
-        """Return the frames of predicates."""
+        """Return the frames of predicates.
+
+        Inputs that are outputs and that no rule reads go around tasks, unless these are to hold everything.
+        """
         if on_violation not in ("fail", "keep"):
             raise ValueError(f"on_violation is `fail` or `keep`, not {on_violation!r}")
         program, faults = self.program, on_error_of(on_error)
@@ -110,7 +114,8 @@ class Given:
         passing = {
             name: Around(output, Readable(frames[each], self.inputs[each], faults))
             for name, output in wanted.items()
-            if (each := self.input_of(output.predicate))
+            if goes_around_tasks
+            and (each := self.input_of(output.predicate))
             and not Frames(frames).is_shared(each)  # it is read for others anyway
             and goes_around(program, self.inputs[each], output)
         }
@@ -241,7 +246,7 @@ class Given:
         task = self.task(ask, readings, places, on_error, limit, target)
         out = rows_schema(places)
         ship(session, scratch_folder())
-        tagged = _tagged(session, frames, inputs, taken)
+        tagged = tagged_rows(session, frames, inputs, taken)
         if choice.is_small:
             tagged = tagged.coalesce(1)
         else:  # by all columns: Spark would sort rows that it deals out in turn, to deal them the same again
@@ -418,7 +423,7 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
     return session
 
 
-def _tagged(
+def tagged_rows(
     session: SparkSession, frames: Mapping[str, DataFrame], inputs: Mapping[str, Input], taken: Slots
 ) -> DataFrame:
     """Return the rows of all inputs in one frame, with the name of their input.

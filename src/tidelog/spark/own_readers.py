@@ -11,12 +11,15 @@ Nothing here knows Spark: batches of Arrow come in and go out.
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import IO, Any, Final, cast
 
 import pyarrow as pa
@@ -27,6 +30,7 @@ from tidelog.engine.columnar.typed import PRECISION, SCALE
 from tidelog.errors import Diagnostic
 from tidelog.io import codes
 from tidelog.io.arrow_data import Wanted, read_arrow_data
+from tidelog.io.atomic import replacing
 from tidelog.io.careful import Block, Layout, read_block
 from tidelog.io.columns import Batch, Column
 from tidelog.io.delimited import BLOCK, blocks_of
@@ -239,10 +243,15 @@ def not_held(text: str, of: ColumnType, name: str, place: str) -> Diagnostic:
 
 @dataclass(frozen=True)
 class Whole:
-    """Reads whole files: rows come in with a file's number, or with the path and bytes that Spark has."""
+    """Reads whole files: rows come in with a file's number, or with the path and bytes that Spark has.
+
+    With a folder for them, it writes rejected rows there, so that no file is read twice: a file of them for
+    each file that has some, of the same name in each attempt.
+    """
 
     files: Mapping[str, Carried]  # by their addresses
     shape: Shape
+    rejects: str | None = None  # the folder
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows of the files."""
@@ -253,7 +262,12 @@ class Whole:
                 file = self.files[address]
                 if NUMBER not in row:
                     file = replace(file, content=row["content"])
-                yield from self._read(file, address)
+                rows = self._read(file, address)
+                if self.rejects is not None:
+                    rows = self._written(
+                        rows, Path(self.rejects, f"whole-{addresses.index(address):05d}.csv")
+                    )
+                yield from rows
 
     def _read(self, file: Carried, address: str) -> Iterator[Any]:
         faults = Kept()
@@ -261,6 +275,25 @@ class Whole:
             yield from self.shape.rows(found, address, file.shown)
             yield from self.shape.faults(faults.taken(), address)
         yield from self.shape.faults(faults.taken(), address)
+
+    def _written(self, rows: Iterator[Any], path: Path) -> Iterator[Any]:
+        """Yield rows, and write those that are rejected."""
+        located = Located(self.files, {})
+        with ExitStack() as opened:
+            stream: IO[bytes] | None = None
+            for batch in rows:
+                is_bad = pc.and_(pc.is_valid(batch.column(FAULT)), pc.invert(batch.column(LEFT_OUT)))
+                bad = batch.select([FILE, RAW, FAULT]).filter(is_bad)
+                if bad.num_rows:
+                    text = io.StringIO(newline="")
+                    writer = csv.DictWriter(text, REJECTS.names, lineterminator="\n")
+                    if stream is None:
+                        stream = opened.enter_context(replacing(path))
+                        writer.writeheader()
+                    for told in located([bad]):
+                        writer.writerows(told.to_pylist())
+                    stream.write(text.getvalue().encode())
+                yield batch
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, cast
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
@@ -49,10 +49,10 @@ from tidelog.spark.rows import (
 from tidelog.spark.schemas import Input, read_types
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
+from tidelog.spark.source import Source
 from tidelog.spark.sources import (
     DELIMITED,
     Found,
-    Source,
     escaped,
     format_of,
     found_files,
@@ -76,15 +76,24 @@ _ACCEPTED: Final = {
 }
 
 
-def read_source(session: SparkSession, source: Source, program: Program, folder: Path = Path()) -> Reading:
+def read_source(
+    session: SparkSession,
+    source: Source,
+    program: Program,
+    folder: Path = Path(),
+    rejects: Path | None = None,
+) -> Reading:
     """Return the rows of a source as frames; raise `DataError` for what is wrong before a row is read.
 
-    Relative paths lie in `folder`.
+    Relative paths lie in `folder`. Readers that read whole files write the rejected rows into `rejects`, if
+    that is given: a folder that all executors see.
     """
-    return filtered(_read(session, source, program, folder))
+    return filtered(_read(session, source, program, folder, None if rejects is None else str(rejects)))
 
 
-def _read(session: SparkSession, source: Source, program: Program, folder: Path) -> Reading:
+def _read(
+    session: SparkSession, source: Source, program: Program, folder: Path, rejects: str | None
+) -> Reading:
     predicate = predicate_of(source, program)
     wanted = Wanted(source, predicate, types_of(source, program, predicate), names_of(source, predicate))
     ship(session, scratch_folder())
@@ -93,13 +102,13 @@ def _read(session: SparkSession, source: Source, program: Program, folder: Path)
     files, base = found_files(session, source, folder)
     name = format_of(source, files)
     if name in DELIMITED:
-        return Delimited(session, wanted, name, files, base).reading()
+        return Delimited(session, wanted, name, files, base, rejects).reading()
     if name in TYPED:
         return _Table(wanted, _typed_files(session, source, name, files, base), files).reading()
     if name == "text":
         return _text(session, wanted, files)
     if name in JSON or name in RDF:
-        return _parsed(session, wanted, name, files)
+        return _parsed(session, wanted, name, files, rejects)
     message, help = f"`{name}` is no format that is read on Spark", f"those are {', '.join(FORMATS)}"
     raise source.wrong(codes.FORMAT, message, help)
 
@@ -118,45 +127,76 @@ class Together:
     readings: Mapping[str, Reading]
     inputs: Mapping[str, Input]
     frames: Frames
-    counts: Mapping[tuple[str, ...], Observation]  # by the names of the readings that are counted together
+    source_of: Mapping[str, str]  # of each input: the name of its reading
+    shared: Mapping[str, Observation]  # by the names of readings that share a scan, in their order there
+
+    def counts(self, name: str) -> Mapping[str, Any]:
+        """Return what was counted of a source, once an action has run over its frame."""
+        shared = self.shared.get(name)
+        if shared is None:
+            return self.readings[name].counts.get
+        own = {file for file, source in self.source_of.items() if source == name}
+        told = shared.get
+        found = told["by_source"][self._sharing(name).index(name)].asDict()
+        files = [file for file in told["files"] if file in own]
+        return {**found, "filtered": 0, "files": files, "marks": told["marks"]}
+
+    def _sharing(self, name: str) -> list[str]:
+        """Return the names of the readings that share a scan with one, in order."""
+        return [each for each, counts in self.shared.items() if counts is self.shared[name]]
 
 
-def together(readings: Mapping[str, Reading]) -> Together:
-    """Return several sources, those that may share a scan in one frame."""
+def together(readings: Mapping[str, Reading], may_share: Callable[[str], bool] = bool) -> Together:
+    """Return several sources, those that may share a scan in one frame.
+
+    `may_share` says so of predicates: rows that no rule reads need not pass through tasks, alone.
+    """
     groups: dict[Hashable, list[str]] = {}
     taken: set[str] = set()
     for name, reading in readings.items():
         scan = reading.scan
         key: Hashable = name
         # A file that is read for two predicates is read twice: its address tells only one of them.
-        if scan is not None and reading.source.filter is None and not taken & {*scan.files}:
+        if (
+            scan is not None
+            and reading.source.filter is None
+            and may_share(reading.input.predicate.name)
+            and not taken & {*scan.files}
+        ):
             taken |= {*scan.files}
             key = ("scan", scan.key)
         groups.setdefault(key, []).append(name)
     inputs: dict[str, Input] = {}
     frames: dict[str | tuple[str, ...], DataFrame] = {}
-    counts: dict[tuple[str, ...], Observation] = {}
+    source_of: dict[str, str] = {}
+    shared: dict[str, Observation] = {}
     for names in groups.values():
         first = readings[names[0]]
         if len(names) == 1:
             inputs[names[0]], frames[names[0]] = first.input, first.frame
-            counts[names[0],] = first.counts
+            source_of[names[0]] = names[0]
             continue
         scans = [scan for name in names if (scan := readings[name].scan) is not None]
-        observation = counts[tuple(names)] = Observation()
-        facts = observed_facts(scans[0].rows(scans), observation)
+        observation = Observation()
+        shared |= dict.fromkeys(names, observation)
+        facts = observed_facts(
+            scans[0].rows(scans), observation, has_lines=True, sources=[scan.files for scan in scans]
+        )
         columns = first.input.columns
         for name, scan in zip(names, scans, strict=True):
             inputs |= dict.fromkeys(scan.files, replace(readings[name].input, columns=columns))
+            source_of |= dict.fromkeys(scan.files, name)
         files = tuple(file for scan in scans for file in scan.files)
         frames[files] = facts.select(F.col(FILE).alias(PREDICATE), *map(quoted, columns))
-    return Together(readings, inputs, Frames(frames), counts)
+    return Together(readings, inputs, Frames(frames), source_of, shared)
 
 
 # ---- JSON, RDF and text
 
 
-def _parsed(session: SparkSession, wanted: Wanted, name: str, files: Sequence[Found]) -> Reading:
+def _parsed(
+    session: SparkSession, wanted: Wanted, name: str, files: Sequence[Found], rejects: str | None
+) -> Reading:
     """Return the rows of files that tidelog's own readers read, in tasks."""
     source = wanted.source
     if any(set(dict(file.partitions)) & {*wanted.names} for file in files):
@@ -167,17 +207,27 @@ def _parsed(session: SparkSession, wanted: Wanted, name: str, files: Sequence[Fo
     shape = shape_of(wanted.columns, types)
     # Without names, the first object of a file tells the order of its columns.
     is_split = name in RDF or (None not in wanted.names and len(wanted.names) == len(types))
-    if name in BY_LINES and is_split:
+    is_split &= name in BY_LINES and source.limit is None
+
+    def of_lines(condition: Column) -> DataFrame:
         lines = text_lines(session, files, source).select(FILE, F.col("value").cast("binary").alias(RAW))
         task = Shipped(Lines(carried, shape))
-        rows = lines.mapInArrow(task, read_schema(shape.names, shape.types))
-        rows = rows.withColumn(BAD, F.col(FAULT).isNotNull())
-    else:
-        rows = whole_files(session, files, Whole(carried, shape))
+        rows = lines.where(condition).mapInArrow(task, read_schema(shape.names, shape.types))
+        return rows.withColumn(BAD, F.col(FAULT).isNotNull())
+
+    rows = of_lines(F.lit(True)) if is_split else whole_files(session, files, Whole(carried, shape, rejects))
     # What has no declared type is an exact term here.
     fields = tuple(ColumnType.TERM if of is ColumnType.ANY else of for of in wanted.own)
     given = wanted.input(list(map(spark_type_of, types)), fields)
-    return Reading(source, given, rows, (), locating(Located(carried, {})))
+    return Reading(
+        source,
+        given,
+        rows,
+        (),
+        locating(Located(carried, {})),
+        of_lines=of_lines if is_split else None,
+        written=frozenset() if is_split or rejects is None else frozenset(carried),
+    )
 
 
 def _text(session: SparkSession, wanted: Wanted, files: Sequence[Found]) -> Reading:
@@ -197,7 +247,7 @@ def _text(session: SparkSession, wanted: Wanted, files: Sequence[Found]) -> Read
 def _loaded(session: SparkSession, source: Source) -> DataFrame:
     """Return the frame of a source that is no file."""
     if source.frame is not None:
-        return source.frame
+        return cast(DataFrame, source.frame)
     try:
         if source.format == "table":
             return session.table(str(source.table))
@@ -262,6 +312,7 @@ class _Table:
     def reading(self) -> Reading:
         """Return the rows."""
         source, wanted, schema = self.wanted.source, self.wanted, self.frame.schema
+        rows = self.frame if source.limit is None else self.frame.limit(source.limit)
         names = [name for name in schema.names if name not in (FILE, ROW)]
         chosen = self._chosen(names)
         types = wanted.own or ((ColumnType.BOOLEAN,) if wanted.is_nullary else ())
@@ -281,7 +332,7 @@ class _Table:
             spark.append(of)
         beside = {FILE: STRING, ROW: _LONG}
         is_bad = any_of(bad)
-        checked = self.frame.select(
+        checked = rows.select(
             *values,
             *(F.col(quoted(name)).alias(f"{_GIVEN}{place}") for place, name in enumerate(chosen)),
             *(
@@ -292,7 +343,14 @@ class _Table:
             is_bad.alias(BAD),
         )
         columns = tuple(sorted(f"{each}: {schema[each].dataType.simpleString()}" for each in names))
-        return Reading(source, wanted.input(spark, None), checked, columns, self._located(names, chosen))
+        return Reading(
+            source,
+            wanted.input(spark, None),
+            checked,
+            columns,
+            self._located(names, chosen),
+            has_values=True,
+        )
 
     def _located(self, names: Sequence[str], chosen: Sequence[str]) -> Callable[[DataFrame], DataFrame]:
         """Return what makes `rejects` of rejected rows."""

@@ -36,9 +36,12 @@ from tidelog.spark.own_readers import (
 )
 from tidelog.spark.schemas import NULLARY, Input, arrow_of, read_types
 from tidelog.spark.shipping import Shipped
-from tidelog.spark.sources import Found, Source, escaped
+from tidelog.spark.source import Source
+from tidelog.spark.sources import Found, escaped
 
 BAD: Final = "_bad"  # whether a row is no fact
+_MARK: Final = f"pmod(xxhash64({RAW}), {1 << 16})"  # of a line, by which rejected ones are found again
+_MOST_MARKS: Final = 1 << 12  # beyond that, all lines are looked at again
 _BOOLEAN: Final = spark_types.BooleanType()
 _OF_ARROW: Final = {pa.string(): STRING, pa.int64(): spark_types.LongType()}
 REJECTS_SCHEMA: Final = spark_types.StructType(
@@ -81,21 +84,27 @@ class Reading:
     filtering: Filtering = Filtering()
     scan: Scan | None = None
     counts: Observation = field(default_factory=Observation, repr=False)
+    # The rows of `checked` that are of lines which satisfy a condition over `RAW`, where rows are lines.
+    of_lines: Callable[[Column], DataFrame] | None = field(default=None, repr=False)
+    written: frozenset[str] = (
+        frozenset()
+    )  # addresses of files whose rejected rows are written as they are read
+    has_values: bool = False  # the data has values of its own types, not texts
 
     @cached_property
     def frame(self) -> DataFrame:
         """The facts, perhaps several times: the predicate's columns, and those that say when.
 
         Once an action has run over it, `counts.get` has how many rows were `read`, `rejected` and
-        `left_out` for a missing value, how many facts were `filtered`, where Spark has read them, and which
-        `files` have rejected rows.
+        `left_out` for a missing value, how many facts were `filtered`, where Spark has read them, which
+        `files` have rejected rows, and the `marks` of rejected lines where rows are lines.
         """
         is_fact = ~F.col(BAD) & ~F.col(LEFT_OUT)
         condition = self.filtering.condition
         rows = self.checked
         if condition is not None and self.filtering.is_pushed:
             rows, condition = rows.where(~is_fact | condition), None
-        facts = observed_facts(rows, self.counts, condition)
+        facts = observed_facts(rows, self.counts, condition, has_lines=self.of_lines is not None)
         if not self.input.columns:
             return facts.where(quoted(NULLARY)).select(quoted(NULLARY)).limit(1)
         facts = facts.select(*map(quoted, self.input.columns))
@@ -106,9 +115,16 @@ class Reading:
         """The rows that are no facts: place, file, line, column, text of the cell, code, reason and row."""
         return self.located(self.checked.where(F.col(BAD) & ~F.col(LEFT_OUT)))
 
-    def rejects_of(self, files: Sequence[str]) -> DataFrame:
-        """Return the same of some files, those of `counts.get["files"]`: Spark reads no others again."""
-        rows = self.checked.where(F.col(FILE).isin(list(files))) if files else self.checked
+    def rejects_of(self, files: Sequence[str], marks: Sequence[int] = ()) -> DataFrame:
+        """Return the same of some files, those of `counts.get["files"]`: Spark reads no others again.
+
+        With the `marks` of rejected lines, few others of these files are converted again.
+        """
+        rows = self.checked
+        if self.of_lines is not None and 0 < len(marks) <= _MOST_MARKS:
+            rows = self.of_lines(F.expr(f"{_MARK} IN ({', '.join(map(str, marks))})"))
+        if files:
+            rows = rows.where(F.col(FILE).isin(list(files)))
         return self.located(rows.where(F.col(BAD) & ~F.col(LEFT_OUT)))
 
 
@@ -149,9 +165,7 @@ class Wanted:
     @property
     def nulls(self) -> tuple[Nulls, ...]:
         """What is done about missing values, by column."""
-        said = self.source.nulls
-        words = (said,) * self.predicate.arity if isinstance(said, str) else tuple(said)
-        return tuple(map(Nulls, words))
+        return self.source.missing(self.predicate.arity)
 
     def carried(self, file: Found, name: str, header: Header = Header.NONE) -> Carried:
         """Return a file as tasks of ours read it."""
@@ -166,7 +180,7 @@ class Wanted:
             "\t" if name == "tsv" else self.source.delimiter or ",",
             self.source.quoting,
             file.is_compressed,
-            None,
+            self.source.limit,
             self.source.base,
             len(self.source.times),
             self.nulls,
@@ -187,19 +201,36 @@ class Wanted:
 # ---- frames of all kinds of files
 
 
-def observed_facts(rows: DataFrame, counts: Observation, condition: Column | None = None) -> DataFrame:
-    """Return the facts among rows that are checked, and count all kinds of rows."""
+def observed_facts(
+    rows: DataFrame,
+    counts: Observation,
+    condition: Column | None = None,
+    has_lines: bool = False,
+    sources: Sequence[Sequence[str]] = (),
+) -> DataFrame:
+    """Return the facts among rows that are checked, and count all kinds of rows.
+
+    If the files of several sources are read at once, they are counted for each of them, too.
+    """
     is_left_out = F.col(LEFT_OUT)
+    is_rejected = F.col(BAD) & ~is_left_out
     is_fact = ~F.col(BAD) & ~is_left_out
     dropped = F.lit(False) if condition is None else is_fact & ~condition
+    by_source = []
+    for files in sources:
+        is_own = F.col(FILE).isin(list(files))
+        kinds = {"read": is_own, "rejected": is_own & is_rejected, "left_out": is_own & is_left_out}
+        by_source.append(F.struct(*(F.count_if(each).alias(name) for name, each in kinds.items())))
     # What is observed is computed once: Spark pushes no filter below it.
     observed = rows.observe(
         counts,
         F.count(F.lit(1)).alias("read"),
-        F.count_if(F.col(BAD) & ~is_left_out).alias("rejected"),
+        F.count_if(is_rejected).alias("rejected"),
         F.count_if(is_left_out).alias("left_out"),
         F.count_if(dropped).alias("filtered"),
-        F.collect_set(F.when(F.col(BAD) & ~is_left_out, F.col(FILE))).alias("files"),
+        F.collect_set(F.when(is_rejected, F.col(FILE))).alias("files"),
+        *([F.collect_set(F.when(is_rejected, F.expr(_MARK))).alias("marks")] if has_lines else []),
+        *([F.array(*by_source).alias("by_source")] if by_source else []),
     )
     return observed.where(is_fact if condition is None else is_fact & condition)
 

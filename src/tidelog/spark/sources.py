@@ -1,4 +1,4 @@
-"""Sources: where the facts of a predicate come from, which files that are, and what their first lines say.
+"""Sources as files and columns: which files a source is, what their first lines say, which columns are read.
 
 Files are listed by this process where it has them, else by Spark, which knows more file systems. No row is
 read, but for delimited text: a record that goes over several lines can only be seen by looking, and decides
@@ -11,18 +11,18 @@ import glob
 import gzip
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote, unquote
 
 import numpy as np
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 
-from tidelog.errors import DataError, Diagnostic, Span, counted, suggest
+from tidelog.errors import DataError, counted, suggest
 from tidelog.io.formats import EXTENSIONS, canonical_format
 from tidelog.logic.column_types import TYPES
 from tidelog.logic.program import Predicate, Program
@@ -30,9 +30,9 @@ from tidelog.logic.values import ColumnType
 from tidelog.spark import codes
 from tidelog.spark.conversions import is_open
 from tidelog.spark.shipping import is_on_connect
+from tidelog.spark.source import Source
 
 DELIMITED: Final = ("csv", "tsv", "dsv")
-TABLES: Final = ("jdbc", "table", "frame")  # not files
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 _PARTITION: Final = re.compile(r"([^/=]+)=([^/]*)")
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
@@ -45,57 +45,6 @@ _EXTENSIONS: Final = {
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _LOOKED_AT_HERE: Final = 1 << 28  # bytes that this process looks at itself; executors look at more
 _MARK: Final = b"\xef\xbb\xbf"
-
-
-@dataclass(frozen=True)
-class Source:
-    """Where the facts of a predicate come from: files, a table, a query, or a DataFrame.
-
-    `path` is a file, a folder, a pattern, or several of them, with or without a scheme. `columns` names the
-    columns of the data that hold the predicate's, in its order, or by the names of its columns. `filter`
-    has literals of the rule language over the predicate's columns as variables. `options` are passed to
-    Spark's reader.
-    """
-
-    predicate: str
-    path: str | tuple[str, ...] = ()
-    format: str | None = None
-    columns: tuple[str, ...] | Mapping[str, str] | None = None
-    types: tuple[ColumnType | str, ...] | None = None
-    filter: str | None = None
-    header: bool | None = None
-    delimiter: str | None = None
-    quoting: bool = True
-    base: str | None = None
-    table: str | None = None
-    query: str | None = None
-    url: str | None = None
-    driver: str | None = None
-    options: Mapping[str, str] = field(default_factory=dict)
-    frame: DataFrame | None = None
-    time: str | tuple[str, ...] = ()
-    nulls: str | tuple[str, ...] = ()
-    limit: int | None = None
-    span: Span | None = field(default=None, compare=False, repr=False)
-
-    @property
-    def times(self) -> tuple[str, ...]:
-        """What the columns behind the arguments say of when a fact holds: `interval`, `start`, `end`…"""
-        return (self.time,) if isinstance(self.time, str) else tuple(self.time)
-
-    @property
-    def paths(self) -> tuple[str, ...]:
-        """The paths, as they are written."""
-        return (self.path,) if isinstance(self.path, str) else tuple(self.path)
-
-    @property
-    def shown(self) -> str:
-        """What messages call it."""
-        return self.paths[0] if self.paths else self.table or self.url or "<DataFrame>"
-
-    def wrong(self, code: str, message: str, help: str | None = None) -> DataError:
-        """Return the error for a source that cannot be read."""
-        return DataError(Diagnostic(code, message, self.span, help, place=self.shown))
 
 
 def predicate_of(source: Source, program: Program) -> Predicate:

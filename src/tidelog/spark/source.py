@@ -1,0 +1,75 @@
+"""Sources: where the facts of a predicate come from. Imports no Spark: jobs without it have some, too."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tidelog.errors import DataError, Diagnostic, Span
+from tidelog.io.nulls import Nulls
+from tidelog.logic.values import ColumnType
+
+ON_SPARK: Final = ("jdbc", "table", "frame")  # sources, and sinks, that only Spark has
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the facts of a predicate come from: files, a table, a query, or a DataFrame.
+
+    `path` is a file, a folder, a pattern, or several of them, with or without a scheme. `columns` names the
+    columns of the data that hold the predicate's, in its order, or by the names of its columns. `filter`
+    has literals of the rule language over the predicate's columns as variables. `options` are passed to
+    Spark's reader.
+    """
+
+    predicate: str
+    path: str | tuple[str, ...] = ()
+    format: str | None = None
+    columns: tuple[str, ...] | Mapping[str, str] | None = None
+    types: tuple[ColumnType | str, ...] | None = None
+    filter: str | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+    quoting: bool = True
+    base: str | None = None
+    table: str | None = None
+    query: str | None = None
+    url: str | None = None
+    driver: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    frame: Any = None  # a DataFrame
+    time: str | tuple[str, ...] = ()
+    nulls: str | tuple[str, ...] = ()
+    limit: int | None = None
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def times(self) -> tuple[str, ...]:
+        """What the columns behind the arguments say of when a fact holds: `interval`, `start`, `end`…"""
+        return (self.time,) if isinstance(self.time, str) else tuple(self.time)
+
+    def missing(self, arity: int) -> tuple[Nulls, ...]:
+        """What is done about missing values, by column."""
+        return tuple(map(Nulls, (self.nulls,) * arity if isinstance(self.nulls, str) else self.nulls))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths, as they are written."""
+        return (self.path,) if isinstance(self.path, str) else tuple(self.path)
+
+    @property
+    def kind(self) -> str:
+        """`file`, `jdbc`, `table` or `frame`."""
+        if self.frame is not None:
+            return "frame"
+        return self.format if self.format in ON_SPARK else "file"
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.paths[0] if self.paths else self.table or self.url or "<DataFrame>"
+
+    def wrong(self, code: str, message: str, help: str | None = None) -> DataError:
+        """Return the error for a source that cannot be read."""
+        return DataError(Diagnostic(code, message, self.span, help, place=self.shown))
