@@ -147,6 +147,11 @@ def test_guards_on_spark(write: Write, spark: Any) -> None:
     assert job().run().version.reason == "incremental" and set(read("published")["edge"]) == {("a", "b")}
 
 
+@pytest.mark.slow
+def test_dropped_rows_come_back_on_spark(write: Write, spark: Any) -> None:
+    run_with_drops(write, lambda: dropping_job(write, engine="spark", session=spark))
+
+
 def test_reports_events_and_exit_codes(job_file: Path, write: Write) -> None:
     more = '[report]\nfolder = "reports"\n[openlineage]\nfile = "events.jsonl"\n[retry]\nattempts = 2\n'
     more += '[[expect]]\npredicate = "sink"\nseverity = "warn"\n'
@@ -182,10 +187,121 @@ def test_a_job_is_validated_without_running(
     assert not Path("published").exists()
 
 
-@pytest.mark.parametrize(
-    "key", ['predicate = "bottom"', 'predicate = "sink"\nseverity = "drop"\nof = "node"']
-)
-def test_what_jobs_cannot_expect(job_file: Path, write: Write, key: str) -> None:
-    write("job.toml", f"{JOB}[[expect]]\n{key}\n")
+def test_what_jobs_cannot_expect(job_file: Path, write: Write) -> None:
+    write("job.toml", f'{JOB}[[expect]]\npredicate = "bottom"\n')
     with pytest.raises(DataError, match="E803"):
         Job.load("job.toml")
+
+
+# ---- rows that are left out
+
+DROPPING = """\
+@declare order(id: int, who: string, amount: int) .
+@declare person(who: string) .
+known(?id) :- order(?id, ?who, _), person(?who) .
+bad(?id) :- order(?id, _, _), ~known(?id) .
+free(?id) :- order(?id, _, 0) .
+spent(?who, #sum(?amount, ?id)) :- order(?id, ?who, ?amount) .
+"""
+LEFT_OUT = (
+    Expectation("bad", Severity.DROP, "orders have a customer", "order"),
+    Expectation("free", Severity.DROP, None, "order"),
+)
+
+
+def dropping_job(write: Write, expectations: tuple[Expectation, ...] = LEFT_OUT, **more: Any) -> Job:
+    write("orders.rls", DROPPING)
+    sources = [Source("order", "order.csv", header=True), Source("person", "person.csv", header=True)]
+    settings: dict[str, Any] = {"engine": "columnar", "guards": Guards(expectations=expectations), **more}
+    return Job("orders.rls", publish="published", sources=sources, **settings)
+
+
+def check_left_out(job: Job, kept: set[Any], aside: set[Any]) -> None:
+    """Check what the last version has of orders, and what follows from them."""
+    version = read("published")
+    assert set(version["order"]) == kept and set(version["order_dropped"]) == aside
+    assert set(version["known"]) == {(row[0],) for row in kept}
+    assert dict(version["spent"]) == {row[1]: sum(r[2] for r in kept if r[1] == row[1]) for row in kept}
+    assert "tag:" not in str(list(version))
+
+
+def run_with_drops(write: Write, make: Any) -> None:
+    """Rows are left out by a first run, by later ones and by a full one, and come back."""
+    write("order.csv", "id,who,amount\n1,ada,10\n2,bob,20\n3,ada,0\n4,zed,0\n")
+    write("person.csv", "who\nada\n")
+    first = make().run()
+    one, two = (1, "ada", 10), (2, "bob", 20)
+    bad = "orders have a customer"
+    others = {(3, "ada", 0, "free"), (4, "zed", 0, bad)}
+    check_left_out(make(), {one}, {(*two, bad), *others})
+    assert [finding.figures["dropped"] for finding in first.findings] == [3, 3]
+    write("person.csv", "who\nada\nbob\n")
+    assert make().run().version.reason == "incremental"
+    check_left_out(make(), {one, two}, others)
+    write("order.csv", "id,who,amount\n1,ada,10\n2,bob,20\n3,ada,5\n4,zed,0\n5,eve,7\n")
+    assert make().run().version.reason == "incremental"
+    changes = read("published").changes("order_dropped")
+    assert set(changes.added) == {(5, "eve", 7, bad)} and set(changes.removed) == {(3, "ada", 0, "free")}
+    kept, aside = {one, two, (3, "ada", 5)}, {(4, "zed", 0, bad), (5, "eve", 7, bad)}
+    check_left_out(make(), kept, aside)
+    assert make().run(full=True).version.added == 0
+    check_left_out(make(), kept, aside)
+
+
+def test_dropped_rows_come_back(write: Write) -> None:
+    run_with_drops(write, lambda: dropping_job(write))
+
+
+def test_rows_are_dropped_from_changes_after_a_rollback_and_no_longer(write: Write) -> None:
+    write("order.csv", "id,who,amount\n1,ada,10\n")
+    write("person.csv", "who\nada\n")
+    job = dropping_job(write)
+    job.run()
+    job.apply('+ order(2, "bob", 20) .')
+    check_left_out(job, {(1, "ada", 10)}, {(2, "bob", 20, "orders have a customer")})
+    with pytest.raises(DataError, match="leaves rows out"):
+        job.apply("+ id(?x) :- order(?x, _, _) .")
+    job.apply('- order(1, "ada", 10) . + person("bob") .')
+    assert main(["rollback", "published", "-q"]) == 0
+    job.apply('- order(1, "ada", 10) . + order(3, "ada", 1) .')  # the state is made of both tables
+    check_left_out(job, {(3, "ada", 1)}, {(2, "bob", 20, "orders have a customer")})
+    whole = dropping_job(write, ()).run().version
+    assert whole.reason == "incremental" and "order_dropped" not in whole.tables
+    assert set(read("published")["order"]) == {(2, "bob", 20), (3, "ada", 1)}
+    assert set(read("published").changes("order").added) == {(2, "bob", 20)}
+    dropping_job(write).run()
+    check_left_out(job, {(3, "ada", 1)}, {(2, "bob", 20, "orders have a customer")})
+
+
+def test_rows_that_hold_at_times_are_dropped_when_they_violate(write: Write) -> None:
+    write("hot.csv", "s,start,end\na,0,10\nb,0,10\n")
+    write("off.csv", "s,start,end\na,4,6\n")
+    program = "@declare hot(s: string) . @declare off(s: string) . "
+    program += "bad(?s) :- off(?s), hot(?s) . warm(?s) :- hot(?s) ."
+    sources = [Source(name, f"{name}.csv", header=True, time=("start", "end")) for name in ("hot", "off")]
+    guards = Guards(expectations=(Expectation("bad", Severity.DROP, None, "hot", ("s",)),))
+    job = Job(tl.parse(program), publish="published", sources=sources, engine="columnar", guards=guards)
+    job.run()
+
+    def held(name: str) -> set[tuple[str, ...]]:
+        return {tuple(map(str, row)) for row in read("published")[name]}
+
+    assert held("warm") == {("a", "[0, 4)"), ("a", "(6, 10]"), ("b", "[0, 10]")} == held("hot")
+    assert held("hot_dropped") == {("a", "bad", "[4, 6]")}
+    write("off.csv", "s,start,end\nb,0,1\n")
+    assert job.run().version.reason == "incremental"
+    assert held("warm") == {("a", "[0, 10]"), ("b", "(1, 10]")}
+
+
+def test_rows_that_cannot_be_dropped_are_told_at_once(
+    job_file: Path, write: Write, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("reach.rls", Path("reach.rls").read_text() + "bad(?x) :- reach(?x, ?x) .\n")
+    wrong = '[[expect]]\npredicate = "bad"\nseverity = "drop"\nof = "reach"\ncolumns = ["x"]\n'
+    wrong += '[[sink]]\npredicate = "snik"\npath = "a.csv"\n'
+    write("job.toml", JOB + wrong)
+    assert main(["pipeline", "job.toml", "--validate"]) == 1
+    said = capsys.readouterr().err
+    assert (
+        "depends on which of `reach` are left out" in said and "snik" in said and "job.toml:11:12" in said
+    ), said

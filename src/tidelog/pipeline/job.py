@@ -32,8 +32,10 @@ from tidelog.pipeline.continuing import (
     reason_in,
     reason_not_to_open,
 )
+from tidelog.pipeline.drops import check_rules, public_name, tables_of, with_drops
+from tidelog.pipeline.guard_settings import resolve
 from tidelog.pipeline.guarding import Guarding, ReasonerRows, TableRows
-from tidelog.pipeline.guards import Finding, GuardFailed, Guards
+from tidelog.pipeline.guards import Finding, GuardFailed, Guards, Severity
 from tidelog.pipeline.holding import Changes, Holding
 from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
@@ -193,8 +195,12 @@ class Job:
 
     def check(self) -> None:
         """Raise all that is found wrong with the job without running anything or starting Spark."""
-        program = self.program()
         faults: list[Diagnostic] = []
+        try:
+            program = self.program()
+        except DataError as error:  # of expectations: the others are looked at all the same
+            faults += error.diagnostics
+            program = self.stated_program()
         for look in (
             lambda: check_sinks(self.settings, program),
             lambda: Guarding(self.settings, program),
@@ -205,7 +211,7 @@ class Job:
             except DataError as error:
                 faults += error.diagnostics
         if faults:
-            raise DataError(faults)
+            raise DataError(list(dict.fromkeys(faults)))
         if self.settings.needs_spark:
             check_pyspark(self.settings.engine)
         current = self.store.current()
@@ -244,6 +250,7 @@ class Job:
             with reasoner.looking_ahead(peek):
                 change = reasoner.change(missing=missing, batch=State.batch(publication.number))
                 fill(change)
+                check_rules(change.before, change.program)
                 told = before.batch if batch is None else batch()
                 origin = self._origin(reason, change.program, before.origin.job, before.inputs, told)
                 changes = self._commit(reasoner, change, publication.number, origin)
@@ -404,7 +411,8 @@ class Job:
         )
         intake.note(publication.number)
         intake.check_rejects()
-        names = {program.predicates[name].written for name in program.derived}
+        heads = program.derived
+        names = {name for name, each in tables_of(program).items() if public_name(each.name) in heads}
         derived = sum(rows for name, rows in written.rows.items() if name in names)
         bare = replace(program, facts=(), imports=())
         origin = self._origin("full", bare, hash_of(program), intake.inputs, before.batch if before else None)
@@ -604,6 +612,16 @@ class Job:
     # ---- others
 
     def program(self) -> Program:
+        """Return the program, as its file is now, with rules that leave out what expectations say."""
+        program, guards = self.stated_program(), self.settings.guards
+        dropping = tuple(one for one in guards.expectations if one.severity is Severity.DROP)
+        if not dropping:
+            return program
+        drops = resolve(Guards(expectations=dropping), program).drops
+        found = (program.find(source.predicate) for source in self.settings.sources)
+        return with_drops(program, drops, {each.name for each in found if each is not None})
+
+    def stated_program(self) -> Program:
         """Return the program, as its file is now."""
         program, sandbox = self.settings.program, self.settings.sandbox
         if isinstance(program, str):

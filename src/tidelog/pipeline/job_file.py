@@ -17,7 +17,7 @@ from tidelog.pipeline import codes
 from tidelog.pipeline.attempts import read_retry
 from tidelog.pipeline.document import Document, Table, read_document
 from tidelog.pipeline.guard_settings import read_guards, source_limits
-from tidelog.pipeline.guards import Guards, Severity
+from tidelog.pipeline.guards import Guards
 from tidelog.pipeline.openlineage import read_settings as read_lineage_settings
 from tidelog.pipeline.reports import read_report_folder
 from tidelog.pipeline.settings import (
@@ -121,10 +121,6 @@ def _guards(root: Table) -> Guards:
             message = f"`{BOTTOM}` needs no [[expect]]: a run that violates a constraint always fails"
             help = "to publish with violations, let rules derive another predicate, and expect that"
             root.document.fault(codes.BAD_VALUE, message, ("expect", place, "predicate"), help)
-        elif one.severity is Severity.DROP:
-            message = "jobs cannot leave rows out: `severity` is `warn` or `fail`"
-            help = "derive the good rows by a rule, `good(?x) :- row(?x), ~bad(?x) .`, and use these"
-            root.document.fault(codes.BAD_VALUE, message, ("expect", place, "severity"), help)
     return guards
 
 

@@ -22,11 +22,12 @@ from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import file_name
 from tidelog.io.source import Header, import_file
 from tidelog.logic.inference import Columns, infer
-from tidelog.logic.program import BOTTOM, Program, Transfer
+from tidelog.logic.program import Program, Transfer
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
+from tidelog.pipeline.drops import aside_table, tables_of
 from tidelog.pipeline.inputs import Feeding, check_drift, check_rejects, differs, digest, stated_inputs
 from tidelog.pipeline.manifest import Input, Manifest, Origin
 from tidelog.pipeline.settings import Settings
@@ -225,6 +226,10 @@ class SparkIntake:
     def _apply_difference(self, change: Change, name: str, items: Sequence[Item], before: Manifest) -> None:
         written = self._program.predicates[name].written
         then = published_frame(self._session(), self._store.published, written, before.version)
+        aside = aside_table(written, before.origin.names)
+        if aside is not None:  # what is left out was given, too
+            left = published_frame(self._session(), self._store.published, aside, before.version)
+            then = then.unionAll(left.select(*map(quoted, then.columns)))
         readings = [self.reading(item) for item in items]
         now = union([each.frame.select(*_cast(each.input.columns, then)) for each in readings])
         reading = replace(readings[0].input, spark=tuple(each.dataType for each in then.schema)).reading()
@@ -275,8 +280,10 @@ def derive_on_spark(
     session: SparkSession,
 ) -> Written:
     """Derive everything in tasks, which write tables; a task that has all facts writes the state, too."""
-    names = [each.written for each in given.program.predicates.values() if each.name != BOTTOM]
-    derived = given.derive(frames, names, "fail", "fail", choice)
+    published_names = tables_of(given.program)
+    names = list(published_names)
+    wanted = [each.name for each in published_names.values()]
+    derived = given.derive(frames, wanted, "fail", "fail", choice)
     folders = {name: publication.folder_of(name) for name in names}
     schemas = {name: normal(arrow_schema(derived, name)) for name in names}
     kept = None
@@ -322,7 +329,9 @@ def described_types(derived: Derived, origin: Origin) -> Origin:
         if output.times:
             times[name] = len(output.times)
             calendar |= output.times[0][1].simpleString() == "timestamp"
-    return replace(origin, types=types, times=times, is_calendar=calendar)
+    outputs = derived.outputs.items()
+    names = {name: each.predicate.name for name, each in outputs if each.predicate.name != name}
+    return replace(origin, types=types, times=times, names=names, is_calendar=calendar)
 
 
 def _replace(

@@ -12,6 +12,7 @@ from tidelog.errors import Diagnostic, TidelogError
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.pipeline import openlineage
 from tidelog.pipeline.attempts import attempt
+from tidelog.pipeline.drops import public_name, tables_of
 from tidelog.pipeline.guarding import Guarding, source_measure, source_names
 from tidelog.pipeline.guards import GuardFailed, assertions
 from tidelog.pipeline.job import Job, Run, Step
@@ -69,7 +70,7 @@ class _Observed:
         job.listeners.append(self._steps.append)
         try:
             if job.settings.openlineage is not None:
-                self._program = job.program()
+                self._program = job.stated_program()
                 self._emit(start_event(self._described(self._program), self._run, self._started))
             done = job.run(full)
         except BaseException as error:
@@ -136,7 +137,7 @@ class _Observed:
             tuple(_stages(self._steps)),
             findings,
             () if guarding is None else assertions(guarding.guards, findings),
-            () if guarding is None else _dependencies(guarding.program),
+            () if guarding is None else _dependencies(self._job.stated_program()),
             error,
         )
 
@@ -202,13 +203,12 @@ def _predicates(
         return ()
     program, feed = guarding.program, version.feed if outcome is Outcome.PUBLISHED else {}
     found = []
-    for predicate in program.predicates.values():
-        table = version.tables.get(predicate.written)
+    for written, predicate in tables_of(program).items():
+        table, name = version.tables.get(written), public_name(predicate.name)
         if table is not None:
-            changed = feed.get(predicate.written)
+            changed = feed.get(written)
             counts = (changed.added, changed.removed) if changed is not None else (0, 0)
-            is_derived = predicate.name in program.derived
-            found.append(PredicateReport(predicate.name, table.rows, *counts, is_derived=is_derived))
+            found.append(PredicateReport(name, table.rows, *counts, is_derived=name in program.derived))
     return tuple(found)
 
 

@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from tidelog.changes import Delta
 from tidelog.engine.columnar.typed import Misfit, arrow_type, to_typed, with_mixed
-from tidelog.logic.program import BOTTOM, Predicate, Program
+from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import Contents, Type, Types, types_of_column
 from tidelog.logic.values import ColumnType
+from tidelog.pipeline.drops import public_name, tables_of
 from tidelog.pipeline.facts import Changed
 from tidelog.pipeline.holding import EXACTLY, Changes, Holding
 from tidelog.pipeline.manifest import Manifest, Origin
@@ -36,15 +37,15 @@ def publish_facts(
     Of a predicate without a table, or one whose columns are others or mean something else, all facts are
     written, whatever has changed.
     """
-    predicates = {each.written: each for each in program.predicates.values() if each.name != BOTTOM}
+    predicates = tables_of(program)
     known = dict(before.tables) if before else {}
     for name, predicate in predicates.items():
         schema, table = holding.schema(predicate), known.pop(name, None)
         if table is None or before is None or not _is_kept(name, predicate, schema, before, holding):
             rows = holding.rows(predicate.name)
             publication.write(name, schema, holding.tables(predicate, rows))
-        elif predicate.name in changes:
-            changed = changes[predicate.name]
+        elif (is_other := before.origin.names.get(name, name) != predicate.name) or predicate.name in changes:
+            changed = None if is_other else changes[predicate.name]
             if changed is None:
                 rows = holding.rows(predicate.name)
                 change_to(publication, published, name, holding.table(predicate, rows))
@@ -125,7 +126,7 @@ def _is_kept(name: str, predicate: Predicate, schema: Any, before: Manifest, hol
     return (
         is_same(before.tables[name].schema, normal(schema))
         and origin.types[name] == holding.types(predicate)  # text may become exact terms, say
-        and origin.names.get(name, name) == predicate.name
+        and public_name(origin.names.get(name, name)) == public_name(predicate.name)
         and (not layout.times or origin.is_calendar == layout.is_calendar)
     )
 

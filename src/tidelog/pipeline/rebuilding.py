@@ -8,9 +8,10 @@ from tidelog.io.columns import Batch
 from tidelog.io.faults import Faults, OnError
 from tidelog.io.objects import from_python
 from tidelog.logic.equality import has_equality
-from tidelog.logic.program import BOTTOM, Program
+from tidelog.logic.program import Program
 from tidelog.logic.types import MOMENT, types_of_column
 from tidelog.logic.values import ColumnType
+from tidelog.pipeline.drops import aside_table, tables_of
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.publishing import restore_types
 from tidelog.pipeline.state import State
@@ -31,9 +32,13 @@ def rebuild(state: State, store: Store, before: Manifest, program: Program) -> b
     reasoner = state.begin(before.version, program)
     restore_types(reasoner, before, unpublished=False)
     for name in given:
-        reasoner.load(name, _batches(program.predicates[name].written, store, before))
+        table = program.predicates[name].written
+        reasoner.load(name, _batches(table, store, before))
+        aside = aside_table(table, before.origin.names)
+        if aside is not None:  # what is left out was given, too
+            reasoner.load(name, _batches(aside, store, before, without=1))
     reasoner.materialise()
-    names = {each.name: each.written for each in program.predicates.values() if each.name != BOTTOM}
+    names = {each.name: table for table, each in tables_of(program).items()}
     counts = {table: reasoner.engine.rows(name)[1] for name, table in names.items()}
     if counts != {name: table.rows for name, table in before.tables.items()}:
         state.remove_unpublished(None)
@@ -56,11 +61,13 @@ def _is_told(before: Manifest, program: Program, given: set[str]) -> bool:
     return True
 
 
-def _batches(table: str, store: Store, before: Manifest) -> Iterator[Batch]:
+def _batches(table: str, store: Store, before: Manifest, without: int = 0) -> Iterator[Batch]:
+    """Yield the rows of a table, without so many of the last columns."""
     predicate = predicate_of(table, before)
-    rows = store.read(table, before.version)
-    if not predicate.arity:
+    rows, arity = store.read(table, before.version), predicate.arity - without
+    if not arity:
         yield Batch((), rows.num_rows)
         return
-    arguments = rows.select(range(predicate.arity))
-    yield from from_python(arguments, predicate.types, predicate.columns, Faults(OnError.FAIL))
+    arguments = rows.select(range(arity))
+    types, names = predicate.types[:arity], predicate.columns[:arity]
+    yield from from_python(arguments, types, names, Faults(OnError.FAIL))

@@ -21,6 +21,7 @@ from tidelog.logic.types import Contents, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.pipeline import codes
+from tidelog.pipeline.drops import public_name
 from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.store import Store
@@ -95,7 +96,7 @@ def predicate_of(table: str, manifest: Manifest) -> Predicate:
     """Return the predicate of a table."""
     schema, types = manifest.tables[table].schema, manifest.origin.types[table]
     found = tuple(map(ColumnType, types))
-    name = manifest.origin.names.get(table, table)
+    name = public_name(manifest.origin.names.get(table, table))
     return Predicate(name, len(found), tuple(schema.names[: len(found)]), found, table)
 
 
