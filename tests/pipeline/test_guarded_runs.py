@@ -11,12 +11,13 @@ from typing import Any
 import pytest
 
 import tidelog as tl
-from tests.pipeline.conftest import JOB, Write
+from tests.pipeline.conftest import EDGES, JOB, RULES, Write
 from tidelog.__main__ import main
 from tidelog.errors import DataError
 from tidelog.pipeline import Job, Source, read
 from tidelog.pipeline.guards import Expectation, GuardFailed, Guards, Limits, Severity
 from tidelog.pipeline.reports import read_log
+from tidelog.pipeline.version import difference
 
 EMPTY = "from,to\n"
 
@@ -100,6 +101,73 @@ def test_guards_of_predicates(job: Job, write: Write, full: bool) -> None:
     assert job.store.number == 2
 
 
+def look_at_what_failed(job: Job, full: bool, write: Write) -> None:
+    """What fails a guard is kept aside to be looked at, until the next run, and nothing is built on it."""
+    job.run()
+    write("edge.csv", "from,to\na,b\n")
+    failing(job, full)
+    failed, current = read("published", "failed"), read("published")
+    assert set(failed["reach"]) == {("a", "b")} and len(current["reach"]) == 6
+    assert set(failed["edge"]) == {("a", "b")} and failed.manifest.failures
+    assert set(failed.changes("reach").removed) == set(current["reach"]) - {("a", "b")}
+    delta = difference(job.store, 1, "failed")
+    assert set(delta["edge"].removed) == {("b", "c"), ("c", "d")} and not delta["edge"].added
+    assert not difference(job.store, "failed", "failed") and not Path("published/_pending.json").exists()
+    write("edge.csv", "from,to\na,b\nb,c\nc,d\nd,e\n")
+    assert job.run(full).version.version == 2
+    assert len(read("published")["reach"]) == 10
+    named = {Path(file) for number in (1, 2) for file in read("published", number).files("edge")}
+    assert {file.resolve() for file in Path("published/edge").rglob("part-*.parquet")} == {
+        file.resolve() for file in named
+    }
+    with pytest.raises(DataError, match="no version is set aside"):
+        read("published", "failed")
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["incremental", "full"])
+@pytest.mark.parametrize("form", ["delta", "iceberg", "parquet"])
+def test_what_fails_can_be_looked_at(write: Write, job_file: Path, full: bool, form: str) -> None:
+    text = JOB.replace('"published"', f'{{ folder = "published", format = "{form}" }}') + "min-rows = 3\n"
+    look_at_what_failed(Job.load(write("job.toml", text)), full, write)
+
+
+def test_what_fails_with_other_rules_can_be_looked_at(write: Write, job: Job) -> None:
+    job.run()
+    guard = '[[guard]]\npredicate = "pair"\nmin-rows = 9\n'
+    write("reach.rls", RULES + "pair(?x, ?z) :- edge(?x, ?y), edge(?y, ?z) .\n")
+    failing(Job.load(write("job.toml", JOB + guard)))
+    assert set(read("published", "failed")["pair"]) == {("a", "c"), ("b", "d")}
+    assert set(read("published", "failed")["edge"]) == set(read("published")["edge"])
+
+
+def test_a_first_run_that_fails_is_listed(
+    write: Write, job_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("job.toml", JOB + "min-rows = 4\n")
+    assert main(["pipeline", "job.toml"]) == 3
+    assert "set aside" in capsys.readouterr().err
+    assert main(["versions", "published"]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[1].startswith("failed") and "fewer than min-rows = 4" in said[2]
+    assert main(["versions", "published", "-f", "json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["version"] == "failed" and not found["current"] and len(found["failures"]) == 1
+    assert main(["diff", "published", "failed"]) == 1  # there is nothing to compare it with
+    assert "the first one" in capsys.readouterr().err
+    assert main(["diff", "published", "faield"]) == 2
+    write("edge.csv", EDGES + "d,e\n")
+    assert main(["pipeline", "job.toml", "-q"]) == 0
+    write("edge.csv", EDGES)
+    assert main(["pipeline", "job.toml", "-q"]) == 3
+    capsys.readouterr()
+    assert main(["diff", "published", "failed", "--predicate", "edge"]) == 0
+    said_out, said_err = capsys.readouterr()
+    assert said_out == '- edge("d", "e") .\n' and said_err.startswith("version 1 to failed: ")
+    assert main(["vacuum", "published", "-q"]) == 0
+    assert main(["versions", "published"]) == 0
+    assert "failed" not in capsys.readouterr().out
+
+
 def test_a_guard_of_a_predicate_that_is_not_there(job: Job, write: Write) -> None:
     job = Job.load(write("job.toml", JOB + '[[guard]]\npredicate = "raech"\nmin-rows = 1\n'))
     with pytest.raises(DataError, match="no predicate `raech`"):
@@ -122,6 +190,7 @@ def test_rules_over_time_are_measured_before_they_are_committed(write: Write) ->
     assert ("a", "[5, 10]") in finding.samples
     write("hot.csv", "s,start,end\na,0,10\n")
     assert failing(job())[0] == "`alarm` has 1 row, fewer than min-rows = 2"
+    assert [tuple(map(str, row)) for row in read("published", "failed")["alarm"]] == [("a", "[5, 10]")]
     write("hot.csv", "s,start,end\na,0,10\nc,0,20\n")
     run = job().run()
     assert run.version.reason == "incremental" and run.version.tables["alarm"].rows == 2
@@ -143,6 +212,7 @@ def test_guards_on_spark(write: Write, spark: Any) -> None:
     write("edge.csv", EMPTY)
     for full in (False, True):
         assert failing(job(), full) == ["`edge.csv` has no rows, and had 2 in the last version"]
+        assert len(read("published", "failed")["edge"]) == 0 and len(read("published")["edge"]) == 2
     write("edge.csv", "from,to\na,b\n")
     assert job().run().version.reason == "incremental" and set(read("published")["edge"]) == {("a", "b")}
 

@@ -152,7 +152,7 @@ def test_a_source_that_is_emptied_is_not_published_whatever_else_is() -> None:
     ]
     with pytest.raises(GuardFailed) as raised:
         stop_on_failure(report.findings)
-    assert exit_code(raised.value) == 3 and len(raised.value.diagnostics) == 2
+    assert exit_code(raised.value) == 3 and len(raised.value.diagnostics) == 3
 
 
 def test_the_event_of_a_run_names_columns_by_the_program() -> None:

@@ -32,6 +32,7 @@ TOLD = (
     "restored",
     "derived",
     "maintained",
+    "set aside",
 )  # steps that are told while they are done
 
 

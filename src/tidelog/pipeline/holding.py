@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE
 from tidelog.engine.columnar.typed import EXACT, Misfit, arrow_type, to_typed, with_mixed
 from tidelog.logic.inference import Schema
-from tidelog.logic.program import Predicate
+from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import MOMENT, column_of
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import NetChange, Rows
@@ -46,9 +46,16 @@ _TIMES = {
 class Holding:
     """The facts of a reasoner, of which everything has been derived."""
 
-    def __init__(self, reasoner: Reasoner, bound: Bound = Bound.TEXT, mixed: str = EXACTLY) -> None:
+    def __init__(
+        self,
+        reasoner: Reasoner,
+        bound: Bound = Bound.TEXT,
+        mixed: str = EXACTLY,
+        program: Program | None = None,
+    ) -> None:
         self.engine = reasoner.engine
         self.reasoner = reasoner
+        self._program = program  # what a transaction that is open makes of the reasoner's
         self._listing = reasoner.listing()
         self._timed = TimedHolding(reasoner)
         self._bound = bound
@@ -96,7 +103,10 @@ class Holding:
         return bool(((zones != 0) & (zones != NO_TIME_ZONE)).any())
 
     def _contents(self, predicate: Predicate) -> Schema:
-        return with_mixed(self.reasoner.schemas.of(predicate), self._mixed)
+        known = self.reasoner.schemas
+        if self._program is not None:
+            known = known.data.now(self._program, known.facts)
+        return with_mixed(known.of(predicate), self._mixed)
 
     def _time_types(self, layout: Layout) -> list[tuple[ColumnType, Any]]:
         """Return the types of the columns that say when: bounds, whether they are left out, the period."""
@@ -156,6 +166,19 @@ class Holding:
         changes: dict[str, Changed | None] = {name: self._timed_change(name, net) for name in names}
         changes |= _changes(net.removed, net.added, {name: known[name] for name in known.keys() - timed})
         found = {name: changed for name, changed in changes.items() if changed is None or changed.count}
+        return {name: each if self._is_faithful(known[name]) else None for name, each in found.items()}
+
+    def changes_of(self, net: NetChange) -> Changes:
+        """Return what a transaction that is open would change in each predicate of its program."""
+        assert self._program is not None, "that of the transaction"
+        known = self._program.predicates
+        if (
+            self._listing is not None
+            or self._timed.names
+            or known.keys() != self.reasoner.predicates().keys()
+        ):
+            return dict.fromkeys(known)
+        found = _changes(net.removed, net.added, known)
         return {name: each if self._is_faithful(known[name]) else None for name, each in found.items()}
 
     def _timed_change(self, name: str, net: NetChange) -> Changed | None:

@@ -314,7 +314,13 @@ class Job:
 
         def check(delta: Delta) -> None:
             # Before the transaction is committed to the state: what fails is not published later, either.
-            guarding.check(intake, before, ReasonerRows(reasoner, change.program))
+            try:
+                guarding.check(intake, before, ReasonerRows(reasoner, change.program))
+            except GuardFailed as error:
+                holding = Holding(reasoner, program=change.program)
+                changes = holding.changes_of(delta.net)
+                self._set_aside(publication, before, holding, after, changes, origin, error)
+                raise
             if not delta and not is_told and not change.times:
                 change.batch = None  # the state stays that of the version
 
@@ -374,10 +380,14 @@ class Job:
             reasoner.materialise()
             tally = reasoner.statistics
             self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
-            guarding.check(intake, before, ReasonerRows(reasoner, bare))
-            reasoner.begin()
             origin = self._origin("full", bare, hash_of(program), intake.inputs, batch)
             changes: Changes = dict.fromkeys(program.predicates)
+            try:
+                guarding.check(intake, before, ReasonerRows(reasoner, bare))
+            except GuardFailed as error:
+                self._set_aside(publication, before, Holding(reasoner), bare, changes, origin, error)
+                raise
+            reasoner.begin()
             manifest = self._publish(publication, before, reasoner, bare, changes, origin)
         except BaseException as error:
             reasoner.abandon()  # another attempt in this process must find the folder unlocked
@@ -420,8 +430,9 @@ class Job:
         self.reached("derived", counted(derived, "fact"))
         try:
             guarding.check(intake, before, TableRows(written.rows, written.head))
-        except GuardFailed:
+        except GuardFailed as error:
             self._state.remove_unpublished(before.version if before else None)
+            self._keep_failed(publication, origin, error)
             raise
         manifest = self._commit_version(publication, origin)
         self._state.adopt(publication.number)
@@ -440,6 +451,31 @@ class Job:
         holding = self._holding(reasoner)
         origin = publish_facts(publication, self.store.published, before, program, holding, changes, origin)
         return self._commit_version(publication, origin)
+
+    def _set_aside(
+        self,
+        publication: Publication,
+        before: Manifest | None,
+        holding: Holding,
+        program: Program,
+        changes: Changes,
+        origin: Origin,
+        error: GuardFailed,
+    ) -> None:
+        """Keep what would have been published, to be looked at."""
+        try:
+            origin = publish_facts(
+                publication, self.store.published, before, program, holding, changes, origin
+            )
+        except DataError as fault:  # the failure is what matters: it is told whatever a table cannot hold
+            self.reached("not set aside", str(fault))
+            return
+        self._keep_failed(publication, origin, error)
+
+    def _keep_failed(self, publication: Publication, origin: Origin, error: GuardFailed) -> None:
+        failures = [each.message for each in error.diagnostics]
+        publication.set_aside({**origin.to_json(), "failures": failures}, reason=origin.reason)
+        self.reached("set aside", f"look at it with `tidelog diff {self.store.path} failed`")
 
     def _commit_version(self, publication: Publication, origin: Origin) -> Manifest:
         manifest = Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))

@@ -154,6 +154,11 @@ class Manifest:
         return self.published.tables
 
     @property
+    def failures(self) -> tuple[str, ...]:
+        """Why it was set aside instead of published."""
+        return tuple(self.published.details.get("failures", ()))
+
+    @property
     def feed(self) -> Mapping[str, Feed]:
         """What it changed, by predicate."""
         own = (each for each in self.published.all_tables.values() if each.changed_in == self.version)

@@ -62,11 +62,11 @@ class Version:
 
     def to_arrow(self, name: str) -> Any:
         """Return all facts of a predicate as an Arrow table."""
-        return self.store.read(self._table(name), self.number)
+        return self.store.read(self._table(name), self.manifest.published)
 
     def files(self, name: str) -> list[str]:
         """Return the Parquet files that hold the facts of a predicate."""
-        return list(self.store.published.files(self._table(name), self.number))
+        return list(self.store.published.files(self._table(name), self.manifest.published))
 
     def _table(self, name: str) -> str:
         return find_predicate(name, self.predicates).written
@@ -142,10 +142,13 @@ _TIMES = {
 }
 
 
-def read(path: Path | str, version: int | None = None) -> Version:
-    """Return a version of a published folder, by default the current one."""
+def read(path: Path | str, version: int | str | None = None) -> Version:
+    """Return a version of a published folder, by default the current one.
+
+    `failed` is the one that the last run has set aside, as a guard or an expectation does not hold.
+    """
     store = Store(path)
-    return Version(store, store.manifest(version))
+    return Version(store, store.looked_at(version))
 
 
 class VersionDelta(Delta):
@@ -172,16 +175,17 @@ class VersionDelta(Delta):
         return relation_of(predicate.written, rows, manifest, self._dictionary)
 
 
-def difference(store: Store, first: int, second: int) -> Delta:
-    """Return what changed between two versions, whichever is the later one."""
-    low, high = (store.manifest(number) for number in sorted((first, second)))
+def difference(store: Store, first: int | str, second: int | str) -> Delta:
+    """Return what changed between two versions, whichever is the later one; each may be `failed`."""
+    one, other = store.looked_at(first), store.looked_at(second)
+    low, high = (one, other) if one.version <= other.version else (other, one)
     engine = ColumnarEngine(1)
     known = {**predicates_of(low), **predicates_of(high)}
     changes = {}
     for name, predicate in known.items():
         changed, of = _changed(store, predicate.written, low, high, engine)
-        changes[name] = (changed if first <= second else changed.inverse, of)
-    return VersionDelta(changes, known, engine, second)
+        changes[name] = (changed if low is one else changed.inverse, of)
+    return VersionDelta(changes, known, engine, other.version)
 
 
 def _changed(
@@ -200,7 +204,7 @@ def _changed(
         return Changed(none, _rows(store, table, high, engine)), of
     if new is None:
         return Changed(_rows(store, table, low, engine), none), of
-    if _is_alike(store, table, low, high):
+    if table not in high.published.uncommitted and _is_alike(store, table, low, high):
         feed = store.changes(table, low.version, high.version)
         changed = Changed(none, none)
         for number in sorted(set(feed.column(NUMBER).to_pylist())):
@@ -241,7 +245,7 @@ def _width(table: str, manifest: Manifest) -> int:
 
 
 def _rows(store: Store, table: str, manifest: Manifest, engine: ColumnarEngine) -> Rows:
-    return encoded(table, store.read(table, manifest.version), manifest, engine)
+    return encoded(table, store.read(table, manifest.published), manifest, engine)
 
 
 def by_kind(changed: Any) -> tuple[Any, Any]:
