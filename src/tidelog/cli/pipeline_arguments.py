@@ -33,8 +33,17 @@ def _add_pipeline(commands: Commands) -> None:
     running = pipeline.add_argument_group("running")
     running.add_argument(
         "--full",
+        "--full-refresh",
         action="store_true",
         help="derive everything anew, and take the columns of the data as they are now",
+    )
+    running.add_argument(
+        "--refresh",
+        metavar="NAME,…",
+        type=_names,
+        action="extend",
+        default=[],
+        help="derive these predicates again, and read the sources of all that they depend on, changed or not",
     )
     running.add_argument(
         "--stream",
@@ -117,6 +126,13 @@ def _add_vacuum(commands: Commands) -> None:
         help=f"how many versions stay (default {KEPT_VERSIONS})",
     )
     vacuum.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of predicates, such as reach,hops")
+    return names
 
 
 def _version(text: str) -> int | str:

@@ -61,7 +61,7 @@ class Batch:
 class Origin:
     """Why a version is published, and where its facts came from."""
 
-    reason: str  # full, incremental, stream, changes or rollback
+    reason: str  # full, refresh, incremental, stream, changes or rollback
     job: str  # a hash of what the job's program means
     program: str  # … and of the version's own: a stream may have changed its rules
     rules: str | None  # its rules and declarations, written out; None if they do not read back

@@ -90,14 +90,17 @@ class SparkIntake:
 
     # ---- what has changed
 
-    def edited(self, before: Manifest) -> list[str]:
-        """Return the predicates whose inputs are others than in a version; the other inputs are kept."""
+    def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
+        """Return the predicates whose inputs are others than in a version; the other inputs are kept.
+
+        Those of predicates that are read `again` are said to be others, whatever they are.
+        """
         found = {item.key: self._input(item) for item in self._items}
         found |= {item.key: Input(item.predicate, item.shown, item.marks) for item in self._stated}
         changed = [
             each.predicate
             for key, each in found.items()
-            if each.volatile or not _is_same(each, before.inputs.get(key))
+            if each.volatile or each.predicate in again or not _is_same(each, before.inputs.get(key))
         ]
         gone = [item.predicate for key, item in before.inputs.items() if key not in found]
         edited = list(dict.fromkeys((*changed, *gone)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import perf_counter
 from uuid import uuid4
@@ -34,7 +34,9 @@ Retrying = Callable[[int, float, Exception], None]
 Warn = Callable[[Diagnostic], None]
 
 
-def operate(job: Job, name: str, full: bool, retrying: Retrying, warn: Warn) -> Run:
+def operate(
+    job: Job, name: str, full: bool, retrying: Retrying, warn: Warn, refresh: Sequence[str] = ()
+) -> Run:
     """Run a job as its settings say: as often as they allow, with reports and events.
 
     `retrying` is told of each attempt that failed and is followed by another one, `warn` of each event that
@@ -42,7 +44,9 @@ def operate(job: Job, name: str, full: bool, retrying: Retrying, warn: Warn) -> 
     """
     run = str(uuid4())
     return attempt(
-        lambda number: _Observed(job, name, run, number, warn).run(full), job.settings.retry, retrying
+        lambda number: _Observed(job, name, run, number, warn).run(full, refresh),
+        job.settings.retry,
+        retrying,
     )
 
 
@@ -57,11 +61,11 @@ class _Observed:
         folder = job.settings.report
         self._folder = None if folder is None else job.settings.resolve(folder)
 
-    def run(self, full: bool) -> Run:
+    def run(self, full: bool, refresh: Sequence[str]) -> Run:
         """Run the job, and write what there is to write before and after it."""
         job = self._job
         if self._folder is None and job.settings.openlineage is None:
-            return job.run(full)
+            return job.run(full, refresh)
         begun = perf_counter()
         before = job.store.number
         if self._folder is not None:
@@ -72,7 +76,7 @@ class _Observed:
             if job.settings.openlineage is not None:
                 self._program = job.stated_program()
                 self._emit(start_event(self._described(self._program), self._run, self._started))
-            done = job.run(full)
+            done = job.run(full, refresh)
         except BaseException as error:
             refused = isinstance(error, GuardFailed)
             outcome = Outcome.REFUSED if refused else Outcome.FAILED
