@@ -532,3 +532,22 @@ def test_a_refresh_without_a_state_or_with_times_derives_everything(write: Write
     job.listeners.append(steps.append)
     assert job.run(refresh=["reach"]).version.reason == "full"
     assert "everything anew" in {step.name for step in steps}
+
+
+def test_a_state_that_does_not_fit_is_refused_before_it_is_opened(
+    write: Write, job_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("job.toml", JOB.replace("[[source]]", 'engine.max-memory = "0.0003 MB"\n[[source]]', 1))
+    assert main(["pipeline", "job.toml"]) == 4  # before anything is derived: three facts of two columns fit
+    Job.load(write("big.toml", JOB)).run()
+    write("edge.csv", "from,to\na,b\n")
+    for more in ([], ["--full"]):
+        assert main(["pipeline", "job.toml", *more]) == 4
+        said = capsys.readouterr().err
+        assert (
+            "version 1 has " in said and "which may take 0 MB (as was set)" in said and "max-memory" in said
+        )
+    assert read("published").manifest.version == 1
+    write("job.toml", JOB.replace("[[source]]", 'engine.max-memory = "4 TB"\n[[source]]', 1))
+    with pytest.raises(DataError, match="is no size"):
+        Job.load("job.toml")

@@ -418,10 +418,15 @@ class Job:
         bare = replace(program, facts=(), imports=())
         if not isinstance(intake, Intake):
             return self._derive_on_spark(publication, before, program, intake, guarding, full)
+        if before is not None:  # it will be about as much again
+            sizes = [(table.rows, len(table.schema)) for table in before.tables.values()]
+            self._state.check_memory(sizes, f"version {before.version}")
         reasoner = self._state.begin(publication.number, bare)
         try:
             intake.feed(reasoner, publication.number, before, full)
             intake.check_rejects()
+            given = [(reasoner.engine.size(each.name), each.arity) for each in bare.predicates.values()]
+            self._state.check_memory(given, "what is given")
             reasoner.materialise()
             tally = reasoner.statistics
             self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
@@ -635,7 +640,7 @@ class Job:
             "max_facts": engine.max_facts,
             "listeners": self.reasoning,
         }
-        return State(self.store.path, settings)
+        return State(self.store.path, settings, engine.max_memory)
 
     def reasoner(self, before: Manifest | None = None) -> StoredReasoner:
         """Return the reasoner of the current version; raise `DataError` if the job is not as it was then."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tidelog.equality import registry as treatments
@@ -245,6 +246,7 @@ def _engine(table: Table | None) -> Engine:
         table.count("threads", 1),
         table.number("timeout"),
         table.count("max-facts", 1),
+        _memory(table),
         table.count("partitions", 1),
         table.text("master"),
         table.mapping("conf"),
@@ -258,6 +260,15 @@ def _engine(table: Table | None) -> Engine:
         table.refuse(("equal",), f'makes sense with equality = "{treatments.DEFAULT}" only')
     table.close()
     return engine
+
+
+def _memory(table: Table) -> int | None:
+    """Return how many bytes a state may take."""
+    text = table.text("max-memory")
+    found = None if text is None else re.fullmatch(r"(\d+(?:\.\d+)?) ?(MB|GB)", text.strip())
+    if text is not None and found is None:
+        table.wrong("max-memory", f"is no size: `{text}`", 'write "500 MB" or "4 GB"')
+    return None if found is None else int(float(found[1]) * {"MB": 10**6, "GB": 10**9}[found[2]])
 
 
 def _time(table: Table) -> tuple[str, ...]:
