@@ -113,7 +113,7 @@ def memory_for(tables: Iterable[tuple[int, int]]) -> int:
 
 
 def stored_sizes(path: Path) -> list[tuple[int, int]]:
-    """Return the rows and columns of the relations of a store, as its last snapshot says; none without one."""
+    """Return the rows and columns of a store's relations, as its last snapshot says; none without one."""
     folder = Folder(path)
     if not folder.is_store:
         return []

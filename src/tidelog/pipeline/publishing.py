@@ -141,6 +141,11 @@ def _change(
 def change_to(publication: Publication, published: Published, name: str, now: Any) -> None:
     """Change a table to the rows that it has now, found by comparing all of them."""
     then = published.read(name, publication.base)
+    change_between(publication, name, then, now)
+
+
+def change_between(publication: Publication, name: str, then: Any, now: Any) -> None:
+    """Change a table by the rows that differ, of some that it has now and of others in their place."""
     now = files.fitted(now, then.schema)
     is_old, is_kept = files.found_in(now, then)
     inserted, deleted = now.filter(pa.array(~is_old)), then.filter(pa.array(~is_kept))

@@ -149,6 +149,26 @@ class Published:
         schema = pa.schema([found.schema.field(name) for name in names], metadata=found.schema.metadata)
         return self.dataset(table, version).to_table(columns=names).cast(schema)
 
+    def differing(self, table: str, one: int | Version, other: int | Version) -> tuple[pa.Table, pa.Table]:
+        """Return the rows of the files that only one of two versions of a table has, for each of them.
+
+        A row that is in both parts is in both versions. The columns are the same.
+        """
+        found = self._table(table, one)
+        (folder, here), (_, there) = self._paths(table, one), self._paths(table, other)
+        parts = []
+        for paths, others in ((here, there), (there, here)):
+            gone = set(others)
+            files = [folder.path(path) for path in paths if path not in gone]
+            if files:
+                known = pads.dataset(
+                    files, schema=found.schema, format="parquet", filesystem=folder.filesystem
+                )
+                parts.append(known.to_table().cast(found.schema))
+            else:
+                parts.append(found.schema.empty_table())
+        return parts[0], parts[1]
+
     def _table(self, table: str, version: int | Version | None) -> TableVersion:
         chosen = version if isinstance(version, Version) else self.version(version)
         found = chosen.tables.get(table)
