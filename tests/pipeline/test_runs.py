@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -23,6 +24,8 @@ from tests.pipeline.histories import crashing
 from tidelog.__main__ import main
 from tidelog.errors import DataError, Inconsistent
 from tidelog.pipeline import Engine, Job, Run, Sink, Source, Step, read
+from tidelog.pipeline import sinks as sinks_module
+from tidelog.pipeline import version as version_module
 from tidelog.pipeline.rebuilding import differing
 
 
@@ -551,3 +554,24 @@ def test_a_state_that_does_not_fit_is_refused_before_it_is_opened(
     write("job.toml", JOB.replace("[[source]]", 'engine.max-memory = "4 TB"\n[[source]]', 1))
     with pytest.raises(DataError, match="is no size"):
         Job.load("job.toml")
+
+
+@pytest.mark.parametrize("name", ["reach.csv", "reach.jsonl", "reach.json", "reach.parquet", "reach.tsv"])
+def test_a_large_file_is_written_some_rows_at_a_time(
+    job: Job, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def written(folder: str) -> Any:
+        sinks = (Sink("reach", f"{folder}/{name}", name.rpartition(".")[2]),)
+        Job.of(replace(job.settings, sinks=sinks, publish=f"{folder}/published")).run()
+        path = Path(folder, name)
+        if name.endswith("parquet"):
+            return sorted(pq.read_table(path).to_pylist(), key=str)
+        return sorted(json.loads(path.read_text()), key=str) if name.endswith("json") else path.read_text()
+
+    whole = written("whole")
+    monkeypatch.setattr(sinks_module, "MOST_SORTED", 2)
+    monkeypatch.setattr(version_module, "PIECE", 2)
+    pieces = written("pieces")
+    if isinstance(whole, str):
+        whole, pieces = sorted(whole.splitlines()), sorted(pieces.splitlines())
+    assert pieces == whole and len(pieces) >= 6

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.changes import Delta, PredicateDelta, find_predicate
@@ -31,6 +32,8 @@ from tidelog.publish.tables import DELETE, INSERT
 from tidelog.relation import Relation
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import INTERVAL, TimedRelation
+
+PIECE: Final = 1 << 17  # rows of a piece
 
 
 class Version:
@@ -59,6 +62,15 @@ class Version:
         table = self._table(name)
         rows = encoded(table, self.to_arrow(table), self.manifest, self._engine)
         return relation_of(table, rows, self.manifest, self._engine.dictionary)
+
+    def pieces(self, name: str) -> Iterator[Relation]:
+        """Yield all facts of a predicate, some at a time, so that they need not fit in memory."""
+        table = self._table(name)
+        found = self.store.published.dataset(table, self.manifest.published)
+        for batch in found.to_batches(batch_size=PIECE):
+            engine, rows = ColumnarEngine(1), pa.Table.from_batches([batch])
+            known = encoded(table, rows.cast(self.manifest.tables[table].schema), self.manifest, engine)
+            yield relation_of(table, known, self.manifest, engine.dictionary)
 
     def to_arrow(self, name: str) -> Any:
         """Return all facts of a predicate as an Arrow table."""
