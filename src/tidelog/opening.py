@@ -6,17 +6,27 @@ works in what the journal says was done since. Mutates itself, and the store.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from tidelog.changes import Delta
+from tidelog.engine.columnar.memory import available_bytes
 from tidelog.engine.columnar.state import capture, refill, reinstate
 from tidelog.engine.events import Notice
+from tidelog.engine.limits import OUT_OF_MEMORY
 from tidelog.engine.lock import locked
-from tidelog.errors import DataError, Diagnostic, EvaluationError, Inconsistent, ProgramError
+from tidelog.errors import (
+    DataError,
+    Diagnostic,
+    EvaluationError,
+    Inconsistent,
+    ProgramError,
+    Stopped,
+    counted,
+)
 from tidelog.io.source import import_file
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program, Query, Variable
@@ -31,6 +41,7 @@ from tidelog.reasoner import Reasoner
 from tidelog.rewrite.closures import ClosureModule
 from tidelog.rewrite.splitting import is_auxiliary
 from tidelog.store import codes, files, records
+from tidelog.store.arrays import Section
 from tidelog.store.folder import Folder
 from tidelog.store.journal import Record
 from tidelog.store.program_form import not_storable, surroundings_to_json
@@ -43,6 +54,10 @@ from tidelog.temporal.reasoning import TimeSettings
 from tidelog.transaction import Change
 
 SETTINGS = ("equality", "unique_names")  # what facts depend on beside the program
+# Bytes of memory that a state takes in a process that changes it: measured, see docs/store.md.
+PER_FACT: Final = 64
+PER_COLUMN: Final = 40
+SHARE: Final = 0.8  # of what the machine, or the container, has left: the default limit of a state
 
 
 def open_store(
@@ -86,6 +101,45 @@ def open_store(
     if not later:
         reasoner.begin()
     return reasoner
+
+
+def memory_for(tables: Iterable[tuple[int, int]]) -> int:
+    """Return about how many bytes a state takes that changes, from the rows and columns of its relations.
+
+    >>> memory_for([(1_000_000, 2)])
+    144000000
+    """
+    return sum(rows * (PER_FACT + PER_COLUMN * columns) for rows, columns in tables)
+
+
+def stored_sizes(path: Path) -> list[tuple[int, int]]:
+    """Return the rows and columns of a store's relations, as its last snapshot says; none without one."""
+    folder = Folder(path)
+    if not folder.is_store:
+        return []
+    snapshot = folder.find().snapshot
+    try:
+        tables = snapshot.index["tables"]
+        return [(Section(*each["flags"]).count, len(each["columns"])) for each in tables]
+    finally:
+        snapshot.close()
+
+
+def check_memory(tables: Collection[tuple[int, int]], what: str, limit: int | None, help: str) -> None:
+    """Raise `Stopped` if a state would take more memory than it may; by default most of what there is."""
+    needed, told = memory_for(tables), "as was set"
+    if limit is None:
+        free = available_bytes()
+        if free is None:
+            return
+        limit, told = int(SHARE * free), f"{SHARE:.0%} of what this machine has left"
+    if needed > limit:
+        facts = sum(rows for rows, _ in tables)
+        message = (
+            f"{what} has {counted(facts, 'fact')}, and takes about {needed / 1e6:,.0f} MB in this process, "
+            f"which may take {limit / 1e6:,.0f} MB ({told})"
+        )
+        raise Stopped(Diagnostic(OUT_OF_MEMORY, message, help=help))
 
 
 def _reopened(opened: Opened, store: Store | None, settings: dict[str, Any]) -> StoredReasoner:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tidelog.errors import DataError, Source, render_all
 from tidelog.pipeline.document import Document
-from tidelog.pipeline.guard_settings import read_guards, resolve, source_limits, with_drops
+from tidelog.pipeline.drops import tables_of, with_drops
+from tidelog.pipeline.guard_settings import read_guards, resolve, source_limits
 from tidelog.pipeline.guards import (
     EMPTIED,
     Assertion,
@@ -274,21 +276,23 @@ def test_severities_and_limits(severity: str, limit: int | str | None, rows: int
     (finding,) = check(violated(rows), None, guards)
     assert finding.severity == expected
     assert finding.columns == ("id", "why") and len(finding.samples) == min(rows, 5)
-    assert finding.figures == {"rows": rows, "of": "order", "total": 1000}
+    dropped = {"dropped": 0} if expected == "drop" else {}
+    assert finding.figures == {"rows": rows, "of": "order", "total": 1000, **dropped}
 
 
 def test_an_expectation_as_people_read_it() -> None:
     guards = read(JOB)
-    (finding,) = check(violated(2), None, replace(guards, sources={}, predicates={}))
+    measures = replace(violated(2), dropped={"order": 2})
+    (finding,) = check(measures, None, replace(guards, sources={}, predicates={}))
     assert render_all([finding.diagnostic()]).splitlines() == [
-        "warning[W819]: 2 rows of `bad_order` (orders have a customer), within max-rows = 5 %: the rows of "
-        "`order` that they name are left out, such as",
+        "warning[W819]: 2 rows of `bad_order` (orders have a customer), within max-rows = 5 %, such as",
         "        0, no customer",
         "        1, no customer",
         "   --> job.toml:17:13",
         "   |",
         '17 | predicate = "bad_order"',
         "   |             ^^^^^^^^^^^",
+        "  help: of `order` 2 rows of 1,002 left out: see the table `order_dropped`",
     ]
     assert assertions(guards, [finding])[-2:] == (
         Assertion("orders have a customer", "expect", False, Severity.DROP),
@@ -357,29 +361,168 @@ def test_what_the_program_does_not_have(text: str, said: str) -> None:
     assert said in str(raised.value) and "job.toml:" in str(raised.value)
 
 
+# ---- rows that are left out
+
+
 def facts(program: tl.Program, predicate: str) -> set[tuple[object, ...]]:
     reasoner = tl.Reasoner(program)
     reasoner.materialise()
     return {tuple(row) for row in reasoner[predicate]}
 
 
-def test_dropped_rows_are_left_out_of_the_published_table_only() -> None:
+def dropping(program: str, *drops: tuple[str, str, tuple[tuple[int, int], ...]]) -> tl.Program:
+    """A program that leaves rows out: of a predicate, by another one, which agree in pairs of columns."""
+    given = ["order", "person", "edge", "blocked", "item"]
+    return with_drops(tl.parse(program), [Drop(*each, shown=each[1]) for each in drops], given)
+
+
+def published(reasoner: tl.Reasoner, name: str) -> set[tuple[object, ...]]:
+    return {tuple(row) for row in reasoner[tables_of(reasoner.program)[name].name]}
+
+
+def test_dropped_rows_count_for_nothing_and_are_kept_aside() -> None:
     program = tl.parse(PROGRAM)
-    drops = (*drop(""), Drop("order", "nothing", ((1, 0),)))
-    whole, kept = with_drops(program, drops)
-    assert facts(whole, kept["order"]) == {(1, "ada", 10)}
-    assert len(facts(whole, "order")) == 3 and facts(whole, "total") == {(30,)}
-    assert whole.output_predicates == program.output_predicates
-    assert with_drops(program, ()) == (program, {})
+    drops = (*drop(""), Drop("order", "nothing", ((1, 0),), "no amount"))
+    whole = with_drops(program, drops, ())
+    kept = tables_of(whole)["order"].name
+    assert facts(whole, kept) == {(1, "ada", 10)} and facts(whole, "total") == {(10,)}
+    assert facts(whole, "order_dropped") == {(2, "bob", 20, "bad_order"), (3, "cyd", 0, "no amount")}
+    assert facts(whole, "bad_order") == {(2, "no customer")}  # seen among all rows
+    assert with_drops(program, (), ()) is program
 
 
-def test_a_dropped_row_comes_back_when_its_violation_goes() -> None:
-    whole, kept = with_drops(tl.parse(PROGRAM), drop(""))
-    reasoner = tl.Reasoner(whole)
-    reasoner.materialise()
-    with reasoner.change() as change:
-        change.insert("person", [("bob",)])
-    assert (2, "bob", 20) in {tuple(row) for row in reasoner[kept["order"]]}
+# Each with what leaves rows out, and the same program written by hand: `all_…` has all rows.
+BY_HAND: dict[str, tuple[str, list[Any], str, dict[str, str]]] = {
+    "given": (
+        """good(?x) :- edge(?x, ?y), edge(?y, ?x) .
+        bad(?x) :- edge(?x, ?y), ~good(?x), blocked(?y) .
+        reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
+        lonely(?x) :- blocked(?x), ~good(?x) .""",
+        [("edge", "bad", ((0, 0),))],
+        """all_good(?x) :- all_edge(?x, ?y), all_edge(?y, ?x) .
+        bad(?x) :- all_edge(?x, ?y), ~all_good(?x), blocked(?y) .
+        edge(?x, ?y) :- all_edge(?x, ?y), ~bad(?x) .
+        good(?x) :- edge(?x, ?y), edge(?y, ?x) .
+        reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
+        lonely(?x) :- blocked(?x), ~good(?x) .""",
+        {"edge": "all_edge"},
+    ),
+    "derived, with recursion": (
+        """reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) .
+        bad(?x, ?x) :- blocked(?x) .
+        ends(?y) :- reach(_, ?y), ~edge(?y, _) .""",
+        [("reach", "bad", ((0, 0), (1, 1)))],
+        """reach(?x, ?y) :- edge(?x, ?y), ~bad(?x, ?y) .
+        reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z), ~bad(?x, ?z) .
+        bad(?x, ?x) :- blocked(?x) .
+        ends(?y) :- reach(_, ?y), ~edge(?y, _) .""",
+        {},
+    ),
+    "derived, by itself": (
+        """two(?x, ?z) :- edge(?x, ?y), edge(?y, ?z) .
+        many(?x) :- count(?x, ?n), ?n > 1 . count(?x, #count(?y)) :- two(?x, ?y) .
+        ends(?y) :- two(_, ?y) .""",
+        [("two", "many", ((0, 0),))],
+        """all_two(?x, ?z) :- edge(?x, ?y), edge(?y, ?z) . two(?x, ?y) :- all_two(?x, ?y), ~many(?x) .
+        all_count(?x, #count(?y)) :- all_two(?x, ?y) . many(?x) :- all_count(?x, ?n), ?n > 1 .
+        count(?x, #count(?y)) :- two(?x, ?y) . ends(?y) :- two(_, ?y) .""",
+        {},
+    ),
+    "one after the other": (
+        """bad(?x) :- blocked(?x), ~edge(?x, ?x) . orphan(?y) :- edge(_, ?y), ~blocked(?y) .
+        pair(?x, ?y) :- edge(?x, ?y), blocked(?y) . bad2(?x) :- edge(?x, 0), blocked(?x) .""",
+        [("blocked", "bad", ((0, 0),)), ("blocked", "bad2", ((0, 0),))],
+        """bad(?x) :- all_blocked(?x), ~edge(?x, ?x) . bad2(?x) :- edge(?x, 0), all_blocked(?x) .
+        blocked(?x) :- all_blocked(?x), ~bad(?x), ~bad2(?x) .
+        orphan(?y) :- edge(_, ?y), ~blocked(?y) . pair(?x, ?y) :- edge(?x, ?y), blocked(?y) .""",
+        {"blocked": "all_blocked"},
+    ),
+    "cascading": (
+        """bad(?x) :- blocked(?x), ?x > 2 . orphan(?x, ?y) :- edge(?x, ?y), ~blocked(?y) .
+        pair(?x, ?y) :- edge(?x, ?y), blocked(?x) .""",
+        [("blocked", "bad", ((0, 0),)), ("edge", "orphan", ((0, 0), (1, 1)))],
+        """bad(?x) :- all_blocked(?x), ?x > 2 . blocked(?x) :- all_blocked(?x), ~bad(?x) .
+        orphan(?x, ?y) :- all_edge(?x, ?y), ~blocked(?y) . edge(?x, ?y) :- all_edge(?x, ?y), ~orphan(?x, ?y) .
+        pair(?x, ?y) :- edge(?x, ?y), blocked(?x) .""",
+        {"blocked": "all_blocked", "edge": "all_edge"},
+    ),
+}
+numbers = st.integers(0, 4)
+edges = st.sets(st.tuples(numbers, numbers), max_size=8)
+
+
+@pytest.mark.parametrize("case", BY_HAND)
+@settings(max_examples=25, deadline=None)
+@given(first=edges, then=edges, blocked=st.sets(numbers), unblocked=st.sets(numbers))
+def test_what_remains_is_what_a_program_written_by_hand_derives(
+    case: str,
+    first: set[tuple[int, int]],
+    then: set[tuple[int, int]],
+    blocked: set[int],
+    unblocked: set[int],
+) -> None:
+    text, drops, hand, names = BY_HAND[case]
+    declared = "@declare edge(x: int, y: int) . @declare blocked(x: int) . "
+    renamed = declared
+    for name, other in names.items():
+        renamed = renamed.replace(f"{name}(", f"{other}(")
+    one, two = tl.Reasoner(dropping(declared + text, *drops)), tl.Reasoner(tl.parse(renamed + hand))
+    tables = [name for name in tables_of(one.program) if not name.endswith("_dropped")]
+
+    def check() -> None:
+        for name in tables:
+            assert published(one, name) == {tuple(row) for row in two[name]}, name
+
+    def load(reasoner: tl.Reasoner, called: dict[str, str]) -> None:
+        reasoner.materialise()
+        with reasoner.change() as change:
+            change.insert(called.get("edge", "edge"), first)
+            change.insert(called.get("blocked", "blocked"), {(each,) for each in blocked})
+
+    load(one, {})
+    load(two, names)
+    check()
+    for reasoner, called in ((one, {}), (two, names)):
+        with reasoner.change(missing="ignore") as change:
+            change.replace(called.get("edge", "edge"), then)
+            change.replace(called.get("blocked", "blocked"), {(each,) for each in blocked ^ unblocked})
+    check()
+    for of in {drop[0] for drop in drops}:  # nothing is lost: a row is there, or it is aside, once
+        kept = published(one, of)
+        aside = [tuple(row)[:-1] for row in published(one, f"{of}_dropped")]
+        assert len(aside) == len(set(aside)) and not kept & set(aside)
+        assert kept | set(aside) == {tuple(row) for row in one[of]}  # by its full name: all rows
+
+
+@pytest.mark.parametrize(
+    ("text", "drops", "said"),
+    [
+        (
+            "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) . "
+            "bad(?x) :- reach(?x, ?x) .",
+            [("reach", "bad", ((0, 0),))],
+            "which rows of `bad` there are depends on which of `reach` are left out",
+        ),
+        (
+            "bad(?x) :- edge(?x, _), blocked(?x) . worse(?x) :- blocked(?x), edge(?x, _) .",
+            [("edge", "bad", ((0, 0),)), ("blocked", "worse", ((0, 0),))],
+            "which rows of `worse` there are",
+        ),
+        ("bad(?x) :- edge(?x, _) .", [("bad", "bad", ((0, 0),))], "is what an [[expect]] leaves rows out by"),
+        ("bad(?x) :- edge(?x, _) . edge_dropped(1) .", [("edge", "bad", ((0, 0),))], "which the program has"),
+        (
+            "item(?x) :- edge(?x, _) . bad(?x) :- item(?x) .",
+            [("edge", "bad", ((0, 0),))],
+            "`item` is given and derived",
+        ),
+    ],
+)
+def test_rows_that_cannot_be_left_out(
+    text: str, drops: list[tuple[str, str, tuple[tuple[int, int], ...]]], said: str
+) -> None:
+    with pytest.raises(DataError) as raised:
+        dropping(text, *drops)
+    assert said in str(raised.value)
 
 
 rows = st.integers(0, 40)

@@ -17,7 +17,8 @@ from tests.docs.blocks import ROOT
 from tidelog.errors import Source
 from tidelog.pipeline.attempts import EXIT_CODES, exit_code
 from tidelog.pipeline.document import Document
-from tidelog.pipeline.guard_settings import read_guards, resolve, source_limits, with_drops
+from tidelog.pipeline.drops import tables_of, with_drops
+from tidelog.pipeline.guard_settings import read_guards, resolve, source_limits
 from tidelog.pipeline.guards import (
     MOST_SAMPLES,
     GuardFailed,
@@ -86,7 +87,8 @@ def run(data: Mapping[str, Rows], previous: RunReport | None) -> tuple[RunReport
     program = tl.parse(RULES)
     guards, predicates = read_job()
     guards = resolve(guards, program)
-    whole, kept = with_drops(program, guards.drops)
+    whole = with_drops(program, guards.drops, predicates.values())
+    kept = {name: each.name for name, each in tables_of(whole).items()}
     reasoner = tl.Reasoner(whole)
     reasoner.materialise()
     with reasoner.change() as change:
@@ -132,7 +134,7 @@ PEOPLE: Rows = [("ada",)]
 def test_a_run_without_the_rows_that_an_expectation_drops() -> None:
     report, tables = run({"orders.csv": ORDERS, "people.csv": PEOPLE}, None)
     assert report.outcome is Outcome.PUBLISHED
-    assert tables["order"] == {(1, "ada", 10)} and tables["spent"] == {("ada", 10), ("bob", 20)}
+    assert tables["order"] == {(1, "ada", 10)} and tables["spent"] == {("ada", 10)}
     assert [(one.predicate, one.dropped) for one in report.predicates if one.dropped] == [("order", 1)]
     (finding,) = report.findings
     assert finding.samples == (("2", "no customer"),)
@@ -145,11 +147,12 @@ def test_a_source_that_is_emptied_is_not_published_whatever_else_is() -> None:
     assert report.outcome is Outcome.REFUSED
     assert [(one.subject, one.guard) for one in report.findings] == [
         ("people.csv", "allow-empty"),
+        ("spent", "min-rows"),
         ("bad_order", "expect"),  # two violations, and one is allowed
     ]
     with pytest.raises(GuardFailed) as raised:
         stop_on_failure(report.findings)
-    assert exit_code(raised.value) == 3 and len(raised.value.diagnostics) == 2
+    assert exit_code(raised.value) == 3 and len(raised.value.diagnostics) == 3
 
 
 def test_the_event_of_a_run_names_columns_by_the_program() -> None:

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import os
+import shutil
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import tidelog as tl
-from tests.pipeline.conftest import Write
+from tests.pipeline.conftest import JOB, Write
 from tests.pipeline.histories import crashing
+from tidelog.__main__ import main
 from tidelog.errors import DataError, Inconsistent
 from tidelog.pipeline import Engine, Job, Run, Sink, Source, Step, read
+from tidelog.pipeline import sinks as sinks_module
+from tidelog.pipeline import version as version_module
+from tidelog.pipeline.rebuilding import differing
 
 
 def facts(job: Job, name: str) -> set[tuple[object, ...]]:
@@ -456,3 +465,113 @@ def test_sinks_that_cannot_be(job: Job) -> None:
         "`edge.csv` is a source of the job as well",
         "statements of RDF have 3 columns, or 4, and `reach` has 2",
     ]
+
+
+# ---- refreshing some predicates
+
+
+def changed_unseen(text: str) -> None:
+    """Change the content of the edges, but neither the size of the file nor its time."""
+    path = Path("edge.csv")
+    status = path.stat()
+    assert len(text) == status.st_size
+    path.write_text(text)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+def check_refresh(make: Callable[[], Job]) -> None:
+    make().run()
+    changed_unseen("from,to\na,b\nb,c\nc,e\n")
+    assert not make().run().is_new  # nobody looks into a file of the same size and time
+    steps: list[Step] = []
+    job = make()
+    job.listeners.append(steps.append)
+    run = job.run(refresh=["reach"])
+    assert run.version.reason == "refresh" and ("c", "e") in set(read("published")["reach"])
+    assert set(read("published")["sink"]) == {("e",)}  # what depends on it is maintained
+    assert {step.name for step in steps} >= {"derived again", "maintained"}
+    assert [step.detail.split(":")[0] for step in steps if step.name == "read"] == ["edge.csv"]
+    again = make().run(refresh=["reach", "degree"]).version
+    assert again.version == 3 and again.added == again.removed == 0
+
+
+def test_a_refresh_reads_what_predicates_depend_on(job_file: Path, write: Write) -> None:
+    write("other.csv", "x\n1\n")
+    rules = Path("reach.rls").read_text() + "@declare other(x: int) . big(?x) :- other(?x), ?x > 0 .\n"
+    write("reach.rls", rules)
+    write("job.toml", JOB + '[[source]]\npredicate = "other"\npath = "other.csv"\nheader = true\n')
+    check_refresh(lambda: Job.load("job.toml"))
+    with pytest.raises(DataError, match="no predicate `raech`"):
+        Job.load("job.toml").run(refresh=["raech"])
+    with pytest.raises(ValueError, match="leave `refresh` out"):
+        Job.load("job.toml").run(full=True, refresh=["reach"])
+    assert main(["pipeline", "job.toml", "-q", "--refresh", "reach,sink", "--refresh", "big"]) == 0
+    assert read("published").manifest.version == 4
+    assert main(["pipeline", "job.toml", "-q", "--refresh", "big", "--full"]) == 2
+    assert main(["pipeline", "job.toml", "-q", "--refresh", "big,"]) == 2
+
+
+@pytest.mark.slow
+def test_a_refresh_on_spark(job_file: Path, write: Write, spark: Any) -> None:
+    sources = [Source("edge", "edge.csv", header=True)]
+    check_refresh(lambda: Job("reach.rls", publish="published", sources=sources, session=spark))
+
+
+def test_a_refresh_finds_facts_that_do_not_follow(job: Job) -> None:
+    job.run()
+    with job:
+        reasoner = job.reasoner()
+        assert differing(reasoner, ["reach", "sink", "degree"], {}) == []
+        rules = tuple(rule for rule in reasoner.program.rules if len(rule.positive) < 2)
+        fewer = replace(reasoner.program, rules=rules)
+        other = cast("Any", SimpleNamespace(program=fewer, engine=reasoner.engine))
+        assert differing(other, ["reach", "sink"], {}) == ["reach"]
+
+
+def test_a_refresh_without_a_state_or_with_times_derives_everything(write: Write, job: Job) -> None:
+    job.run()
+    shutil.rmtree("published/_state")
+    steps: list[Step] = []
+    job.listeners.append(steps.append)
+    assert job.run(refresh=["reach"]).version.reason == "full"
+    assert "everything anew" in {step.name for step in steps}
+
+
+def test_a_state_that_does_not_fit_is_refused_before_it_is_opened(
+    write: Write, job_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write("job.toml", JOB.replace("[[source]]", 'engine.max-memory = "0.0003 MB"\n[[source]]', 1))
+    assert main(["pipeline", "job.toml"]) == 4  # before anything is derived: three facts of two columns fit
+    Job.load(write("big.toml", JOB)).run()
+    write("edge.csv", "from,to\na,b\n")
+    for more in ([], ["--full"]):
+        assert main(["pipeline", "job.toml", *more]) == 4
+        said = capsys.readouterr().err
+        assert (
+            "version 1 has " in said and "which may take 0 MB (as was set)" in said and "max-memory" in said
+        )
+    assert read("published").manifest.version == 1
+    write("job.toml", JOB.replace("[[source]]", 'engine.max-memory = "4 TB"\n[[source]]', 1))
+    with pytest.raises(DataError, match="is no size"):
+        Job.load("job.toml")
+
+
+@pytest.mark.parametrize("name", ["reach.csv", "reach.jsonl", "reach.json", "reach.parquet", "reach.tsv"])
+def test_a_large_file_is_written_some_rows_at_a_time(
+    job: Job, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    def written(folder: str) -> Any:
+        sinks = (Sink("reach", f"{folder}/{name}", name.rpartition(".")[2]),)
+        Job.of(replace(job.settings, sinks=sinks, publish=f"{folder}/published")).run()
+        path = Path(folder, name)
+        if name.endswith("parquet"):
+            return sorted(pq.read_table(path).to_pylist(), key=str)
+        return sorted(json.loads(path.read_text()), key=str) if name.endswith("json") else path.read_text()
+
+    whole = written("whole")
+    monkeypatch.setattr(sinks_module, "MOST_SORTED", 2)
+    monkeypatch.setattr(version_module, "PIECE", 2)
+    pieces = written("pieces")
+    if isinstance(whole, str):
+        whole, pieces = sorted(whole.splitlines()), sorted(pieces.splitlines())
+    assert pieces == whole and len(pieces) >= 6

@@ -14,6 +14,9 @@ import pytest
 
 import tidelog as tl
 from tidelog import spark as ts
+from tidelog.errors import Stopped
+from tidelog.opening import open_store
+from tidelog.spark.changes import discard, is_open, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -336,3 +339,14 @@ def test_a_stream_that_begins_anew_needs_an_application_of_its_own(
     stream.checkpoint = tmp_path / "third"
     stream.run(make(app_id="third"))
     assert maintained.reasoner.batches.keys() == {"stream", "third"}
+
+
+def test_a_store_that_does_not_fit_is_refused_before_it_is_opened(tmp_path: Path) -> None:
+    facts = "edge(1, 2) . edge(2, 3) ."
+    program = tl.parse("@declare edge(x: int, y: int) . reach(?x, ?y) :- edge(?x, ?y) ." + facts)
+    open_store(tmp_path / "store", program).close()
+    with pytest.raises(Stopped, match="has 4 facts, and takes about 0 MB in this process") as raised:
+        opened(tmp_path / "store", program, {"max_memory": 4 * (64 + 2 * 40) - 1})
+    assert raised.value.exit_code == 4 and not is_open(tmp_path / "store")
+    assert opened(tmp_path / "store", program, {"max_memory": 4 * (64 + 2 * 40)}).reasoner["reach"]
+    discard(tmp_path / "store")

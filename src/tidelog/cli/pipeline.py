@@ -32,6 +32,8 @@ TOLD = (
     "restored",
     "derived",
     "maintained",
+    "derived again",
+    "set aside",
 )  # steps that are told while they are done
 
 
@@ -42,6 +44,8 @@ def pipeline(options: Namespace) -> int:
         raise UsageError("--available-now makes no sense without --stream")
     if options.exit_unchanged and options.stream:
         raise UsageError("--exit-unchanged makes no sense with --stream")
+    if options.refresh and options.full:
+        raise UsageError("--full derives everything anew: leave --refresh out")
     settings = _with_options(load_settings(options.job), options)
     steps: list[Step] = []
     job = Job.of(settings, listeners=[steps.append])
@@ -56,7 +60,14 @@ def pipeline(options: Namespace) -> int:
 
     with _showing(job, messages, steps, logged=True):
         try:
-            run = operate(job, str(options.job), options.full, retrying, lambda one: messages.diagnose([one]))
+            run = operate(
+                job,
+                str(options.job),
+                options.full,
+                retrying,
+                lambda one: messages.diagnose([one]),
+                tuple(options.refresh),
+            )
         except (TidelogError, OSError) as error:
             if not is_temporary(error):
                 raise

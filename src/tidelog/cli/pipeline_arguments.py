@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tidelog.cli.usage import Commands
 
 KEPT_VERSIONS: Final = 10
+FAILED: Final = "failed"  # a version that was set aside
 _TARGET: Final = "the folder of published versions, or the job that publishes there"
 
 
@@ -32,8 +33,17 @@ def _add_pipeline(commands: Commands) -> None:
     running = pipeline.add_argument_group("running")
     running.add_argument(
         "--full",
+        "--full-refresh",
         action="store_true",
         help="derive everything anew, and take the columns of the data as they are now",
+    )
+    running.add_argument(
+        "--refresh",
+        metavar="NAME,…",
+        type=_names,
+        action="extend",
+        default=[],
+        help="derive these predicates again, and read the sources of all that they depend on, changed or not",
     )
     running.add_argument(
         "--stream",
@@ -78,8 +88,11 @@ def _add_diff(commands: Commands) -> None:
     summary = "print what changed between two published versions"
     diff = command(commands, "diff", summary, "tidelog diff published 3 5")
     diff.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
-    diff.add_argument("first", metavar="V1", type=int, nargs="?", help="a version (default: the one before)")
-    diff.add_argument("second", metavar="V2", type=int, nargs="?", help="another one (default: the current)")
+    help = "a version (default: the one before), or failed: what the last run has set aside"
+    diff.add_argument("first", metavar="V1", type=_version, nargs="?", help=help)
+    diff.add_argument(
+        "second", metavar="V2", type=_version, nargs="?", help="another one (default: the current)"
+    )
     diff.add_argument(
         "-f",
         "--format",
@@ -113,6 +126,19 @@ def _add_vacuum(commands: Commands) -> None:
         help=f"how many versions stay (default {KEPT_VERSIONS})",
     )
     vacuum.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of predicates, such as reach,hops")
+    return names
+
+
+def _version(text: str) -> int | str:
+    if text != FAILED and not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is neither a number of a version nor {FAILED!r}")
+    return text if text == FAILED else int(text)
 
 
 def _versions(text: str) -> int:

@@ -18,15 +18,17 @@ from tidelog.pipeline.job import Job
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.rollback import roll_back
-from tidelog.pipeline.store import Store
+from tidelog.pipeline.store import FAILED, Store
 from tidelog.pipeline.version import difference
 
 
 def versions(options: Namespace) -> int:
     """The exit code of `tidelog versions`."""
     store = _store(options.target)
-    current = store.manifest().version
+    failed = store.failed()
+    current = 0 if failed is not None and store.number is None else store.manifest().version
     found = [store.manifest(number) for number in store.numbers()]
+    found += [] if failed is None else [failed]
     if options.format == "json":
         json.dump([_to_json(manifest, current) for manifest in found], sys.stdout, indent=1)
         print()
@@ -39,18 +41,22 @@ def versions(options: Namespace) -> int:
 def diff(options: Namespace) -> int:
     """The exit code of `tidelog diff`."""
     store = _store(options.target)
-    second = store.manifest(options.second).version
-    first = options.first if options.first is not None else store.manifest(second).parent
+    asked = (options.first, options.second)
+    if asked == (FAILED, None):
+        asked = (None, FAILED)  # what would have changed
+    second = store.looked_at(asked[1])
+    first = asked[0] if asked[0] is not None else second.parent
     if first is None:
-        message = f"version {second} is the first one in `{store.path}`"
+        message = f"version {second.version} is the first one in `{store.path}`"
         raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(store.path)))
-    delta = difference(store, store.manifest(first).version, second)
+    delta = difference(store, first, FAILED if second.failures else second.version)
     names = _chosen(delta, options.predicate)
     if options.format == "jsonl":
         print_lines(delta, Form("jsonl"), names)
     else:
         print_script(delta, names, None)
-    Messages(options.quiet).say(f"version {first} to {second}: {delta}{_in_parentheses(by_predicate(delta))}")
+    shown = f"version {first} to {FAILED if second.failures else second.version}"
+    Messages(options.quiet).say(f"{shown}: {delta}{_in_parentheses(by_predicate(delta))}")
     return 0
 
 
@@ -102,7 +108,9 @@ def _listed(found: list[Manifest], current: int, predicates: bool) -> list[str]:
     rows = [("version", "published", "by", "facts", "added", "removed", "rejected")]
     rows += [
         (
-            f"{manifest.version}{' *' if manifest.version == current else ''}",
+            FAILED
+            if manifest.failures
+            else f"{manifest.version}{' *' if manifest.version == current else ''}",
             f"{manifest.published.time:%Y-%m-%d %H:%M:%S}",
             manifest.reason,
             f"{manifest.rows:,}",
@@ -122,6 +130,8 @@ def _listed(found: list[Manifest], current: int, predicates: bool) -> list[str]:
         lines.append("  ".join(cells).rstrip())
         if predicates and place:
             lines += _tables(found[place - 1])
+        if place:
+            lines += [f"    {line}" for each in found[place - 1].failures for line in each.splitlines()]
     return lines
 
 
@@ -137,8 +147,9 @@ def _tables(manifest: Manifest) -> list[str]:
 
 def _to_json(manifest: Manifest, current: int) -> dict[str, object]:
     return {
-        "version": manifest.version,
-        "current": manifest.version == current,
+        "version": FAILED if manifest.failures else manifest.version,
+        "current": manifest.version == current and not manifest.failures,
+        "failures": list(manifest.failures),
         "parent": manifest.parent,
         "created": manifest.published.time.isoformat(timespec="milliseconds"),
         "reason": manifest.reason,

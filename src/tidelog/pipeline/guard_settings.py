@@ -1,18 +1,18 @@
 """Guards in job files, and what they mean for a program.
 
 `source_limits` and `read_guards` read them key by key, `resolve` finds the predicates and columns that they
-name, and `with_drops` turns expectations that leave rows out into rules.
+name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
 
 from tidelog.errors import DataError, Diagnostic, Span, counted, suggest
-from tidelog.logic.program import BOTTOM, PRIVATE, Atom, Negation, Predicate, Program, Rule, Variable
+from tidelog.logic.program import BOTTOM, Predicate, Program
 from tidelog.pipeline import codes
 from tidelog.pipeline.document import Table
 from tidelog.pipeline.guards import (
@@ -26,7 +26,6 @@ from tidelog.pipeline.guards import (
     read_duration,
 )
 
-KEPT: Final = f"{PRIVATE}kept:"  # followed by a predicate: its rows without those that expectations drop
 _LIMITS: Final = ("min-rows", "max-rows", "max-drop")
 _AMOUNT_HELP: Final = 'write a number of rows, such as 100, or a share, such as "20 %"'
 
@@ -158,7 +157,7 @@ def resolve(guards: Guards, program: Program) -> Guards:
         of = None if one.of is None else names.find(one.of, one.spans.get("of"))
         if one.severity is Severity.DROP and of is not None:
             pairs = names.pairs(one, violation, of)
-            drops.append(Drop(of.name, violation.name, pairs))
+            drops.append(Drop(of.name, violation.name, pairs, one.shown, one.spans.get("severity")))
         expectations.append(replace(one, predicate=violation.name, of=None if of is None else of.name))
     if names.faults:
         raise DataError(sorted(names.faults, key=lambda item: item.span.start if item.span else 0))
@@ -214,41 +213,3 @@ class _Names:
 
     def _fault(self, message: str, span: Span | None, help: str | None) -> None:
         self.faults.append(Diagnostic(codes.NO_PREDICATE, message, span, help))
-
-
-def with_drops(program: Program, drops: Sequence[Drop]) -> tuple[Program, dict[str, str]]:
-    """Return a program that also derives what remains of tables without dropped rows, and where that is.
-
-    The second value has, for each predicate of which rows are left out, the predicate whose rows are to be
-    published in its place. Since a rule derives that, every engine and every way to maintain facts keeps it
-    right: a row comes back when its violation goes.
-    """
-    rules: list[Rule] = []
-    predicates = dict(program.predicates)
-    kept: dict[str, str] = {}
-    for of in dict.fromkeys(drop.of for drop in drops):
-        whole = program.predicates[of]
-        kept[of] = KEPT + of
-        predicates[kept[of]] = replace(whole, name=kept[of], written=kept[of])
-        terms = tuple(Variable(f"x{place}") for place in range(whole.arity))
-        negated = [
-            Negation(_violated(drop, program, terms, number))
-            for number, drop in enumerate(drops)
-            if drop.of == of
-        ]
-        name = f"{whole.written} without violations"
-        rules.append(Rule(Atom(kept[of], terms), (Atom(of, terms), *negated), name=name))
-    if not rules:
-        return program, {}
-    outputs = program.output_predicates  # rules of ours must not change what is put out by default
-    return replace(program, predicates=predicates, rules=(*program.rules, *rules), outputs=outputs), kept
-
-
-def _violated(drop: Drop, program: Program, terms: tuple[Variable, ...], number: int) -> Atom:
-    """Return the atom of violations: a variable that stands nowhere else in the rule matches anything."""
-    named = dict(drop.pairs)
-    places = range(program.predicates[drop.predicate].arity)
-    return Atom(
-        drop.predicate,
-        tuple(terms[named[place]] if place in named else Variable(f"_{number}_{place}") for place in places),
-    )

@@ -9,6 +9,7 @@ from itertools import islice
 from typing import Any, Final, Protocol
 
 from tidelog.logic.program import Predicate, Program
+from tidelog.pipeline.drops import aside_of, published_as
 from tidelog.pipeline.guard_settings import resolve
 from tidelog.pipeline.guards import (
     MOST_SAMPLES,
@@ -126,6 +127,7 @@ class Guarding:
             self._counts(rows),
             {one.predicate: rows.violations(self._predicate(one.predicate)) for one in self._expectations},
             datetime.now(UTC),
+            {name: rows.count(aside) for name in self._counted() if (aside := aside_of(name, self.program))},
         )
         self.measures = measures
         self.findings = check(measures, None if before is None else self._previous(before), self.guards)
@@ -136,7 +138,7 @@ class Guarding:
         return self.guards.expectations
 
     def _predicate(self, name: str) -> Predicate:
-        return self.program.predicates[name]
+        return published_as(name, self.program)
 
     def _counted(self) -> list[str]:
         """Return the predicates whose rows are counted."""

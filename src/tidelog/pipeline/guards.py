@@ -147,6 +147,8 @@ class Drop:
     of: str
     predicate: str
     pairs: tuple[tuple[int, int], ...]
+    shown: str = field(default="", compare=False)  # what the expectation is called
+    span: Span | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,7 @@ class Measures:
     predicates: Mapping[str, int] = field(default_factory=dict)
     violations: Mapping[str, Violations] = field(default_factory=dict)  # by the predicate of the expectation
     taken: datetime | None = None  # with a time zone; needed for `max-age`
+    dropped: Mapping[str, int] = field(default_factory=dict)  # rows that are left out, by their predicate
 
 
 Figure = int | float | str
@@ -389,7 +392,9 @@ def _violation_findings(expectation: Expectation, measures: Measures) -> Iterato
     found = measures.violations.get(expectation.predicate)
     if found is None or not found.rows:
         return
-    total = measures.predicates.get(expectation.of or "", 0)
+    of = expectation.of or ""
+    dropped = measures.dropped.get(of, 0)
+    total = measures.predicates.get(of, 0) + dropped
     severity, limit = expectation.severity, ""
     if expectation.max_rows is not None:
         is_over = found.rows > expectation.max_rows.of(total)
@@ -402,15 +407,26 @@ def _violation_findings(expectation: Expectation, measures: Measures) -> Iterato
     message = f"{counted(found.rows, 'row')} of `{expectation.predicate}`{called}{limit}"
     if expectation.predicate == BOTTOM:
         message = f"{counted(found.rows, 'constraint')} violated{called}{limit}"
-    if severity is Severity.DROP:
-        message += f": the rows of `{expectation.of}` that they name are left out"
     figures: dict[str, Figure] = {"rows": found.rows}
     if expectation.of is not None:
-        figures |= {"of": expectation.of, "total": total}
+        figures |= {"of": of, "total": total}
+    help = None
+    if severity is Severity.DROP:
+        figures["dropped"] = dropped
+        help = f"of `{of}` {counted(dropped, 'row')} of {total:,} left out: see the table `{of}_dropped`"
     span = expectation.spans.get("predicate")
     samples = found.samples[:MOST_SAMPLES]
     yield Finding(
-        severity, EXPECT, expectation.shown, message, figures, _place(span), found.columns, samples, span=span
+        severity,
+        EXPECT,
+        expectation.shown,
+        message,
+        figures,
+        _place(span),
+        found.columns,
+        samples,
+        help,
+        span,
     )
 
 

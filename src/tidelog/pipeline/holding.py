@@ -17,7 +17,7 @@ import pyarrow as pa
 from tidelog.engine.columnar.dictionary import NO_TIME_ZONE
 from tidelog.engine.columnar.typed import EXACT, Misfit, arrow_type, to_typed, with_mixed
 from tidelog.logic.inference import Schema
-from tidelog.logic.program import Predicate
+from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import MOMENT, column_of
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import NetChange, Rows
@@ -52,9 +52,11 @@ class Holding:
         bound: Bound = Bound.TEXT,
         mixed: str = EXACTLY,
         begun: Begun | None = None,
+        program: Program | None = None,
     ) -> None:
         self.engine = reasoner.engine
         self.reasoner = reasoner
+        self._program = program  # what a transaction that is open makes of the reasoner's
         self._listing = reasoner.listing()
         self._timed = TimedHolding(reasoner, begun)
         self._bound = bound
@@ -102,7 +104,10 @@ class Holding:
         return bool(((zones != 0) & (zones != NO_TIME_ZONE)).any())
 
     def _contents(self, predicate: Predicate) -> Schema:
-        return with_mixed(self.reasoner.schemas.of(predicate), self._mixed)
+        known = self.reasoner.schemas
+        if self._program is not None:
+            known = known.data.now(self._program, known.facts)
+        return with_mixed(known.of(predicate), self._mixed)
 
     def _time_types(self, layout: Layout) -> list[tuple[ColumnType, Any]]:
         """Return the types of the columns that say when: bounds, whether they are left out, the period."""
@@ -171,6 +176,19 @@ class Holding:
     def since(self, name: str, rows: tuple[Sequence[Any], Times]) -> Changed:
         """Return what has changed since rows were published that reach into what is not forgotten."""
         return self._timed.since(name, *rows)
+
+    def changes_of(self, net: NetChange) -> Changes:
+        """Return what a transaction that is open would change in each predicate of its program."""
+        assert self._program is not None, "that of the transaction"
+        known = self._program.predicates
+        if (
+            self._listing is not None
+            or self._timed.names
+            or known.keys() != self.reasoner.predicates().keys()
+        ):
+            return dict.fromkeys(known)
+        found = _changes(net.removed, net.added, known)
+        return {name: each if self._is_faithful(known[name]) else None for name, each in found.items()}
 
     def _timed_change(self, name: str, net: NetChange) -> Changed | None:
         """Return what changed in a predicate that holds at times; None where all of it repeats."""

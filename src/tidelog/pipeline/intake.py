@@ -56,10 +56,17 @@ class Intake:
             lambda source, known: fetched_input(source, known, session, self._settings.folder),
         )
 
-    def edited(self, before: Manifest) -> list[str]:
-        """The predicates whose inputs are others than in a version; the other inputs are kept."""
+    def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
+        """The predicates whose inputs are others than in a version; the other inputs are kept.
+
+        Those of predicates that are read `again` are said to be others, whatever they are.
+        """
         keys = {item.key for item in self.items}
-        changed = [item.predicate for item in self.items if is_changed(item, before.inputs.get(item.key))]
+        changed = [
+            item.predicate
+            for item in self.items
+            if item.predicate in again or is_changed(item, before.inputs.get(item.key))
+        ]
         gone = [item.predicate for key, item in before.inputs.items() if key not in keys]
         edited = list(dict.fromkeys((*changed, *gone)))
         self.inputs = {key: item for key, item in before.inputs.items() if item.predicate not in edited}

@@ -6,7 +6,7 @@ last published version, and applies that to the state of this version instead of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tidelog.changes import Delta, PredicateDelta, counts
 from tidelog.engine.events import Listener
 from tidelog.errors import DataError, Diagnostic, ProgramError, counted
+from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import load as load_program
 from tidelog.logic.resolve import program_of as as_program
@@ -33,18 +34,27 @@ from tidelog.pipeline.continuing import (
     reason_in,
     reason_not_to_open,
 )
+from tidelog.pipeline.drops import (
+    aside_of,
+    check_rules,
+    public_name,
+    published_as,
+    tables_of,
+    with_drops,
+)
+from tidelog.pipeline.guard_settings import resolve
 from tidelog.pipeline.guarding import Guarding, ReasonerRows, TableRows
-from tidelog.pipeline.guards import Finding, GuardFailed, Guards
+from tidelog.pipeline.guards import Finding, GuardFailed, Guards, Severity
 from tidelog.pipeline.holding import Changes, Holding
 from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Batch, Input, Manifest, Origin
 from tidelog.pipeline.programs import described, hash_of, published_program
 from tidelog.pipeline.publishing import begun_in, check_values, publish_facts, restore_types
-from tidelog.pipeline.rebuilding import rebuild
+from tidelog.pipeline.rebuilding import depended_on, differing, rebuild
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
-from tidelog.pipeline.source_files import check_sources, with_times
+from tidelog.pipeline.source_files import check_sources, find_named, with_times
 from tidelog.pipeline.spark_session import check_pyspark, description_of, stages_of, start_session
 from tidelog.pipeline.state import State
 from tidelog.pipeline.store import Store
@@ -169,11 +179,18 @@ class Job:
 
     # ---- runs
 
-    def run(self, full: bool = False) -> Run:
-        """Publish what follows from the inputs as they are now; `full` derives all of it again."""
+    def run(self, full: bool = False, refresh: Iterable[str] = ()) -> Run:
+        """Publish what follows from the inputs as they are now; `full` derives all of it again.
+
+        `refresh` names predicates that are derived again: the sources of all that they depend on are read,
+        whether they have changed or not.
+        """
         start = self._start = perf_counter()
         program = self.program()
         check_sinks(self.settings, program)
+        again = _refreshed(refresh, program)
+        if again and full:
+            raise ValueError("`full` derives everything again: leave `refresh` out")
         guarding = self.guarding = Guarding(self.settings, program)
         if self.settings.needs_spark:
             check_pyspark(self.settings.engine)
@@ -182,12 +199,14 @@ class Job:
             if before is not None and not full:
                 check_columns(before, program)
                 intake = self._intake(program, publication.number)
-                if not self._is_edited(before, program, intake):
+                if not self._is_edited(before, program, intake) and not again:
                     guarding.check(intake, before, self._published_rows(before))
                     return Run(before, False, perf_counter() - start, guarding.findings)
-                reasoner = self._continued(before, program)
+                reasoner = self._continued(before, program, again)
                 if reasoner is not None:
-                    found = self._apply_changes(publication, reasoner, before, program, intake, guarding)
+                    found = self._apply_changes(
+                        publication, reasoner, before, program, intake, guarding, again
+                    )
                     if found is not None:
                         is_new = found.version != before.version
                         return Run(found, is_new, perf_counter() - start, guarding.findings)
@@ -198,8 +217,12 @@ class Job:
 
     def check(self) -> None:
         """Raise all that is found wrong with the job without running anything or starting Spark."""
-        program = self.program()
         faults: list[Diagnostic] = []
+        try:
+            program = self.program()
+        except DataError as error:  # of expectations: the others are looked at all the same
+            faults += error.diagnostics
+            program = self.stated_program()
         for look in (
             lambda: check_sinks(self.settings, program),
             lambda: Guarding(self.settings, program),
@@ -210,7 +233,7 @@ class Job:
             except DataError as error:
                 faults += error.diagnostics
         if faults:
-            raise DataError(faults)
+            raise DataError(list(dict.fromkeys(faults)))
         if self.settings.needs_spark:
             check_pyspark(self.settings.engine)
         current = self.store.current()
@@ -253,6 +276,7 @@ class Job:
             with reasoner.looking_ahead(peek):
                 change = reasoner.change(missing=missing, batch=State.batch(publication.number))
                 fill(change)
+                check_rules(change.before, change.program)
                 told = before.batch if batch is None else batch()
                 origin = self._origin(reason, change.program, before.origin.job, before.inputs, told)
                 changes = self._commit(reasoner, change, publication.number, origin)
@@ -295,8 +319,11 @@ class Job:
             or self.settings.engine.treatment_in(program) != origin.treatment
         )
 
-    def _continued(self, before: Manifest, program: Program) -> StoredReasoner | None:
-        """Return the reasoner of a version if it can be changed; else say why everything is derived anew."""
+    def _continued(self, before: Manifest, program: Program, again: Collection[str]) -> StoredReasoner | None:
+        """Return the reasoner of a version if it can be changed; else say why everything is derived anew.
+
+        It holds what is derived `again` from what it was given.
+        """
         then = published_program(before.origin, program)
         if then is None:
             reason: str | None = f"the rules of version {before.version} cannot be read back"
@@ -309,9 +336,30 @@ class Job:
                 reasoner = self._opened(before)
             except DataError as error:
                 reason = reason_not_to_open(error)
+        if reasoner is not None and again:
+            reason = self._reason_after_refresh(reasoner, again)
+            if reason is not None:
+                self._discard_reasoner()
+                reasoner = None
         if reasoner is None:
             self.reached("everything anew", reason or f"there is no state of version {before.version}")
         return reasoner
+
+    def _reason_after_refresh(self, reasoner: StoredReasoner, again: Collection[str]) -> str | None:
+        """Return why everything must be derived anew, after predicates have been, if it must."""
+        program, engine = reasoner.program, self.settings.engine
+        if program.timed or has_equality(program.predicates):
+            return (
+                "predicates that hold at times, or of a program with equality, are refreshed with all others"
+            )
+        names = [name for name in again if name in program.predicates]
+        limits = {"modules": engine.modules, "timeout": engine.timeout, "max_facts": engine.max_facts}
+        found = differing(reasoner, names, {**limits, "threads": engine.threads})
+        if found:
+            shown = ", ".join(f"`{program.predicates[name].written}`" for name in found)
+            return f"the state has other facts of {shown} than follow from what was given"
+        self.reached("derived again", ", ".join(program.predicates[name].written for name in names))
+        return None
 
     def _apply_changes(
         self,
@@ -321,9 +369,10 @@ class Job:
         program: Program,
         intake: Intake | SparkIntake,
         guarding: Guarding,
+        again: Collection[str],
     ) -> Manifest | None:
         """Publish the difference that inputs and rules make; None if everything must be derived anew."""
-        edited = intake.edited(before)
+        edited = intake.edited(before, depended_on(program, again))
         if not isinstance(intake, Intake):
             reasoner.schemas.data.restore(intake.types(edited))
         change = reasoner.change(batch=State.batch(publication.number))
@@ -338,13 +387,21 @@ class Job:
             intake.replace(change, before, edited)
         intake.check_rejects()
         after = replace(program, facts=(), imports=()) if has_new_rules else reasoner.program
-        origin = self._origin("incremental", after, hash_of(program), intake.inputs, before.batch)
+        origin = self._origin(
+            "refresh" if again else "incremental", after, hash_of(program), intake.inputs, before.batch
+        )
         is_told = has_new_rules or intake.differs(before.inputs)
 
         def check(delta: Delta) -> None:
             # Before the transaction is committed to the state: what fails is not published later, either.
-            guarding.check(intake, before, ReasonerRows(reasoner, change.program))
-            if not delta and not is_told and not change.times:
+            try:
+                guarding.check(intake, before, ReasonerRows(reasoner, change.program))
+            except GuardFailed as error:
+                holding = Holding(reasoner, program=change.program)
+                changes = holding.changes_of(delta.net)
+                self._set_aside(publication, before, holding, after, changes, origin, error)
+                raise
+            if not delta and not is_told and not change.times and not again:
                 change.batch = None  # the state stays that of the version
 
         change.publish = check
@@ -357,6 +414,7 @@ class Job:
         if change.batch is None:
             self._state.settle()
             return before
+        changes = {**changes, **dict.fromkeys(again)}  # their tables are compared, whatever has changed
         return self._publish(publication, before, reasoner, after, changes, origin)
 
     def _commit(self, reasoner: StoredReasoner, change: Change, number: int, origin: Origin) -> Changes:
@@ -396,17 +454,26 @@ class Job:
         bare = replace(program, facts=(), imports=())
         if not isinstance(intake, Intake):
             return self._derive_on_spark(publication, before, program, intake, guarding, full)
+        if before is not None:  # it will be about as much again
+            sizes = [(table.rows, len(table.schema)) for table in before.tables.values()]
+            self._state.check_memory(sizes, f"version {before.version}")
         reasoner = self._state.begin(publication.number, bare)
         try:
             intake.feed(reasoner, publication.number, before, full)
             intake.check_rejects()
+            given = [(reasoner.engine.size(each.name), each.arity) for each in bare.predicates.values()]
+            self._state.check_memory(given, "what is given")
             reasoner.materialise()
             tally = reasoner.statistics
             self.reached("derived", f"{counted(tally.derived, 'fact')} from {tally.loaded:,}")
-            guarding.check(intake, before, ReasonerRows(reasoner, bare))
-            reasoner.begin()
             origin = self._origin("full", bare, hash_of(program), intake.inputs, batch)
             changes: Changes = dict.fromkeys(program.predicates)
+            try:
+                guarding.check(intake, before, ReasonerRows(reasoner, bare))
+            except GuardFailed as error:
+                self._set_aside(publication, before, Holding(reasoner), bare, changes, origin, error)
+                raise
+            reasoner.begin()
             manifest = self._publish(publication, before, reasoner, bare, changes, origin)
         except BaseException as error:
             reasoner.abandon()  # another attempt in this process must find the folder unlocked
@@ -440,7 +507,8 @@ class Job:
         )
         intake.note()
         intake.check_rejects()
-        names = {program.predicates[name].written for name in program.derived}
+        heads = program.derived
+        names = {name for name, each in tables_of(program).items() if public_name(each.name) in heads}
         derived = sum(rows for name, rows in written.rows.items() if name in names)
         bare = replace(program, facts=(), imports=())
         origin = self._origin("full", bare, hash_of(program), intake.inputs, before.batch if before else None)
@@ -448,8 +516,9 @@ class Job:
         self.reached("derived", counted(derived, "fact"))
         try:
             guarding.check(intake, before, TableRows(written.rows, written.head))
-        except GuardFailed:
+        except GuardFailed as error:
             self._state.remove_unpublished(before.version if before else None)
+            self._keep_failed(publication, origin, error)
             raise
         manifest = self._commit_version(publication, origin)
         self._state.adopt(publication.number)
@@ -468,6 +537,31 @@ class Job:
         holding = self._holding(reasoner)
         origin = publish_facts(publication, self.store.published, before, program, holding, changes, origin)
         return self._commit_version(publication, origin)
+
+    def _set_aside(
+        self,
+        publication: Publication,
+        before: Manifest | None,
+        holding: Holding,
+        program: Program,
+        changes: Changes,
+        origin: Origin,
+        error: GuardFailed,
+    ) -> None:
+        """Keep what would have been published, to be looked at."""
+        try:
+            origin = publish_facts(
+                publication, self.store.published, before, program, holding, changes, origin
+            )
+        except DataError as fault:  # the failure is what matters: it is told whatever a table cannot hold
+            self.reached("not set aside", str(fault))
+            return
+        self._keep_failed(publication, origin, error)
+
+    def _keep_failed(self, publication: Publication, origin: Origin, error: GuardFailed) -> None:
+        failures = [each.message for each in error.diagnostics]
+        publication.set_aside({**origin.to_json(), "failures": failures}, reason=origin.reason)
+        self.reached("set aside", f"look at it with `tidelog diff {self.store.path} failed`")
 
     def _commit_version(self, publication: Publication, origin: Origin) -> Manifest:
         manifest = Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))
@@ -584,7 +678,7 @@ class Job:
             "max_facts": engine.max_facts,
             "listeners": self.reasoning,
         }
-        return State(self.store.path, settings)
+        return State(self.store.path, settings, engine.max_memory)
 
     def reasoner(self, before: Manifest | None = None) -> StoredReasoner:
         """Return the reasoner of the current version; raise `DataError` if the job is not as it was then."""
@@ -644,6 +738,16 @@ class Job:
     # ---- others
 
     def program(self) -> Program:
+        """Return the program, as its file is now, with rules that leave out what expectations say."""
+        program, guards = self.stated_program(), self.settings.guards
+        dropping = tuple(one for one in guards.expectations if one.severity is Severity.DROP)
+        if not dropping:
+            return program
+        drops = resolve(Guards(expectations=dropping), program).drops
+        found = (program.find(source.predicate) for source in self.settings.sources)
+        return with_drops(program, drops, {each.name for each in found if each is not None})
+
+    def stated_program(self) -> Program:
         """Return the program, as its file is now."""
         program, sandbox = self.settings.program, self.settings.sandbox
         if isinstance(program, str):
@@ -744,3 +848,20 @@ class Job:
         if self.settings.sinks:
             Sinks(self.settings, self.store, lambda: self.session).write(version)
             self.reached("sinks written", ", ".join(sink.shown for sink in self.settings.sinks))
+
+
+def _refreshed(names: Iterable[str], program: Program) -> set[str]:
+    """Return the predicates of these names, with what is left out of them."""
+    found: set[str] = set()
+    faults: list[Diagnostic] = []
+    for name in names:
+        try:
+            known = find_named(name, program).name
+        except DataError as error:
+            faults += error.diagnostics
+            continue
+        aside = aside_of(known, program)
+        found |= {published_as(known, program).name, *(() if aside is None else (aside.name,))}
+    if faults:
+        raise DataError(faults)
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tidelog.equality import registry as treatments
@@ -17,7 +18,7 @@ from tidelog.pipeline import codes
 from tidelog.pipeline.attempts import read_retry
 from tidelog.pipeline.document import Document, Table, read_document
 from tidelog.pipeline.guard_settings import read_guards, source_limits
-from tidelog.pipeline.guards import Guards, Severity, read_duration
+from tidelog.pipeline.guards import Guards, read_duration
 from tidelog.pipeline.openlineage import read_settings as read_lineage_settings
 from tidelog.pipeline.reports import read_report_folder
 from tidelog.pipeline.settings import (
@@ -125,10 +126,6 @@ def _guards(root: Table) -> Guards:
             message = f"`{BOTTOM}` needs no [[expect]]: a run that violates a constraint always fails"
             help = "to publish with violations, let rules derive another predicate, and expect that"
             root.document.fault(codes.BAD_VALUE, message, ("expect", place, "predicate"), help)
-        elif one.severity is Severity.DROP:
-            message = "jobs cannot leave rows out: `severity` is `warn` or `fail`"
-            help = "derive the good rows by a rule, `good(?x) :- row(?x), ~bad(?x) .`, and use these"
-            root.document.fault(codes.BAD_VALUE, message, ("expect", place, "severity"), help)
     return guards
 
 
@@ -253,6 +250,7 @@ def _engine(table: Table | None) -> Engine:
         table.count("threads", 1),
         table.number("timeout"),
         table.count("max-facts", 1),
+        _memory(table),
         table.count("partitions", 1),
         table.text("master"),
         table.mapping("conf"),
@@ -266,6 +264,15 @@ def _engine(table: Table | None) -> Engine:
         table.refuse(("equal",), f'makes sense with equality = "{treatments.DEFAULT}" only')
     table.close()
     return engine
+
+
+def _memory(table: Table) -> int | None:
+    """Return how many bytes a state may take."""
+    text = table.text("max-memory")
+    found = None if text is None else re.fullmatch(r"(\d+(?:\.\d+)?) ?(MB|GB)", text.strip())
+    if text is not None and found is None:
+        table.wrong("max-memory", f"is no size: `{text}`", 'write "500 MB" or "4 GB"')
+    return None if found is None else int(float(found[1]) * {"MB": 10**6, "GB": 10**9}[found[2]])
 
 
 def _time(table: Table) -> tuple[str, ...]:

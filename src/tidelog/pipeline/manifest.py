@@ -75,7 +75,7 @@ class Batch:
 class Origin:
     """Why a version is published, and where its facts came from."""
 
-    reason: str  # full, incremental, stream, changes or rollback
+    reason: str  # full, refresh, incremental, stream, changes or rollback
     job: str  # a hash of what the job's program means
     program: str  # … and of the version's own: a stream may have changed its rules
     rules: str | None  # its rules and declarations, written out; None if they do not read back
@@ -166,6 +166,11 @@ class Manifest:
     def tables(self) -> Mapping[str, Any]:
         """Its tables, by the predicates as the program writes them."""
         return self.published.tables
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Why it was set aside instead of published."""
+        return tuple(self.published.details.get("failures", ()))
 
     @property
     def feed(self) -> Mapping[str, Feed]:

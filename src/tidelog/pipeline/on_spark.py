@@ -27,11 +27,12 @@ from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import file_name
 from tidelog.io.source import Header, import_file
 from tidelog.logic.inference import Columns, infer
-from tidelog.logic.program import BOTTOM, Program, Transfer
+from tidelog.logic.program import Program, Transfer
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
+from tidelog.pipeline.drops import aside_table, tables_of
 from tidelog.pipeline.inputs import (
     Feeding,
     check_drift,
@@ -113,14 +114,17 @@ class SparkIntake:
 
     # ---- what has changed
 
-    def edited(self, before: Manifest) -> list[str]:
-        """Return the predicates whose inputs are others than in a version; the other inputs are kept."""
+    def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
+        """Return the predicates whose inputs are others than in a version; the other inputs are kept.
+
+        Those of predicates that are read `again` are said to be others, whatever they are.
+        """
         found = {item.key: self._input(item) for item in self._items}
         found |= {item.key: Input(item.predicate, item.shown, item.marks) for item in self._stated}
         changed = [
             each.predicate
             for key, each in found.items()
-            if each.volatile or not _is_same(each, before.inputs.get(key))
+            if each.volatile or each.predicate in again or not _is_same(each, before.inputs.get(key))
         ]
         gone = [item.predicate for key, item in before.inputs.items() if key not in found]
         edited = list(dict.fromkeys((*changed, *gone)))
@@ -300,6 +304,10 @@ class SparkIntake:
         written = self._program.predicates[name].written
         session = self._session()
         then = published_frame(session, self._store.published, written, before.version)
+        aside = aside_table(written, before.origin.names)
+        if aside is not None:  # what is left out was given, too
+            left = published_frame(session, self._store.published, aside, before.version)
+            then = then.unionAll(left.select(*map(quoted, then.columns)))
         frames = []
         for each in facts:
             given = each.reading.input
@@ -372,11 +380,12 @@ def derive_on_spark(
     session: SparkSession,
 ) -> Written:
     """Derive everything in tasks, which write tables; a task that has all facts writes the state, too."""
-    names = [each.written for each in given.program.predicates.values() if each.name != BOTTOM]
-    derived = given.derive(frames, names, "fail", "fail", choice)
+    tables = tables_of(given.program)
+    names, wanted = list(tables), [each.name for each in tables.values()]
+    derived = given.derive(frames, wanted, "fail", "fail", choice)
     has_state = choice.tasks == 1 and len(derived.around) < len(names)
     if has_state and derived.around:  # the state has all facts
-        derived = given.derive(frames, names, "fail", "fail", choice, goes_around_tasks=False)
+        derived = given.derive(frames, wanted, "fail", "fail", choice, goes_around_tasks=False)
     folders = {name: publication.folder_of(name) for name in names}
     schemas = {name: normal(arrow_schema(derived, name)) for name in names}
     kept = None
@@ -422,7 +431,9 @@ def described_types(derived: Derived, origin: Origin) -> Origin:
         if output.times:
             times[name] = len(output.times)
             calendar |= output.times[0][1].simpleString() == "timestamp"
-    return replace(origin, types=types, times=times, is_calendar=calendar)
+    outputs = derived.outputs.items()
+    names = {name: each.predicate.name for name, each in outputs if each.predicate.name != name}
+    return replace(origin, types=types, times=times, names=names, is_calendar=calendar)
 
 
 def _replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import perf_counter
 from uuid import uuid4
@@ -12,6 +12,7 @@ from tidelog.errors import Diagnostic, TidelogError
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.pipeline import openlineage
 from tidelog.pipeline.attempts import attempt
+from tidelog.pipeline.drops import public_name, tables_of
 from tidelog.pipeline.guarding import Guarding, source_measure, source_names
 from tidelog.pipeline.guards import GuardFailed, assertions
 from tidelog.pipeline.job import Job, Run, Step
@@ -33,7 +34,9 @@ Retrying = Callable[[int, float, Exception], None]
 Warn = Callable[[Diagnostic], None]
 
 
-def operate(job: Job, name: str, full: bool, retrying: Retrying, warn: Warn) -> Run:
+def operate(
+    job: Job, name: str, full: bool, retrying: Retrying, warn: Warn, refresh: Sequence[str] = ()
+) -> Run:
     """Run a job as its settings say: as often as they allow, with reports and events.
 
     `retrying` is told of each attempt that failed and is followed by another one, `warn` of each event that
@@ -41,7 +44,9 @@ def operate(job: Job, name: str, full: bool, retrying: Retrying, warn: Warn) -> 
     """
     run = str(uuid4())
     return attempt(
-        lambda number: _Observed(job, name, run, number, warn).run(full), job.settings.retry, retrying
+        lambda number: _Observed(job, name, run, number, warn).run(full, refresh),
+        job.settings.retry,
+        retrying,
     )
 
 
@@ -56,11 +61,11 @@ class _Observed:
         folder = job.settings.report
         self._folder = None if folder is None else job.settings.resolve(folder)
 
-    def run(self, full: bool) -> Run:
+    def run(self, full: bool, refresh: Sequence[str]) -> Run:
         """Run the job, and write what there is to write before and after it."""
         job = self._job
         if self._folder is None and job.settings.openlineage is None:
-            return job.run(full)
+            return job.run(full, refresh)
         begun = perf_counter()
         before = job.store.number
         if self._folder is not None:
@@ -69,9 +74,9 @@ class _Observed:
         job.listeners.append(self._steps.append)
         try:
             if job.settings.openlineage is not None:
-                self._program = job.program()
+                self._program = job.stated_program()
                 self._emit(start_event(self._described(self._program), self._run, self._started))
-            done = job.run(full)
+            done = job.run(full, refresh)
         except BaseException as error:
             refused = isinstance(error, GuardFailed)
             outcome = Outcome.REFUSED if refused else Outcome.FAILED
@@ -136,7 +141,7 @@ class _Observed:
             tuple(_stages(self._steps)),
             findings,
             () if guarding is None else assertions(guarding.guards, findings),
-            () if guarding is None else _dependencies(guarding.program),
+            () if guarding is None else _dependencies(self._job.stated_program()),
             error,
         )
 
@@ -202,13 +207,12 @@ def _predicates(
         return ()
     program, feed = guarding.program, version.feed if outcome is Outcome.PUBLISHED else {}
     found = []
-    for predicate in program.predicates.values():
-        table = version.tables.get(predicate.written)
+    for written, predicate in tables_of(program).items():
+        table, name = version.tables.get(written), public_name(predicate.name)
         if table is not None:
-            changed = feed.get(predicate.written)
+            changed = feed.get(written)
             counts = (changed.added, changed.removed) if changed is not None else (0, 0)
-            is_derived = predicate.name in program.derived
-            found.append(PredicateReport(predicate.name, table.rows, *counts, is_derived=is_derived))
+            found.append(PredicateReport(name, table.rows, *counts, is_derived=name in program.derived))
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ from tidelog.logic.meaning import is_same
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import EMPTY, resolve
 from tidelog.logic.values import ColumnType
+from tidelog.pipeline.drops import restored_names
 from tidelog.pipeline.inputs import digest
 from tidelog.pipeline.manifest import Origin
 from tidelog.plan.rule_text import Writing
@@ -84,4 +85,4 @@ def published_program(origin: Origin, program: Program) -> Program | None:
     """
     if hash_of(program) == origin.program:
         return replace(program, facts=(), imports=())
-    return None if origin.rules is None else read_rules(origin.rules)
+    return None if origin.rules is None else restored_names(read_rules(origin.rules), program)

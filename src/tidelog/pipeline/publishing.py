@@ -12,12 +12,13 @@ from tidelog.changes import Delta
 from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.columnar.typed import Misfit, arrow_type, to_typed, with_mixed
 from tidelog.errors import DataError, Diagnostic
-from tidelog.logic.program import BOTTOM, Predicate, Program
+from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import Contents, Type, Types, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.row_sets import joined
 from tidelog.pipeline import codes
+from tidelog.pipeline.drops import public_name, tables_of
 from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.holding import EXACTLY, Changes, Holding
 from tidelog.pipeline.manifest import Manifest, Origin
@@ -46,7 +47,7 @@ def publish_facts(
     Of a predicate without a table, or one whose columns are others or mean something else, all facts are
     written, whatever has changed.
     """
-    predicates = {each.written: each for each in program.predicates.values() if each.name != BOTTOM}
+    predicates = tables_of(program)
     known = dict(before.tables) if before else {}
     for name, predicate in predicates.items():
         schema, table = holding.schema(predicate), known.pop(name, None)
@@ -55,10 +56,9 @@ def publish_facts(
                 raise _has_forgotten(name)
             rows = holding.rows(predicate.name)
             publication.write(name, schema, holding.tables(predicate, rows))
-        elif predicate.name in changes:
-            changed = changes[predicate.name]
+        elif (is_other := before.origin.names.get(name, name) != predicate.name) or predicate.name in changes:
+            changed = None if is_other else changes[predicate.name]
             if changed is None and holding.has_forgotten(predicate.name):
-                assert before is not None, "time advances in what is published"
                 open_rows = rows_open_in(published, before, name, holding.reasoner)
                 changed = holding.since(predicate.name, open_rows)
                 _change(publication, name, holding, predicate, changed)
@@ -142,7 +142,7 @@ def _is_kept(name: str, predicate: Predicate, schema: Any, before: Manifest, hol
     return (
         is_same(before.tables[name].schema, normal(schema))
         and origin.types[name] == holding.types(predicate)  # text may become exact terms, say
-        and origin.names.get(name, name) == predicate.name
+        and public_name(origin.names.get(name, name)) == public_name(predicate.name)
         and (not layout.times or origin.is_calendar == layout.is_calendar)
     )
 
@@ -208,6 +208,11 @@ def rows_open_in(
 def change_to(publication: Publication, published: Published, name: str, now: Any) -> None:
     """Change a table to the rows that it has now, found by comparing all of them."""
     then = published.read(name, publication.base)
+    change_between(publication, name, then, now)
+
+
+def change_between(publication: Publication, name: str, then: Any, now: Any) -> None:
+    """Change a table by the rows that differ, of some that it has now and of others in their place."""
     now = files.fitted(now, then.schema)
     is_old, is_kept = files.found_in(now, then)
     inserted, deleted = now.filter(pa.array(~is_old)), then.filter(pa.array(~is_kept))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from tidelog.errors import DataError, Diagnostic
 from tidelog.pipeline import codes
 from tidelog.pipeline.manifest import Manifest
-from tidelog.pipeline.publishing import change_to
+from tidelog.pipeline.publishing import change_between
 from tidelog.pipeline.state import State
 from tidelog.pipeline.store import Store
 from tidelog.publish.schemas import is_same
@@ -39,7 +39,8 @@ def roll_back(
                 batches = published.dataset(name, wanted).to_batches()
                 publication.write(name, table.schema, (pa.Table.from_batches([each]) for each in batches))
             else:
-                change_to(publication, published, name, published.read(name, wanted))
+                then, now = published.differing(name, current.version, wanted)
+                change_between(publication, name, then, now)
         for name in current.tables.keys() - target.tables.keys():
             publication.drop(name)
         # The state is of another version. It goes first: a process that ends here must not leave one that

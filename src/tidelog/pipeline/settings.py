@@ -72,6 +72,7 @@ class Engine:
     threads: int | None = None
     timeout: float | None = None
     max_facts: int | None = None
+    max_memory: int | None = None  # bytes that a state may take in this process; else most of what is left
     partitions: int | None = None  # tasks that derive together; by default as many as the facts need
     master: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,8 @@ their own for each version, so that nothing is written twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ from tidelog.relation import Relation
 from tidelog.written import file_table
 
 WRITTEN = ".sinks"  # the version whose sinks are written
+MOST_SORTED = 1_000_000  # rows of a file; larger ones are in the order of their table, never whole in memory
 
 
 def check_sinks(settings: Settings, program: Program) -> None:
@@ -92,8 +94,13 @@ class Sinks:
         predicate = find_predicate(sink.predicate, version.predicates)
         if sink.kind == "file":
             assert sink.path is not None
-            table = _table(sink, version[predicate.written].sorted(), _types(predicate))
-            self._write_file(self._settings.resolve(sink.path), sink, table)
+            rows, types = version.manifest.tables[predicate.written].rows, _types(predicate)
+            if rows > MOST_SORTED:
+                parts = version.pieces(predicate.written)
+            else:
+                parts = iter([version[predicate.written].sorted()])
+            tables = (_table(sink, part, types) for part in parts)
+            self._write_file(self._settings.resolve(sink.path), sink, tables)
         elif sink.terms == "exact":
             self._write_on_spark(sink, version[predicate.written].to_texts("exact").table, "overwrite")
         else:
@@ -119,11 +126,13 @@ class Sinks:
             return
         assert sink.path is not None and sink.format is not None
         extension = EXTENSIONS[sink.format][0]
-        self._write_file(self._settings.resolve(sink.path) / f"{version.number}{extension}", sink, table)
+        path = self._settings.resolve(sink.path) / f"{version.number}{extension}"
+        self._write_file(path, sink, iter([table]))
 
-    def _write_file(self, path: Path, sink: Sink, table: pa.Table) -> None:
+    def _write_file(self, path: Path, sink: Sink, tables: Iterator[pa.Table]) -> None:
         assert sink.format is not None
-        write(path, sink.format, table.column_names, [table], WriteOptions(header=sink.header))
+        first = next(tables)
+        write(path, sink.format, first.column_names, chain([first], tables), WriteOptions(header=sink.header))
 
     def _write_on_spark(self, sink: Sink, table: pa.Table, mode: str) -> None:
         from tidelog.pipeline.spark_sinks import write_table

@@ -27,7 +27,7 @@ def find_named(name: str, program: Program, span: object = None) -> Predicate:
     for predicate in program.predicates.values():
         if name in (predicate.name, predicate.written):
             return predicate
-    known = [predicate.written for predicate in program.predicates.values()]
+    known = dict.fromkeys(predicate.written for predicate in program.predicates.values())
     help = suggest(name, known) or f"it has {', '.join(known) or 'none'}"
     message = f"the program has no predicate `{name}`"
     raise DataError(Diagnostic(codes.NO_PREDICATE, message, span, help))  # type: ignore[arg-type]

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from tidelog.durable import write_text
 from tidelog.logic.program import Program
-from tidelog.opening import StoredReasoner, open_store
+from tidelog.opening import StoredReasoner, check_memory, open_store, stored_sizes
 from tidelog.pipeline.manifest import Origin
 from tidelog.store.state import BatchId
 
@@ -29,9 +29,10 @@ EXPECTED: Final = "_expected.json"
 class State:
     """The store of a published folder."""
 
-    def __init__(self, published: Path, settings: Mapping[str, Any]) -> None:
+    def __init__(self, published: Path, settings: Mapping[str, Any], max_memory: int | None = None) -> None:
         self._published = published
         self._settings = settings  # of `Reasoner`
+        self._max_memory = max_memory
 
     @property
     def path(self) -> Path:
@@ -97,11 +98,20 @@ class State:
         self.adopt(number)
         if not self.path.is_dir():
             return None
+        self.check_memory(stored_sizes(self.path), f"the state of version {number}")
         reasoner = open_store(self.path, **self._settings)
         if self.number_of(reasoner) not in (number, number + 1):
             reasoner.abandon()
             return None
         return reasoner
+
+    def check_memory(self, tables: Collection[tuple[int, int]], what: str) -> None:
+        """Raise `Stopped` if relations of so many rows and columns are more than this process can hold."""
+        help = (
+            "give the process more memory, or set `max-memory` in [engine]; or derive in tasks of Spark: "
+            "--full --engine spark"
+        )
+        check_memory(tables, what, self._max_memory, help)
 
     @staticmethod
     def number_of(reasoner: StoredReasoner) -> int:

@@ -18,9 +18,10 @@ import pyarrow as pa
 from tidelog.errors import DataError, Diagnostic
 from tidelog.pipeline import codes
 from tidelog.pipeline.manifest import Manifest
-from tidelog.publish import Published
+from tidelog.publish import Published, Version
 
 REJECTS = "_rejects"
+FAILED = "failed"  # how a version is called that a guard has kept from being published
 
 
 class Store:
@@ -65,11 +66,28 @@ class Store:
             raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(self.path), help=known))
         return Manifest.of(self.published.version(version))
 
+    def failed(self) -> Manifest | None:
+        """Return the version that the last run has set aside, as a guard failed; None if there is none."""
+        found = self.published.failed()
+        return None if found is None else Manifest.of(found)
+
+    def looked_at(self, version: int | str | None = None) -> Manifest:
+        """Return a version, or the one that was set aside if it is `failed`; raise `DataError` without it."""
+        if version != FAILED:
+            assert not isinstance(version, str), "only a version that failed has a name"
+            return self.manifest(version)
+        found = self.failed()
+        if found is None:
+            message = f"no version is set aside in `{self.path}`"
+            help = "a run that fails a guard or an expectation sets one aside; the next run removes it"
+            raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(self.path), help=help))
+        return found
+
     def numbers(self) -> tuple[int, ...]:
         """Return the versions that are kept, the oldest first."""
         return self.published.numbers()
 
-    def read(self, table: str, version: int) -> pa.Table:
+    def read(self, table: str, version: int | Version) -> pa.Table:
         """Return the rows of a table."""
         with self._understood(table):
             return self.published.read(table, version)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.changes import Delta, PredicateDelta, find_predicate
@@ -21,6 +22,7 @@ from tidelog.logic.types import Contents, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.pipeline import codes
+from tidelog.pipeline.drops import public_name
 from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.store import Store
@@ -30,6 +32,8 @@ from tidelog.publish.tables import DELETE, INSERT
 from tidelog.relation import Relation
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import INTERVAL, TimedRelation
+
+PIECE: Final = 1 << 17  # rows of a piece
 
 
 class Version:
@@ -59,13 +63,22 @@ class Version:
         rows = encoded(table, self.to_arrow(table), self.manifest, self._engine)
         return relation_of(table, rows, self.manifest, self._engine.dictionary)
 
+    def pieces(self, name: str) -> Iterator[Relation]:
+        """Yield all facts of a predicate, some at a time, so that they need not fit in memory."""
+        table = self._table(name)
+        found = self.store.published.dataset(table, self.manifest.published)
+        for batch in found.to_batches(batch_size=PIECE):
+            engine, rows = ColumnarEngine(1), pa.Table.from_batches([batch])
+            known = encoded(table, rows.cast(self.manifest.tables[table].schema), self.manifest, engine)
+            yield relation_of(table, known, self.manifest, engine.dictionary)
+
     def to_arrow(self, name: str) -> Any:
         """Return all facts of a predicate as an Arrow table."""
-        return self.store.read(self._table(name), self.number)
+        return self.store.read(self._table(name), self.manifest.published)
 
     def files(self, name: str) -> list[str]:
         """Return the Parquet files that hold the facts of a predicate."""
-        return list(self.store.published.files(self._table(name), self.number))
+        return list(self.store.published.files(self._table(name), self.manifest.published))
 
     def _table(self, name: str) -> str:
         return find_predicate(name, self.predicates).written
@@ -95,7 +108,7 @@ def predicate_of(table: str, manifest: Manifest) -> Predicate:
     """Return the predicate of a table."""
     schema, types = manifest.tables[table].schema, manifest.origin.types[table]
     found = tuple(map(ColumnType, types))
-    name = manifest.origin.names.get(table, table)
+    name = public_name(manifest.origin.names.get(table, table))
     return Predicate(name, len(found), tuple(schema.names[: len(found)]), found, table)
 
 
@@ -141,10 +154,13 @@ _TIMES = {
 }
 
 
-def read(path: Path | str, version: int | None = None) -> Version:
-    """Return a version of a published folder, by default the current one."""
+def read(path: Path | str, version: int | str | None = None) -> Version:
+    """Return a version of a published folder, by default the current one.
+
+    `failed` is the one that the last run has set aside, as a guard or an expectation does not hold.
+    """
     store = Store(path)
-    return Version(store, store.manifest(version))
+    return Version(store, store.looked_at(version))
 
 
 class VersionDelta(Delta):
@@ -171,16 +187,17 @@ class VersionDelta(Delta):
         return relation_of(predicate.written, rows, manifest, self._dictionary)
 
 
-def difference(store: Store, first: int, second: int) -> Delta:
-    """Return what changed between two versions, whichever is the later one."""
-    low, high = (store.manifest(number) for number in sorted((first, second)))
+def difference(store: Store, first: int | str, second: int | str) -> Delta:
+    """Return what changed between two versions, whichever is the later one; each may be `failed`."""
+    one, other = store.looked_at(first), store.looked_at(second)
+    low, high = (one, other) if one.version <= other.version else (other, one)
     engine = ColumnarEngine(1)
     known = {**predicates_of(low), **predicates_of(high)}
     changes = {}
     for name, predicate in known.items():
         changed, of = _changed(store, predicate.written, low, high, engine)
-        changes[name] = (changed if first <= second else changed.inverse, of)
-    return VersionDelta(changes, known, engine, second)
+        changes[name] = (changed if low is one else changed.inverse, of)
+    return VersionDelta(changes, known, engine, other.version)
 
 
 def _changed(
@@ -199,7 +216,7 @@ def _changed(
         return Changed(none, _rows(store, table, high, engine)), of
     if new is None:
         return Changed(_rows(store, table, low, engine), none), of
-    if _is_alike(store, table, low, high):
+    if table not in high.published.uncommitted and _is_alike(store, table, low, high):
         feed = store.changes(table, low.version, high.version)
         changed = Changed(none, none)
         for number in sorted(set(feed.column(NUMBER).to_pylist())):
@@ -240,7 +257,7 @@ def _width(table: str, manifest: Manifest) -> int:
 
 
 def _rows(store: Store, table: str, manifest: Manifest, engine: ColumnarEngine) -> Rows:
-    return encoded(table, store.read(table, manifest.version), manifest, engine)
+    return encoded(table, store.read(table, manifest.published), manifest, engine)
 
 
 def by_kind(changed: Any) -> tuple[Any, Any]:

@@ -33,7 +33,7 @@ import datetime as dt
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -49,6 +49,7 @@ from tidelog.publish.tables import DELETE, INSERT, Plan, Tables
 from tidelog.publish.versions import TableVersion, Version
 
 PENDING: Final = "_pending.json"
+FAILED: Final = "_failed.json"  # a version that was set aside instead of published
 _TABLES, _READY, _SWITCHING = "tables", "ready", "switching"
 
 
@@ -402,6 +403,21 @@ class Publication:
         self.tables.settle()
         return version
 
+    def set_aside(self, details: Mapping[str, Any] | None = None, *, reason: str = "") -> Version:
+        """Keep what the version would have been, to be looked at, and return it; nothing is published.
+
+        The next writer, or `vacuum`, deletes it. No version is built on it.
+        """
+        details = json.loads(json.dumps(details or {}))
+        plans = {name: plan for name, plan in self._plans.items() if self._is_change(plan)}
+        version = self._version(plans, dict.fromkeys(plans, 0), details, reason)
+        files = {name: [file.path for file in plan.files] for name, plan in plans.items()}
+        record = {"run": self.run, "tables": sorted(self._used), "version": version.to_json(), "files": files}
+        self.folder.write(FAILED, json.dumps(record, ensure_ascii=False).encode())
+        self._is_committing = True  # the files stay
+        self.on_step("set aside")
+        return replace(version, uncommitted={name: tuple(paths) for name, paths in files.items()})
+
     def _before(self, table: str) -> Mapping[str, DataFile]:
         """Return the files of a table in the version before, by path."""
         if table not in self._files:
@@ -448,11 +464,7 @@ class Publication:
         """Release the lock; files of a version that was not committed are deleted."""
         try:
             if not self._is_committing:
-                for table in sorted(self._used):
-                    for folder in (self._folder(table), self.tables.changes_folder(table)):
-                        for stored in folder.listed():
-                            if f"-{self.run}-" in stored.path:
-                                folder.remove(stored.path)
+                remove_files(self.folder, self.tables, self._used, self.run)
         finally:
             if self.lock is not None:
                 self.lock.release()
@@ -462,6 +474,34 @@ class Publication:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def failed_version(folder: Folder) -> Version | None:
+    """Return the version that was set aside, None if there is none."""
+    content = folder.read(FAILED)
+    if content is None:
+        return None
+    record = json.loads(content)
+    files = {name: tuple(paths) for name, paths in record["files"].items()}
+    return replace(Version.from_json(record["version"]), uncommitted=files)
+
+
+def remove_failed(folder: Folder, tables: Tables) -> None:
+    """Delete the version that was set aside, if there is one; the caller holds the lock."""
+    content = folder.read(FAILED)
+    if content is not None:
+        record = json.loads(content)
+        folder.remove(FAILED)  # first: a process that ends here leaves files that `vacuum` deletes
+        remove_files(folder, tables, record["tables"], record["run"])
+
+
+def remove_files(folder: Folder, tables: Tables, names: Iterable[str], run: str) -> None:
+    """Delete the files that a run has written for tables, and that no version names."""
+    for name in sorted(names):
+        for each in (folder.below(folder_name(name)), tables.changes_folder(name)):
+            for stored in each.listed():
+                if f"-{run}-" in stored.path:
+                    each.remove(stored.path)
 
 
 def _no_table(table: str, version: Version | None) -> DataError:

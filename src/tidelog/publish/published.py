@@ -18,7 +18,7 @@ from tidelog.errors import DataError, Diagnostic, suggest
 from tidelog.publish import codes, schemas
 from tidelog.publish.delta import DeltaTables
 from tidelog.publish.iceberg import IcebergTables
-from tidelog.publish.publication import Pending, Publication, recover
+from tidelog.publish.publication import Pending, Publication, failed_version, recover, remove_failed
 from tidelog.publish.schemas import CHANGE_TYPE, NUMBER
 from tidelog.publish.snapshots import SnapshotTables
 from tidelog.publish.storage import Folder, folder_name
@@ -107,19 +107,30 @@ class Published:
         """Return the numbers of all published versions, in order."""
         return self._tables.numbers()
 
+    def failed(self) -> Version | None:
+        """Return the version that a run has set aside instead of publishing it; None if there is none."""
+        return failed_version(self.folder)
+
     # ---- reading
 
     def files(self, table: str, version: int | Version | None = None) -> tuple[str, ...]:
         """Return the paths or addresses of the Parquet files of a table."""
+        folder, paths = self._paths(table, version)
+        return tuple(folder.location(path) for path in paths)
+
+    def _paths(self, table: str, version: int | Version | None) -> tuple[Folder, Sequence[str]]:
+        """Return the folder of a table, and its files there."""
         found = self._table(table, version)
         folder = self.folder.below(folder_name(table))
-        return tuple(folder.location(file.path) for file in self._tables.files(found))
+        if isinstance(version, Version) and table in version.uncommitted:
+            return folder, version.uncommitted[table]
+        return folder, [file.path for file in self._tables.files(found)]
 
     def dataset(self, table: str, version: int | Version | None = None) -> Any:
         """Return a table as a dataset of Arrow, which DuckDB, polars and others scan."""
         found = self._table(table, version)
-        folder = self.folder.below(folder_name(table))
-        paths = [folder.path(file.path) for file in self._tables.files(found)]
+        folder, names = self._paths(table, version)
+        paths = [folder.path(name) for name in names]
         if not paths:
             return pads.dataset(found.schema.empty_table())
         try:
@@ -137,6 +148,26 @@ class Published:
         names = list(columns) if columns is not None else found.schema.names
         schema = pa.schema([found.schema.field(name) for name in names], metadata=found.schema.metadata)
         return self.dataset(table, version).to_table(columns=names).cast(schema)
+
+    def differing(self, table: str, one: int | Version, other: int | Version) -> tuple[pa.Table, pa.Table]:
+        """Return the rows of the files that only one of two versions of a table has, for each of them.
+
+        A row that is in both parts is in both versions. The columns are the same.
+        """
+        found = self._table(table, one)
+        (folder, here), (_, there) = self._paths(table, one), self._paths(table, other)
+        parts = []
+        for paths, others in ((here, there), (there, here)):
+            gone = set(others)
+            files = [folder.path(path) for path in paths if path not in gone]
+            if files:
+                known = pads.dataset(
+                    files, schema=found.schema, format="parquet", filesystem=folder.filesystem
+                )
+                parts.append(known.to_table().cast(found.schema))
+            else:
+                parts.append(found.schema.empty_table())
+        return parts[0], parts[1]
 
     def _table(self, table: str, version: int | Version | None) -> TableVersion:
         chosen = version if isinstance(version, Version) else self.version(version)
@@ -220,6 +251,7 @@ class Published:
         try:
             self._mark()
             recovered = recover(self.folder, self._tables, decide, on_step)
+            remove_failed(self.folder, self._tables)
             base = self._tables.version(None)
             return Publication(self.folder, self._tables, base, recovered, lock, on_step)
         except BaseException:
@@ -238,6 +270,7 @@ class Published:
         lock = self._locked()
         try:
             recover(self.folder, self._tables, decide, _nothing)
+            remove_failed(self.folder, self._tables)
             numbers = self.numbers()[-keep:]
             if not numbers:
                 return 0, 0

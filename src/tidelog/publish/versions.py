@@ -94,6 +94,7 @@ class Version:
     reason: str
     all_tables: Mapping[str, TableVersion]  # dropped ones, too, whose folders are still there
     details: Mapping[str, Any]
+    uncommitted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # files, if it is not published
 
     @cached_property
     def tables(self) -> Mapping[str, TableVersion]:

@@ -14,9 +14,12 @@ from tidelog.logic.program import (
     Constant,
     Expression,
     Literal,
+    Metric,
+    MetricNegation,
     Negation,
     Rule,
     Term,
+    Throughout,
     Variable,
 )
 
@@ -50,8 +53,25 @@ def _read_from(literal: Literal, names: Mapping[str, str]) -> Literal:
             return Atom(names.get(predicate, predicate), terms)
         case Negation(Atom(predicate, terms)):
             return Negation(Atom(names.get(predicate, predicate), terms))
+        case Metric():
+            return _metric(literal, names)
+        case MetricNegation(metric):
+            return MetricNegation(_metric(metric, names))
+        case Throughout():
+            atom = Atom(names.get(literal.atom.predicate, literal.atom.predicate), literal.atom.terms)
+            return replace(literal, atom=atom)
         case _:
             return literal
+
+
+def _metric(metric: Metric, names: Mapping[str, str]) -> Metric:
+    operands = tuple(
+        _metric(each, names)
+        if isinstance(each, Metric)
+        else Atom(names.get(each.predicate, each.predicate), each.terms)
+        for each in metric.operands
+    )
+    return replace(metric, operands=operands)
 
 
 def _literal(literal: Literal, names: Names) -> Literal:

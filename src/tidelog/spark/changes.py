@@ -35,7 +35,7 @@ from tidelog.logic.types import Contents, Types, types_of_kinds
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.row_sets import codes_of, joined, taken
-from tidelog.opening import StoredReasoner, open_store
+from tidelog.opening import StoredReasoner, check_memory, open_store, stored_sizes
 from tidelog.relation import Relation
 from tidelog.spark import codes
 from tidelog.spark.task import Collected, Writing, written
@@ -297,7 +297,10 @@ def opened(path: Path, program: Program, settings: Mapping[str, Any]) -> Open:
             discard(path)
             known = None
         if known is None:
-            known = _OPEN[path] = Open(open_store(path, program, later=True, **settings), program)
+            others = {name: value for name, value in settings.items() if name != "max_memory"}
+            help = "give the process more memory, or set `max_memory`; `derive` keeps facts in tasks"
+            check_memory(stored_sizes(path), f"the store `{path}`", settings.get("max_memory"), help)
+            known = _OPEN[path] = Open(open_store(path, program, later=True, **others), program)
         elif known.program is not program:
             known.reasoner.become(program)
             known.program = program

@@ -28,6 +28,7 @@ MAINTAINING: Final = frozenset(
         "maintainer",
         "threads",
         "durability",
+        "max_memory",
     }
 )
 SHOWN: Final = ("expand", "representative")
@@ -69,7 +70,7 @@ def check_settings(settings: Mapping[str, Any], allowed: Collection[str] = DERIV
     time = settings.get("time")
     if time is not None and not isinstance(time, TimeSettings):
         raise TypeError(f"`time` is a TimeSettings, not {type(time).__name__}")
-    Reasoner(**{name: value for name, value in settings.items() if name != "durability"})
+    Reasoner(**{name: value for name, value in settings.items() if name not in ("durability", "max_memory")})
 
 
 def on_error_of(said: str) -> OnError:
