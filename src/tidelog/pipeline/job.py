@@ -26,6 +26,7 @@ from tidelog.opening import StoredReasoner
 from tidelog.pipeline import codes
 from tidelog.pipeline.continuing import (
     check_columns,
+    edited_inputs,
     has_changed,
     no_advance,
     reason_for_anew,
@@ -245,7 +246,8 @@ class Job:
                 change = reasoner.change(missing=missing, batch=State.batch(publication.number))
                 fill(change)
                 told = before.batch if batch is None else batch()
-                origin = self._origin(reason, change.program, before.origin.job, before.inputs, told)
+                inputs = edited_inputs(before.inputs, change)
+                origin = self._origin(reason, change.program, before.origin.job, inputs, told)
                 changes = self._commit(reasoner, change, publication.number, origin)
             if summary is not None:
                 origin = replace(origin, batch=summary(change))
@@ -292,7 +294,7 @@ class Job:
         """Publish the difference that inputs and rules make; None if everything must be derived anew."""
         edited = intake.edited(before)
         if not isinstance(intake, Intake):
-            reasoner.schemas.data.restore(intake.types(edited))
+            reasoner.schemas.data.restore(intake.types(edited, before))
         change = reasoner.change(batch=State.batch(publication.number))
         has_new_rules = hash_of(program) != before.origin.job
         if has_new_rules:

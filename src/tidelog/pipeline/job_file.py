@@ -26,6 +26,7 @@ from tidelog.pipeline.settings import (
     ENGINES,
     FACTS,
     ON_SPARK,
+    VERSIONED,
     Engine,
     Settings,
     Sink,
@@ -36,7 +37,7 @@ from tidelog.publish.published import FORMATS as PUBLISHED_FORMATS
 from tidelog.temporal.materialise import PROCEDURES
 
 SPARK_FORMATS = ("jdbc", "table")
-FORMATS = (*EXTENSIONS, *ALIASES, "rdf", "orc", "avro", "text", *SPARK_FORMATS)
+FORMATS = (*EXTENSIONS, *ALIASES, "rdf", "orc", "avro", "text", *VERSIONED, *SPARK_FORMATS)
 SINK_FORMATS = (
     "parquet",
     "csv",
@@ -153,10 +154,17 @@ def _source(table: Table) -> Source:
         table.mapping("options"),
         time=_time(table),
         limits=source_limits(table),
+        version=table.count("version"),
         span=table.document.span((*table.path, "predicate")),
     )
     if given in RDF:
         table.refuse(("time",), f"makes no sense with {given}")
+    if given not in VERSIONED:
+        table.refuse(("version",), "is only for the formats delta and iceberg")
+    elif len(paths) > 1:
+        table.wrong("path", f"names several tables: a source of {given} is one")
+    if given in VERSIONED:
+        table.refuse(("header", "delimiter", "quoting", "base"), f"makes no sense with {given}")
     _check_place(table, given, bool(paths), source.query is not None)
     table.close()
     return source
@@ -187,7 +195,7 @@ def _format(table: Table, known: tuple[str, ...], paths: tuple[str, ...], is_tol
     """
     if "format" in table:
         given = table.choice("format", known, "")
-        if given in ("", *SPARK_FORMATS):
+        if given in ("", *SPARK_FORMATS, *VERSIONED):
             return given or None
         return canonical_format(given, Path(paths[0]) if paths else None)
     table.text("format")

@@ -26,14 +26,27 @@ from tidelog.logic.program import BOTTOM, Program, Transfer
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
+from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import joined
 from tidelog.pipeline import codes
-from tidelog.pipeline.inputs import Feeding, check_drift, check_rejects, differs, digest, stated_inputs
+from tidelog.pipeline.facts import nothing
+from tidelog.pipeline.filters import Filter
+from tidelog.pipeline.inputs import (
+    Feeding,
+    check_drift,
+    check_rejects,
+    differs,
+    digest,
+    marks_of,
+    stated_inputs,
+)
 from tidelog.pipeline.manifest import Input, Manifest, Origin
 from tidelog.pipeline.settings import Settings
 from tidelog.pipeline.settings import Source as Described
 from tidelog.pipeline.source_files import check_sources
 from tidelog.pipeline.state import APP, State
 from tidelog.pipeline.store import Store
+from tidelog.pipeline.versioned import Feed, Versioned, feed_of
 from tidelog.publish import Publication, Published
 from tidelog.publish.files import ROWS
 from tidelog.publish.schemas import CHANGE_TYPE, is_same, normal
@@ -62,6 +75,8 @@ class Item:
     source: Source
     on_error: str
     is_volatile: bool
+    table: Versioned | None = None  # what is read, if that has versions
+    marks: str = ""  # … and what tells whether it is read in another way
 
 
 class SparkIntake:
@@ -83,9 +98,10 @@ class SparkIntake:
         self.inputs: dict[str, Input] = {}
         self._stated = list(stated_inputs(program))
         check_sources(settings, program)
-        self._items = [_item(source, program) for source in settings.sources]
+        self._items = [_item(source, program, settings) for source in settings.sources]
         self._items += [_imported(transfer, program) for transfer in program.imports]
         self._readings: dict[str, Reading] = {}
+        self._feeds: dict[str, Feed | None] = {}  # what changed in tables, by predicate
 
     # ---- what has changed
 
@@ -105,6 +121,8 @@ class SparkIntake:
 
     def _input(self, item: Item) -> Input:
         """Return what tells whether an input has changed, before a row of it is read."""
+        if item.table is not None:
+            return item.table.noted(Input(item.predicate, item.source.shown, item.marks))
         files = (
             {} if item.is_volatile else _stamps(files_of(item.source, self._settings.folder, self._session))
         )
@@ -114,10 +132,17 @@ class SparkIntake:
     def reading(self, item: Item) -> Reading:
         """Return the rows of an input as frames."""
         if item.key not in self._readings:
-            self._readings[item.key] = read_source(
-                self._session(), item.source, self._program, self._settings.folder
-            )
+            self._readings[item.key] = self._read(item)
         return self._readings[item.key]
+
+    def _read(self, item: Item) -> Reading:
+        """Return the rows of an input, in the version of its table that the run has found."""
+        source, table = item.source, item.table
+        if table is None:
+            return read_source(self._session(), source, self._program, self._settings.folder)
+        source = replace(source, version=table.found.version)
+        found = read_source(self._session(), source, self._program, self._settings.folder)
+        return replace(found, columns=table.columns)  # as both engines name them
 
     # ---- everything
 
@@ -136,9 +161,10 @@ class SparkIntake:
         """Return the frames of all inputs, by the names that `given` has."""
         return {item.key: self.reading(item).frame for item in self._items}
 
-    def types(self, predicates: Collection[str]) -> Mapping[str, Columns]:
-        """Return the types of what inputs of predicates hold."""
-        return held_by(self.reading(item).input for item in self._items if item.predicate in predicates)[0]
+    def types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
+        """Return the types of what inputs of predicates hold that are read; of others they stay as they are."""
+        chosen = [name for name in predicates if self.feed(name, before) is None]
+        return held_by(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
 
     # ---- what was found
 
@@ -182,7 +208,11 @@ class SparkIntake:
 
     def newest(self, key: str) -> int | None:
         """Return when the newest file of an input was written, in nanoseconds, if that is known."""
-        files = next((self._input(item).files for item in self._items if item.key == key), {})
+        item = next((item for item in self._items if item.key == key), None)
+        if item is not None and item.table is not None:
+            written = item.table.found.written
+            return None if written is None else written * 1_000_000
+        files = self._input(item).files if item is not None else {}
         return max((time for _, time, _ in files.values() if time >= 0), default=None)
 
     def check_rejects(self) -> None:
@@ -199,6 +229,13 @@ class SparkIntake:
         """Make the explicit facts of predicates, in a transaction, what their inputs give."""
         for name in predicates:
             items = [item for item in self._items if item.predicate == name]
+            feed = self.feed(name, before)
+            if feed is not None:
+                (item,) = items
+                feed.apply(change, name, lambda rows, item=item, feed=feed: self._still(change, item, feed))  # type: ignore[misc]
+                self.inputs[item.key] = feed.input
+                self._reached("read", feed.shown)
+                continue
             for item in items:
                 check_columns(item, self.reading(item), before, False)
             if self._is_comparable(name, items, before):
@@ -206,6 +243,45 @@ class SparkIntake:
             else:
                 change.replace_batches(name, self._batches(name, items, change))
         self.note(number)
+
+    def feed(self, name: str, before: Manifest) -> Feed | None:
+        """Return what changed in the only table that gives a predicate's facts, None if rows must be compared."""
+        if name not in self._feeds:
+            items = [item for item in self._items if item.predicate == name]
+            inputs = {item.key: item.table for item in items}
+            inputs |= {item.key: None for item in self._stated if item.predicate == name}
+            found = next((item for item in items if item.table is not None), None)
+            if found is None:
+                self._feeds[name] = None
+                return None
+            for item in items:
+                if item.table is not None:
+                    _check_drift(item, item.table.columns, before, False)
+            predicate = self._program.predicates[name]
+            self._feeds[name] = feed_of(
+                name,
+                inputs,
+                lambda: Filter.of(found.source.filter, predicate, found.source.span),
+                self._program,
+                before,
+                found.marks,
+                self._reached,
+            )
+        return self._feeds[name]
+
+    def _still(self, change: Change, item: Item, feed: Feed) -> Rows:
+        """Return the facts of rows that were deleted which other rows of the table still are, found by Spark."""
+        now = self._read(item)
+        gone = self._session().createDataFrame(feed.went)
+        then = read_source(self._session(), replace(item.source, frame=gone), self._program)
+        one, other = then.frame.alias("one"), now.frame.alias("other")
+        names = [quoted(name) for name in then.input.columns]
+        both = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in names]
+        faults, rows = Faults(OnError.FAIL), []
+        for table in fetched(one.join(other, both, "left_semi").distinct(), MOST_ROWS):
+            for batch in then.input.reading().batches(table, item.source.shown, faults):
+                rows.append(change.encode_batch(batch))
+        return joined(rows) if rows else nothing(then.input.predicate.arity)
 
     def _is_comparable(self, name: str, items: Sequence[Item], before: Manifest) -> bool:
         """Whether the published table of a predicate holds just what its sources gave, as Spark has it."""
@@ -416,12 +492,16 @@ def fetched_input(
     )
 
 
-def _item(source: Described, program: Program) -> Item:
+def _item(source: Described, program: Program, settings: Settings | None = None) -> Item:
     shared = {each.name for each in fields(Source)} & {each.name for each in fields(Described)}
     made = Source(**{name: getattr(source, name) for name in shared})
     predicate = program.find(source.predicate)
     name = source.predicate if predicate is None else predicate.name
     key = f"{name} < {', '.join(source.paths) or source.shown}"
+    if source.kind == "versioned" and settings is not None:
+        table = Versioned(source, settings, program)
+        made = replace(made, storage=settings.storage)
+        return Item(key, name, made, source.on_error, False, table, marks_of(source))
     return Item(key, name, made, source.on_error, source.kind != "file")
 
 
@@ -452,7 +532,9 @@ def _imported(transfer: Transfer, program: Program) -> Item:
 
 
 def _is_same(one: Input, other: Input | None) -> bool:
-    return other is not None and (one.marks, dict(one.files)) == (other.marks, dict(other.files))
+    if other is None or (one.version, one.identity) != (other.version, other.identity):
+        return False
+    return (one.marks, dict(one.files)) == (other.marks, dict(other.files))
 
 
 def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
@@ -466,9 +548,11 @@ def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
 
 def check_columns(item: Item, reading: Reading, before: Manifest | None, full: bool) -> None:
     """Raise `DataError` if an input has other columns than when it was last read."""
+    _check_drift(item, reading.columns, before, full)
+
+
+def _check_drift(item: Item, columns: tuple[str, ...], before: Manifest | None, full: bool) -> None:
     known = before.inputs.get(item.key) if before else None
     shown, span = item.source.shown, item.source.span
-    feeding = Feeding(
-        item.key, item.predicate, shown, "", lambda _: iter(()), lambda: reading.columns, span=span
-    )
+    feeding = Feeding(item.key, item.predicate, shown, "", lambda _: iter(()), lambda: columns, span=span)
     check_drift(feeding, known, full)

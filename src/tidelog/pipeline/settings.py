@@ -24,6 +24,7 @@ from tidelog.temporal.reasoning import TimeSettings
 FACTS, CHANGES = "facts", "changes"
 ENGINES = ("spark", "columnar")
 DEFAULT_ENGINE = ENGINES[0]
+VERSIONED = ("delta", "iceberg")  # sources that are tables with versions of their own
 ON_SPARK = ("jdbc", "table", "frame")  # sources and sinks that only Spark has
 
 
@@ -54,6 +55,7 @@ class Source:
     frame: Any = None
     time: str | tuple[str, ...] = ()
     limits: Limits = field(default=NO_LIMITS, repr=False)  # no part of how it is read
+    version: int | None = field(default=None, repr=False)  # of a Delta table, or the snapshot of Iceberg
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -68,9 +70,11 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """`file`, `jdbc`, `table` or `frame`."""
+        """`file`, `versioned`, `jdbc`, `table` or `frame`."""
         if self.frame is not None:
             return "frame"
+        if self.format in VERSIONED:
+            return "versioned"
         return self.format if self.format in ON_SPARK else "file"
 
     @property
@@ -200,10 +204,15 @@ class Settings:
     openlineage: OpenLineage | None = None
     retry: Retry = field(default_factory=Retry)
     spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)  # secrets are not shown
 
     def resolve(self, path: str) -> Path:
         """A path of the job, in the job's folder unless it is absolute."""
         return self.folder / path.removeprefix("file://")
+
+    def address(self, path: str) -> str:
+        """The address of something that may lie in an object store, else its path."""
+        return path if is_remote(path) else str(self.resolve(path))
 
     @property
     def published(self) -> Path:
@@ -215,4 +224,13 @@ class Settings:
         """Whether something about the job needs Spark."""
         engine = self.engine
         kinds = {item.kind for item in self.sources} | {item.kind for item in self.sinks}
-        return engine.name == "spark" or not kinds <= {"file"}
+        return engine.name == "spark" or not kinds <= {"file", "versioned"}
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is an address elsewhere, such as `s3://bucket/folder`.
+
+    >>> is_remote("s3://bucket/folder"), is_remote("data/a.csv"), is_remote("file:///data/a.csv")
+    (True, False, False)
+    """
+    return "://" in path.removeprefix("file://")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import glob
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tidelog.errors import DataError, Diagnostic, counted, suggest
@@ -13,7 +16,8 @@ from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
-from tidelog.pipeline.settings import Settings, Source
+from tidelog.pipeline.settings import VERSIONED, Settings, Source, is_remote
+from tidelog.publish.foreign import ForeignTable, foreign_table
 from tidelog.relation import column_names
 
 
@@ -39,8 +43,10 @@ def check_sources(settings: Settings, program: Program) -> None:
     for source in settings.sources:
         try:
             predicate = find_predicate_of(source, program)
-            is_here = all("://" not in path.removeprefix("file://") for path in source.paths)
-            if settings.engine.name != "spark" and source.kind == "file":
+            is_here = not any(map(is_remote, source.paths))
+            if source.kind == "versioned":
+                table_of(source, settings)
+            elif settings.engine.name != "spark" and source.kind == "file":
                 data_files_of(source, settings, program, predicate)
             elif is_here:
                 for path in source.paths:
@@ -67,6 +73,23 @@ def data_files_of(
     """The files that the paths of a source name, each as it is to be read."""
     paths = [path for written in source.paths for path in _expanded(written, source, settings)]
     return [_data_file(path, source, program, predicate) for path in dict.fromkeys(paths)]
+
+
+def table_of(source: Source, settings: Settings) -> ForeignTable:
+    """The Delta or Iceberg table of a source, in the version that is asked for; no row is read."""
+    assert source.format in VERSIONED
+    with placed(source):
+        path = settings.address(source.paths[0])
+        return foreign_table(source.format, path, source.version, settings.storage)
+
+
+@contextmanager
+def placed(source: Source) -> Iterator[None]:
+    """In the block, errors without a place in a text get that of the source in its job file."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(replace(each, span=each.span or source.span) for each in error.diagnostics) from error
 
 
 def _expanded(written: str, source: Source, settings: Settings) -> list[Path]:

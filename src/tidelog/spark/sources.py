@@ -33,6 +33,7 @@ from tidelog.spark.shipping import is_on_connect
 
 DELIMITED: Final = ("csv", "tsv", "dsv")
 TABLES: Final = ("jdbc", "table", "frame")  # not files
+VERSIONED: Final = ("delta", "iceberg")  # tables of others, with versions of their own
 _SCHEME: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?=/)")
 _PARTITION: Final = re.compile(r"([^/=]+)=([^/]*)")
 _COMPRESSED: Final = (".gz", ".bz2", ".zst", ".snappy", ".lz4", ".deflate")
@@ -76,6 +77,8 @@ class Source:
     time: str | tuple[str, ...] = ()
     nulls: str | tuple[str, ...] = ()
     limit: int | None = None
+    version: int | None = None  # of a Delta table, or the snapshot of an Iceberg table
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)  # of an object store
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
