@@ -52,7 +52,7 @@ def reason_for_anew(before: Manifest, then: Program, program: Program, engine: E
 
 
 def edited_inputs(inputs: Mapping[str, Input], change: Change) -> Mapping[str, Input]:
-    """The inputs, those of predicates whose facts a transaction changes marked: they no longer tell them all."""
+    """The inputs; tables of predicates whose facts a transaction changes no longer tell all of these."""
     names = {*change.added, *change.deleted, *(name for name, _ in change.times.added + change.times.removed)}
     return {
         key: replace(each, is_edited=True) if each.version is not None and each.predicate in names else each

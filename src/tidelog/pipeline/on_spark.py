@@ -162,7 +162,7 @@ class SparkIntake:
         return {item.key: self.reading(item).frame for item in self._items}
 
     def types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
-        """Return the types of what inputs of predicates hold that are read; of others they stay as they are."""
+        """Return the types of what inputs of predicates hold, where their rows are read."""
         chosen = [name for name in predicates if self.feed(name, before) is None]
         return held_by(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
 
@@ -245,7 +245,7 @@ class SparkIntake:
         self.note(number)
 
     def feed(self, name: str, before: Manifest) -> Feed | None:
-        """Return what changed in the only table that gives a predicate's facts, None if rows must be compared."""
+        """Return what changed in the only table of a predicate, None if rows must be compared."""
         if name not in self._feeds:
             items = [item for item in self._items if item.predicate == name]
             inputs = {item.key: item.table for item in items}
@@ -270,7 +270,7 @@ class SparkIntake:
         return self._feeds[name]
 
     def _still(self, change: Change, item: Item, feed: Feed) -> Rows:
-        """Return the facts of rows that were deleted which other rows of the table still are, found by Spark."""
+        """Return the facts of deleted rows that other rows of the table still are, found by Spark."""
         now = self._read(item)
         gone = self._session().createDataFrame(feed.went)
         then = read_source(self._session(), replace(item.source, frame=gone), self._program)

@@ -1,8 +1,8 @@
-"""Sources that have versions of their own: Delta and Iceberg tables of others, read as a whole or by what changed.
+"""Sources with versions of their own: Delta and Iceberg tables of others, read whole or by what changed.
 
-What a table's change feed tells is not yet what changes in facts: rows may repeat, columns that are not read may
-tell them apart, and texts that differ may be the same value. A row that came is a fact now, unless it went
-again. Of those that went, the ones still there are looked for among the rows that the table has.
+What a table's change feed tells is not yet what changes in facts: rows may repeat, columns that are not read
+may tell them apart, and texts that differ may be the same value. A row that came is a fact now, unless it
+went again. Of those that went, the ones still there are looked for among the rows that the table has.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Versioned:
             return self.found.table
 
     def still(self, change: Change, rows: Rows, among: Mapping[str, pa.Array], filter: Filter | None) -> Rows:
-        """Return those of some facts that rows of the table are, looked for where columns have some values."""
+        """Return those of some facts that rows of the table are; only rows with some values are read."""
         faults = Faults(OnError.SKIP)
         is_here = np.zeros(rows.count, dtype=bool)
         batches = self._table.batches(self.read_columns, among)
@@ -182,7 +182,7 @@ class Feed:
         change.correct_rows(name, present, gone)
 
     def _lookup(self) -> Mapping[str, pa.Array]:
-        """Return values that rows have which could be the same facts, where a value is the same in one way only."""
+        """Return values that rows of the same facts have, in columns where no other value means the same."""
         found = {}
         for name in self.table.read_columns:
             values = pc.unique(self.went.column(name))
@@ -203,7 +203,8 @@ def feed_of(
 ) -> Feed | None:
     """Return what changed in the only input of a predicate, None if its rows must be compared.
 
-    `inputs` are the inputs of the predicate, each with its table if it has one. Why rows are compared is said.
+    `inputs` are the inputs of the predicate, each with its table if it has one. The listeners are told why
+    rows are compared.
     """
     tables = [(key, table) for key, table in inputs.items() if table is not None]
     if not tables:

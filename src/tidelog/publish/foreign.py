@@ -77,15 +77,11 @@ class SourceTable:
         """Return the files, if a reader that knows nothing of the format finds all columns by their names."""
         if self._renamed:
             names = ", ".join(f"`{name}`" for name in self._renamed)
-            message = (
-                f"the columns {names} of the Iceberg table have had other names, and files still have them"
-            )
+            message = f"columns of the Iceberg table have had other names, which files still have: {names}"
             raise DataError(Diagnostic(codes.FEATURE, message, help=_CONNECTOR))
         for file in self.files:
             if file.location.rpartition("/")[2].startswith(("_", ".")):
-                message = (
-                    f"readers of files pass `{file.location}` over, as its name is that of a hidden file"
-                )
+                message = f"`{file.location}` has the name of a hidden file, which readers pass over"
                 raise DataError(Diagnostic(codes.FEATURE, message, help=_CONNECTOR, place=file.location))
         return self.files
 
