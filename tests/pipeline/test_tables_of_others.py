@@ -263,6 +263,6 @@ def test_what_is_refused(write: Write, capsys: pytest.CaptureFixture[str]) -> No
         '"readerFeatures": ["deletionVectors"], "writerFeatures": ["deletionVectors"]}}\n'
     )
     with pytest.raises(DataError, match=r"E912[\s\S]*deletionVectors"):
-        make("delta")[0].run()
+        make("delta", "other")[0].run()
     path = write("job.toml", job.replace('format = "delta"', 'format = "csv"\nversion = 1'))
     assert main(["pipeline", str(path)]) == 1 and "only for the formats delta" in capsys.readouterr().err

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from tidelog.cli.usage import Commands
 
 KEPT_VERSIONS: Final = 10
-_TARGET: Final = "the folder of published versions, or the job that publishes there"
+_TARGET: Final = "the folder of published versions, its address (s3://…), or the job that publishes there"
 
 
 def add_pipeline_commands(commands: Commands) -> None:
@@ -67,7 +67,7 @@ def _add_pipeline(commands: Commands) -> None:
 def _add_versions(commands: Commands) -> None:
     summary = "list the published versions"
     versions = command(commands, "versions", summary, "tidelog versions flights.toml")
-    versions.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    versions.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
     versions.add_argument("-f", "--format", choices=("table", "json"), default="table")
     versions.add_argument(
         "--predicates", action="store_true", help="with the facts of each predicate, and what changed in it"
@@ -77,7 +77,7 @@ def _add_versions(commands: Commands) -> None:
 def _add_diff(commands: Commands) -> None:
     summary = "print what changed between two published versions"
     diff = command(commands, "diff", summary, "tidelog diff published 3 5")
-    diff.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    diff.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
     diff.add_argument("first", metavar="V1", type=int, nargs="?", help="a version (default: the one before)")
     diff.add_argument("second", metavar="V2", type=int, nargs="?", help="another one (default: the current)")
     diff.add_argument(
@@ -94,7 +94,7 @@ def _add_diff(commands: Commands) -> None:
 def _add_rollback(commands: Commands) -> None:
     summary = "publish what an earlier version held"
     rollback = command(commands, "rollback", summary, "tidelog rollback published 3")
-    rollback.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    rollback.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
     rollback.add_argument(
         "version", metavar="VERSION", type=int, nargs="?", help="the version (default: the one before)"
     )
@@ -104,7 +104,7 @@ def _add_rollback(commands: Commands) -> None:
 def _add_vacuum(commands: Commands) -> None:
     summary = "remove old versions, and files that no version needs"
     vacuum = command(commands, "vacuum", summary, "tidelog vacuum published --keep 5")
-    vacuum.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    vacuum.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
     vacuum.add_argument(
         "--keep",
         metavar="N",
@@ -113,6 +113,10 @@ def _add_vacuum(commands: Commands) -> None:
         help=f"how many versions stay (default {KEPT_VERSIONS})",
     )
     vacuum.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _target(text: str) -> Path | str:
+    return text if "://" in text else Path(text)
 
 
 def _versions(text: str) -> int:

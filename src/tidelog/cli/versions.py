@@ -18,7 +18,7 @@ from tidelog.pipeline.job import Job
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.rollback import roll_back
-from tidelog.pipeline.store import Store
+from tidelog.pipeline.store import Store, store_of
 from tidelog.pipeline.version import difference
 
 
@@ -42,8 +42,8 @@ def diff(options: Namespace) -> int:
     second = store.manifest(options.second).version
     first = options.first if options.first is not None else store.manifest(second).parent
     if first is None:
-        message = f"version {second} is the first one in `{store.path}`"
-        raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(store.path)))
+        message = f"version {second} is the first one in `{store.shown}`"
+        raise DataError(Diagnostic(codes.NO_VERSION, message, place=store.shown))
     delta = difference(store, store.manifest(first).version, second)
     names = _chosen(delta, options.predicate)
     if options.format == "jsonl":
@@ -58,7 +58,7 @@ def rollback(options: Namespace) -> int:
     """The exit code of `tidelog rollback`."""
     store = _store(options.target)
     manifest = roll_back(store, options.version)
-    if options.target.is_file():
+    if isinstance(options.target, Path) and options.target.is_file():
         Job.load(options.target).refresh_sinks()
     said = counts(manifest.added, manifest.removed)
     Messages(options.quiet).say(
@@ -81,9 +81,11 @@ def vacuum(options: Namespace) -> int:
     return 0
 
 
-def _store(target: Path) -> Store:
+def _store(target: Path | str) -> Store:
     """The published folder that is meant."""
-    return Store(load_settings(target).published if target.is_file() else target)
+    if isinstance(target, Path) and target.is_file():
+        return store_of(load_settings(target))
+    return Store(target)
 
 
 def _chosen(delta: Delta, wanted: list[str] | None) -> tuple[str, ...]:

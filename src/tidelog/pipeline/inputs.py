@@ -27,7 +27,7 @@ from tidelog.pipeline.manifest import Input
 from tidelog.pipeline.readable_times import Timed, readable
 from tidelog.pipeline.settings import Settings, Source
 from tidelog.pipeline.shapes import columns_of
-from tidelog.pipeline.source_files import data_files_of, find_predicate_of
+from tidelog.pipeline.source_files import StoredFile, data_files_of, find_predicate_of
 from tidelog.pipeline.versioned import Versioned
 from tidelog.temporal.relation import INTERVAL
 
@@ -60,6 +60,20 @@ class Feeding:
     time: tuple[str, ...] = ()  # what the last columns of its rows tell of when they hold
     table: Versioned | None = None  # what `read` reads, if that has versions
     span: Span | None = field(default=None, compare=False)
+
+    def times(self) -> Iterator[int]:
+        """When its files were written, in nanoseconds."""
+        yield from (path.stat().st_mtime_ns for path in self.files)
+        yield from (file.place_of[1].written for file in self.data if isinstance(file, StoredFile))
+
+    def stamps(self, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
+        """What tells whether its files have changed; those of an object store are not read for that."""
+        found = stamps_of(self.files, known)
+        for file in self.data:
+            if isinstance(file, StoredFile):
+                size, time = file.place_of[1].size, file.place_of[1].written
+                found[file.shown] = (size, time, f"{size} {time}")
+        return found
 
 
 def feedings(
@@ -242,7 +256,7 @@ def is_changed(item: Feeding, before: Input | None) -> bool:
         return True
     if item.table is not None:
         return not item.table.is_same(before)
-    stamps = stamps_of(item.files, before.files)
+    stamps = item.stamps(before.files)
     return {name: stamp[2] for name, stamp in stamps.items()} != {
         name: stamp[2] for name, stamp in before.files.items()
     }

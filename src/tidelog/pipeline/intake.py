@@ -17,7 +17,6 @@ from tidelog.pipeline.inputs import (
     differs,
     feedings,
     is_changed,
-    stamps_of,
 )
 from tidelog.pipeline.manifest import Input, Manifest
 from tidelog.pipeline.settings import Settings
@@ -93,7 +92,7 @@ class Intake:
             columns = check_drift(item, known, full)
             rejects = folder / file_name(f"{item.predicate}.{self.items.index(item) + 1}", "csv")
             relative = self._store.relative(rejects)
-            yield Taken(item, rejects, relative, columns, stamps_of(item.files, known.files if known else {}))
+            yield Taken(item, rejects, relative, columns, item.stamps(known.files if known else {}))
 
     def note(self, taken: Taken) -> None:
         """Tell what was found in an input that has been read."""
@@ -163,8 +162,7 @@ class Intake:
         if found is not None and found.table is not None:
             written = found.table.found.written
             return None if written is None else written * 1_000_000
-        files = found.files if found is not None else ()
-        return max((path.stat().st_mtime_ns for path in files), default=None)
+        return None if found is None else max(found.times(), default=None)
 
     def check_rejects(self) -> None:
         """Raise `DataError` if more rows are rejected than the job allows."""

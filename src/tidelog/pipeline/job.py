@@ -44,10 +44,10 @@ from tidelog.pipeline.publishing import check_values, publish_facts, restore_typ
 from tidelog.pipeline.rebuilding import rebuild
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
-from tidelog.pipeline.source_files import check_sources, with_times
+from tidelog.pipeline.source_files import check_place, check_sources, with_times
 from tidelog.pipeline.spark_session import check_pyspark, description_of, stages_of, start_session
 from tidelog.pipeline.state import State
-from tidelog.pipeline.store import Store
+from tidelog.pipeline.store import store_of
 from tidelog.pipeline.version import Version
 from tidelog.publish import Publication
 from tidelog.transaction import Change
@@ -115,6 +115,7 @@ class Job:
         session: Any = None,
         listeners: Iterable[Callable[[Step], None]] = (),
         guards: Guards | None = None,
+        storage: Mapping[str, str] | None = None,
     ) -> None:
         made = Engine(engine) if isinstance(engine, str) else engine
         self._set(
@@ -131,6 +132,7 @@ class Job:
                 Sandbox.of(allow_read, allow_write),
                 format,
                 guards or Guards(),
+                storage=dict(storage or {}),
             ),
             session,
             listeners,
@@ -154,7 +156,7 @@ class Job:
 
     def _set(self, settings: Settings, session: Any, listeners: Iterable[Callable[[Step], None]]) -> None:
         self.settings = settings
-        self.store = Store(settings.published, settings.format)
+        self.store = store_of(settings)
         self.listeners = list(listeners)
         self.reasoning: list[Listener] = []  # who listens to the reasoner
         self._session = session
@@ -172,6 +174,7 @@ class Job:
         start = self._start = perf_counter()
         program = self.program()
         check_sinks(self.settings, program)
+        check_place(self.settings)
         guarding = self.guarding = Guarding(self.settings, program)
         if self.settings.needs_spark:
             check_pyspark(self.settings.engine)
@@ -198,6 +201,7 @@ class Job:
         faults: list[Diagnostic] = []
         for look in (
             lambda: check_sinks(self.settings, program),
+            lambda: check_place(self.settings),
             lambda: Guarding(self.settings, program),
             lambda: check_sources(self.settings, program),
         ):
@@ -507,6 +511,8 @@ class Job:
         with self.store.published.writing(on_step=self.reached) as publication:
             before, number = self._before(publication), publication.number
             origin = None if full else state.expected(number)
+            if origin is None and before is not None and before.reason == "rollback":
+                state.discard()  # it may be ahead, by a number that the rollback has
             if before is not None and origin is not None:
                 try:
                     reasoner = state.open(before.version)
@@ -564,7 +570,7 @@ class Job:
             self.reached("state derived again", f"from the tables of version {before.version}")
             reasoner = self._opened(before)
         if reasoner is None:
-            message = f"there is no state of version {before.version} in `{self.store.path}`"
+            message = f"there is no state of version {before.version} in `{self.store.shown}`"
             raise DataError(Diagnostic(codes.DAMAGED, message, help="run the job first, with --full"))
         return reasoner
 

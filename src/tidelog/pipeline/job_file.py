@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from tidelog.equality import registry as treatments
@@ -26,14 +27,17 @@ from tidelog.pipeline.settings import (
     ENGINES,
     FACTS,
     ON_SPARK,
+    STATE_HELP,
     VERSIONED,
     Engine,
     Settings,
     Sink,
     Source,
     Stream,
+    is_remote,
 )
 from tidelog.publish.published import FORMATS as PUBLISHED_FORMATS
+from tidelog.publish.storage import KEYS
 from tidelog.temporal.materialise import PROCEDURES
 
 SPARK_FORMATS = ("jdbc", "table")
@@ -96,11 +100,40 @@ def _settings(document: Document, folder: Path) -> Settings:
         report=read_report_folder(root.table("report")),
         openlineage=read_lineage_settings(root.table("openlineage")),
         retry=read_retry(root.table("retry")),
+        storage=_storage(root.table("storage")),
         spans={key: document.span((key,)) for key in ("program", "publish") if key in root},
     )
+    if is_remote(publish) and settings.engine.state is None:
+        root.document.fault(
+            codes.MISSING_KEY, "tables elsewhere need `state` in [engine]", ("publish",), STATE_HELP
+        )
     root.close()
     document.check()
     return settings
+
+
+def _storage(table: Table | None) -> dict[str, str]:
+    """Return how object stores are reached; a value is a text, or the name of an environment variable."""
+    found: dict[str, str] = {}
+    if table is None:
+        return found
+    for key in KEYS:
+        if not table.is_table(key):
+            value = table.text(key)
+        else:
+            inner = table.table(key)
+            assert inner is not None
+            name = inner.required("env", 'name the variable: { env = "AWS_SECRET_ACCESS_KEY" }')
+            inner.close()
+            value = os.environ.get(name)
+            if name and not value:
+                table.wrong(key, f"is of the environment variable `{name}`, which is not set", f"set {name}")
+        if value is not None:
+            found[key] = value
+    if ("access-key" in table) != ("secret-key" in table):
+        table.missing("secret-key" if "access-key" in table else "access-key", "a key has two parts")
+    table.close()
+    return found
 
 
 def _publish(root: Table) -> tuple[str, str | None]:
@@ -265,6 +298,7 @@ def _engine(table: Table | None) -> Engine:
         table.flag("unique-names") is True,
         table.choice("temporal", PROCEDURES, PROCEDURES[0]),
         _horizon(table),
+        table.text("state"),
     )
     if engine.equality != treatments.DEFAULT:
         table.refuse(("equal",), f'makes sense with equality = "{treatments.DEFAULT}" only')

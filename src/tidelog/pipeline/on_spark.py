@@ -5,6 +5,7 @@ What changed in sources is found by comparing them with what is published. Only 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -50,6 +51,7 @@ from tidelog.pipeline.versioned import Feed, Versioned, feed_of
 from tidelog.publish import Publication, Published
 from tidelog.publish.files import ROWS
 from tidelog.publish.schemas import CHANGE_TYPE, is_same, normal
+from tidelog.publish.storage import Folder, s3a_options
 from tidelog.publish.tables import DELETE, INSERT
 from tidelog.spark.derived import Derived, quoted, union
 from tidelog.spark.failures import telling
@@ -93,7 +95,7 @@ class SparkIntake:
         self._settings = settings
         self._store = store
         self._program = program
-        self._session = session
+        self._session = lambda: reaching(session(), settings)
         self._reached = reached
         self.inputs: dict[str, Input] = {}
         self._stated = list(stated_inputs(program))
@@ -450,6 +452,27 @@ def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
 # ---- inputs
 
 
+def reaching(session: SparkSession, settings: Settings) -> SparkSession:
+    """Return the session, able to read sources in object stores; raise `DataError` if it is not."""
+    remote = [source for source in settings.sources if re.match("s3a?://", source.shown)]
+    if not remote:
+        return session
+    folder = Folder.at(remote[0].shown, settings.storage)
+    for key, value in s3a_options(folder.storage).items():
+        session.conf.set(key, value)
+    try:
+        session.read.format("text").load(re.sub("^s3:", "s3a:", folder.address)).schema  # noqa: B018
+    except Exception as error:  # noqa: BLE001 - Py4J raises whatever a file system raises
+        if "ClassNotFound" in str(error) or "No FileSystem" in str(error) or "S3AFileSystem" in str(error):
+            message = "this session of Spark has no file system for `s3a://`"
+            help = (
+                "start it with Hadoop's, --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION "
+                '(that of its Hadoop), or run the job on name = "columnar", which reads s3:// by itself'
+            )
+            raise DataError(Diagnostic(codes.NEEDS_SPARK, message, remote[0].span, help)) from None
+    return session
+
+
 def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) -> Sequence[Found]:
     """Return the files of a source; no session is needed for those on a disk of this machine."""
     listed = local_files(source, folder)
@@ -495,11 +518,13 @@ def fetched_input(
 def _item(source: Described, program: Program, settings: Settings | None = None) -> Item:
     shared = {each.name for each in fields(Source)} & {each.name for each in fields(Described)}
     made = Source(**{name: getattr(source, name) for name in shared})
+    made = replace(made, path=tuple(re.sub("^s3:", "s3a:", path) for path in source.paths))
     predicate = program.find(source.predicate)
     name = source.predicate if predicate is None else predicate.name
     key = f"{name} < {', '.join(source.paths) or source.shown}"
     if source.kind == "versioned" and settings is not None:
         table = Versioned(source, settings, program)
+        table.wanted  # noqa: B018 - what is wrong with the source is raised before Spark is started
         made = replace(made, storage=settings.storage)
         return Item(key, name, made, source.on_error, False, table, marks_of(source))
     return Item(key, name, made, source.on_error, source.kind != "file")

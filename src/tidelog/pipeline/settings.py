@@ -9,12 +9,13 @@ from typing import Any
 
 from tidelog.equality import registry as treatments
 from tidelog.equality.answers import EXPAND
-from tidelog.errors import Span
+from tidelog.errors import DataError, Diagnostic, Span
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.logic.time import read_interval
 from tidelog.logic.values import ColumnType
+from tidelog.pipeline import codes
 from tidelog.pipeline.attempts import Retry
 from tidelog.pipeline.guards import NO_LIMITS, Guards, Limits
 from tidelog.pipeline.openlineage import Settings as OpenLineage
@@ -24,6 +25,7 @@ from tidelog.temporal.reasoning import TimeSettings
 FACTS, CHANGES = "facts", "changes"
 ENGINES = ("spark", "columnar")
 DEFAULT_ENGINE = ENGINES[0]
+STATE_HELP = 'name a folder on a disk of this machine: state = "state" in [engine]'
 VERSIONED = ("delta", "iceberg")  # sources that are tables with versions of their own
 ON_SPARK = ("jdbc", "table", "frame")  # sources and sinks that only Spark has
 
@@ -128,6 +130,7 @@ class Engine:
     unique_names: bool = False
     temporal: str = PROCEDURES[0]
     horizon: str | None = None
+    state: str | None = None  # the folder of what lies beside tables that are published elsewhere
 
     @property
     def time_settings(self) -> TimeSettings:
@@ -216,8 +219,14 @@ class Settings:
 
     @property
     def published(self) -> Path:
-        """The folder of published versions."""
-        return self.resolve(self.publish)
+        """The folder of published versions, or of what lies beside them, if that are tables elsewhere."""
+        if not is_remote(self.publish):
+            return self.resolve(self.publish)
+        if self.engine.state is None:
+            message = f"`{self.publish}` has no place for the state of the job, which needs a disk"
+            span = self.spans.get("publish")
+            raise DataError(Diagnostic(codes.MISSING_KEY, message, span, STATE_HELP))
+        return self.resolve(self.engine.state)
 
     @property
     def needs_spark(self) -> bool:

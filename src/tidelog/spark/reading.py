@@ -242,7 +242,7 @@ def _versioned(session: SparkSession, source: Source, folder: Path) -> DataFrame
 def _files_of_table(session: SparkSession, source: Source, folder: Path) -> DataFrame:
     """Return the rows of a table's Parquet files; columns by which it is partitioned are added to them."""
     path = source.paths[0]
-    place = path if _SCHEME.match(path) is not None else str(folder / path)
+    place = re.sub("^s3a:", "s3:", path) if _SCHEME.match(path) is not None else str(folder / path)
     found = foreign_table(str(source.format), place, source.version, source.storage).table
     files, partitions = found.plain_files(), list(dict.fromkeys(n for f in found.files for n in f.partition))
     schema = from_arrow_schema(found.schema, prefer_timestamp_ntz=True)
