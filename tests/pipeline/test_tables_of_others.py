@@ -1,4 +1,4 @@
-"""Delta and Iceberg tables as sources: the same facts as from scratch, by what changed where that is known."""
+"""Delta and Iceberg tables as sources: the same facts as from scratch, by what changed."""
 
 from __future__ import annotations
 

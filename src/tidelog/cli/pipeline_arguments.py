@@ -17,12 +17,13 @@ _TARGET: Final = "the folder of published versions, its address (s3://…), or t
 
 
 def add_pipeline_commands(commands: Commands) -> None:
-    """Add `pipeline`, `versions`, `diff`, `rollback` and `vacuum`."""
+    """Add `pipeline`, `versions`, `diff`, `rollback`, `vacuum` and `convert`."""
     _add_pipeline(commands)
     _add_versions(commands)
     _add_diff(commands)
     _add_rollback(commands)
     _add_vacuum(commands)
+    _add_convert(commands)
 
 
 def _add_pipeline(commands: Commands) -> None:
@@ -113,6 +114,20 @@ def _add_vacuum(commands: Commands) -> None:
         help=f"how many versions stay (default {KEPT_VERSIONS})",
     )
     vacuum.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _add_convert(commands: Commands) -> None:
+    summary = "convert what was published before there were tables that others read"
+    convert = command(commands, "convert", summary, "tidelog convert published --format delta")
+    convert.add_argument("folder", metavar="DIR", type=Path, help="the folder of versions as they were")
+    convert.add_argument(
+        "target", metavar="NEW", type=Path, nargs="?", help="the new folder (default: DIR.converted)"
+    )
+    convert.add_argument(
+        "-f", "--format", choices=("delta", "iceberg", "parquet"), help="of the tables (default: delta)"
+    )
+    convert.add_argument("--delete-old", action="store_true", help="then delete the versions in DIR")
+    convert.add_argument("-q", "--quiet", action="store_true", help="report errors only")
 
 
 def _target(text: str) -> Path | str:

@@ -1,4 +1,4 @@
-"""`tidelog versions`, `diff`, `rollback` and `vacuum`."""
+"""`tidelog versions`, `diff`, `rollback`, `vacuum` and `convert`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from tidelog.cli.results import Form
 from tidelog.cli.terminal import show
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.pipeline import codes
+from tidelog.pipeline.convert import convert as convert_versions
+from tidelog.pipeline.convert import delete_former
 from tidelog.pipeline.job import Job
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.rollback import roll_back
 from tidelog.pipeline.store import Store, store_of
 from tidelog.pipeline.version import difference
+from tidelog.publish import Published
 
 
 def versions(options: Namespace) -> int:
@@ -78,6 +81,25 @@ def vacuum(options: Namespace) -> int:
     Messages(options.quiet).say(
         f"removed {counted(len(gone), 'version')}, {counted(files, 'file')}, {size:,} bytes"
     )
+    return 0
+
+
+def convert(options: Namespace) -> int:
+    """The exit code of `tidelog convert`."""
+    messages = Messages(options.quiet)
+    target = options.target or options.folder.with_name(f"{options.folder.absolute().name}.converted")
+
+    def reached(number: int, now: int) -> None:
+        known = published.version(now)
+        facts = sum(table.rows for table in known.tables.values())
+        messages.say(f"converted version {number}: version {now}, {counted(facts, 'fact')}")
+
+    published = Published(target, options.format)
+    convert_versions(options.folder, target, options.format, reached)
+    messages.say(f"published {counted(len(published.numbers()), 'version')} in {target}; name it in the job")
+    if options.delete_old:
+        delete_former(options.folder)
+        messages.say(f"deleted the versions in {options.folder}")
     return 0
 
 

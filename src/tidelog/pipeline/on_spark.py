@@ -95,7 +95,7 @@ class SparkIntake:
         self._settings = settings
         self._store = store
         self._program = program
-        self._session = lambda: reaching(session(), settings)
+        self._session: Callable[[], SparkSession] = lambda: reaching(session(), settings)
         self._reached = reached
         self.inputs: dict[str, Input] = {}
         self._stated = list(stated_inputs(program))

@@ -133,7 +133,7 @@ def foreign_table(
         folder = Folder.at(path, storage)
         table = _opened(folder, version)
         schema = pa.schema(table.schema().to_arrow())
-        written = table.history(1)[0].get("timestamp")
+        written = next(iter(table.history(1)), {}).get("timestamp")
         identity = str(table.metadata().id)
         return ForeignTable(format, str(path), table.version(), identity, schema, storage, written)
     folder, table = _iceberg(path, storage)
