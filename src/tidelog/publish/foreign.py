@@ -109,7 +109,16 @@ class ForeignTable:
     identity: str
     schema: pa.Schema
     storage: Mapping[str, str] = field(repr=False, default_factory=dict)
-    written: int | None = None  # when the version was committed, in milliseconds, if that is known
+    _table: Any = field(repr=False, compare=False, default=None)
+
+    @cached_property
+    def written(self) -> int | None:
+        """When the version was committed, in milliseconds; None if that is not known."""
+        if self.format == "delta":
+            found: int | None = next(iter(self._table.history(1)), {}).get("timestamp")
+            return found
+        snapshot = self._table.snapshot_by_id(self.version) if self.version else None
+        return None if snapshot is None else int(snapshot.timestamp_ms)
 
     @cached_property
     def table(self) -> SourceTable:
@@ -133,16 +142,15 @@ def foreign_table(
         folder = Folder.at(path, storage)
         table = _opened(folder, version)
         schema = pa.schema(table.schema().to_arrow())
-        written = next(iter(table.history(1)), {}).get("timestamp")
         identity = str(table.metadata().id)
-        return ForeignTable(format, str(path), table.version(), identity, schema, storage, written)
+        return ForeignTable(format, str(path), table.version(), identity, schema, storage, table)
     folder, table = _iceberg(path, storage)
     found = _snapshot(folder, table, version)
     convert = iceberg.package("io.pyarrow").schema_to_pyarrow
     schema = convert(_schema_of(table, found), include_field_ids=False)
-    number, written = (found.snapshot_id, found.timestamp_ms) if found else (0, None)
+    number = found.snapshot_id if found else 0
     identity = str(table.metadata.table_uuid)
-    return ForeignTable(format, str(path), number, identity, schema, storage, written)
+    return ForeignTable(format, str(path), number, identity, schema, storage, table)
 
 
 # ---- Delta
