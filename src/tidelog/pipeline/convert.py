@@ -119,7 +119,7 @@ class _Conversion:
         with self._published.writing() as publication:
             known = set(publication.base.tables) if publication.base else set()
             for name, table in manifest["tables"].items():
-                then = before["tables"].get(name) if before else None
+                then: Any = before["tables"].get(name) if before else None
                 is_there = table["written"] in known and then is not None
                 known.discard(table["written"])
                 if is_there and then["facts"] == table["facts"] and then["types"] == table["types"]:

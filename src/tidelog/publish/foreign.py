@@ -115,7 +115,8 @@ class ForeignTable:
     def written(self) -> int | None:
         """When the version was committed, in milliseconds; None if that is not known."""
         if self.format == "delta":
-            found: int | None = next(iter(self._table.history(1)), {}).get("timestamp")
+            commits = self._table.history(1)
+            found: int | None = commits[0].get("timestamp") if commits else None
             return found
         snapshot = self._table.snapshot_by_id(self.version) if self.version else None
         return None if snapshot is None else int(snapshot.timestamp_ms)
