@@ -152,6 +152,7 @@ def test_tables_of_others_at_an_address(folder: Path, storage: dict[str, str], s
     assert [tuple(row) for row in changes.load("s3://bucket/derived").collect()] == [("z", "b", "insert", 2)]
 
 
+@pytest.mark.slow
 def test_storage_that_is_wrong(
     write: Write, capsys: pytest.CaptureFixture[str], storage: dict[str, str]
 ) -> None:
