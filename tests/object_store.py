@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -16,14 +17,19 @@ PATIENCE = 60  # seconds for the server to start
 
 
 @contextmanager
-def object_store() -> Iterator[dict[str, str]]:
-    """In the block a server runs; gives the storage settings."""
+def object_store(requests: int | None = None) -> Iterator[dict[str, str]]:
+    """In the block a server runs; gives the storage settings.
+
+    After so many requests, if that is given, it lets nobody in.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     # Not a thread of this process: clients that hold the interpreter's lock would wait for themselves.
     words = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    server = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    limit = {} if requests is None else {"INITIAL_NO_AUTH_ACTION_COUNT": str(requests)}
+    environment = {**os.environ, **limit}
+    server = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait(server, port)
         filesystem = pafs.S3FileSystem(

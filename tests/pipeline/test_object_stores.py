@@ -176,3 +176,16 @@ def test_storage_that_is_wrong(
         found = capsys.readouterr().err
         assert told in found and "job.toml:" in found and SECRET not in found, found
     assert not Path("state/_state").exists()
+
+
+@pytest.mark.slow
+def test_keys_that_are_not_let_in(
+    write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUR_SECRET", SECRET)
+    write("reach.rls", RULES)
+    with object_store(requests=2) as storage:  # enough to make the bucket
+        path = write("job.toml", JOB.format(name="out", path="edge.csv", **storage))
+        assert main(["pipeline", str(path)]) == 1
+    found = capsys.readouterr().err
+    assert "E911" in found and "ACCESS_DENIED" in found and SECRET not in found

@@ -266,3 +266,35 @@ def test_what_is_refused(write: Write, capsys: pytest.CaptureFixture[str]) -> No
         make("delta", "other")[0].run()
     path = write("job.toml", job.replace('format = "delta"', 'format = "csv"\nversion = 1'))
     assert main(["pipeline", str(path)]) == 1 and "only for the formats delta" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_the_session_has_a_connector(folder: Path, spark: Any) -> None:
+    """Spark asks the connector for the version that the run has found."""
+    from pyspark.sql import datasource
+
+    class Connector(datasource.DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return "delta"
+
+        def schema(self) -> str:
+            return "x bigint, y string, more string"
+
+        def reader(self, schema: Any) -> Any:
+            version = self.options["versionAsOf"]
+
+            class Reader(datasource.DataSourceReader):
+                def read(self, partition: Any) -> Any:
+                    yield int(version), "by the connector", ""
+
+            return Reader()
+
+    source = Delta()
+    source.append((1, "a"))
+    source.append((2, "b"))
+    session = spark.newSession()
+    session.dataSource.register(Connector)
+    job, _ = make("delta", engine="spark", session=session)
+    assert job.run().version.inputs["e < t"].version == 2
+    assert facts("out")["e"] == {(2, "by the connector")}
