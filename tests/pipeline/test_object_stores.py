@@ -168,7 +168,7 @@ def test_storage_that_is_wrong(
         ("s3://bucket/", "s3://nothing/", "no bucket `nothing`"),
         ('path = "edge.csv"', 'path = "s3://nothing/x.csv"', "no bucket `nothing`"),
         ('path = "edge.csv"', 'path = "s3://bucket/none/*.csv"', "E806"),
-        ('path = "edge.csv"', 'path = "ftp://bucket/x.csv"', "E911"),
+        ('path = "edge.csv"', 'path = "ftp://bucket/x.csv"', "E806"),
     ):
         assert one in good
         path = write("job.toml", good.replace(one, other))

@@ -149,12 +149,14 @@ class StoredFile(DataFile):
 
 def _stored_files(written: str, source: Source, settings: Settings) -> Iterator[tuple[Folder, Stored]]:
     """The files of an object store that an address names: itself, those in a folder, or of a pattern."""
+    if written.partition("://")[0] not in SCHEMES:
+        message = f"`{written}` is not a file on this machine, nor in an object store"
+        help = 'mount it, or let Spark read it: name = "spark" in [engine]'
+        raise DataError(Diagnostic(codes.NO_FILES, message, source.span, help))
     parts = written.partition("://")[2].split("/")
     first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     with placed(source):
         bucket = Folder.at(f"s3://{parts[0]}", settings.storage)
-        if written.partition("://")[0] not in SCHEMES:
-            Folder.at(written)  # which raises an error
         bucket.check()
         inside = "/".join(parts[1:first]).strip("/")
         listed = (bucket.below(inside) if inside else bucket).listed()
