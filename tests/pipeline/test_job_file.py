@@ -78,7 +78,7 @@ def test_a_whole_job(tmp_path: Path) -> None:
     assert people.kind == "jdbc" and people.options == {"fetchsize": "10"}
     assert [sink.format for sink in settings.sinks] == ["ntriples", "table"]
     assert settings.engine.conf == {"spark.sql.shuffle.partitions": "4"}
-    assert settings.stream is not None and settings.stream.order == "seq"
+    assert [stream.order for stream in settings.streams] == ["seq"]
     assert settings.parameters == {"city": "Nuuk", "least": "3"}
     assert settings.published == tmp_path / "out" and settings.needs_spark and settings.max_rejects == 5
 

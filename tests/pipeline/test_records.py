@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog as tl
 from tidelog.io.faults import Faults, OnError
+from tidelog.io.objects import from_python
 from tidelog.maintenance.maintainer import Rows
 from tidelog.pipeline.records import Records, Shape
 from tidelog.pipeline.settings import Stream
@@ -33,7 +35,7 @@ def test_batches_of_records(batches: list[list[tuple[str, str, int, int]]], has_
     for batch in batches:
         faults = Faults(OnError.SKIP)
         records = Records(shape, reasoner.engine, faults, highest)
-        records.take_frame(table(batch, has_order))
+        take(records, table(batch, has_order), shape)
         changed = records.changed()
         late, expected = model(batch, held, None if highest is None else int(highest), has_order)
         with reasoner.change() as change:
@@ -96,7 +98,7 @@ def test_records_with_times(batches: list[list[tuple[str, str, int, int]]], igno
     for batch in batches:
         faults = Faults(OnError.SKIP)
         records = TimedRecords(reasoner.time, shape, reasoner.engine, faults, None, ignores_missing)
-        records.take_frame(timed_table(batch))
+        take(records, timed_table(batch), shape)
         with reasoner.change(missing="ignore") as change:
             records.fill(change)
         duplicates, missing = apply_to(held, batch, ignores_missing)
@@ -112,6 +114,14 @@ def timed_table(batch: list[tuple[str, str, int, int]]) -> pa.Table:
     types = (pa.string(), pa.string(), pa.int64(), pa.int64())
     arrays = [pa.array(column, kind) for column, kind in zip(columns, types, strict=True)]
     return pa.table(arrays, names=["op", "c1", "start", "duration"])
+
+
+def take(records: Records, rows: pa.Table, shape: Shape) -> None:
+    """Give records to what gathers them, the last one first, with the places where they stand."""
+    for place in reversed(range(rows.num_rows)):
+        one = rows.slice(place, 1)
+        for batch in from_python(one, shape.types, shape.names, Faults(OnError.FAIL)):
+            records.take(batch, np.array([[place // 4, place % 4]]))
 
 
 def apply_to(

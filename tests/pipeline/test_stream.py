@@ -16,7 +16,7 @@ from tidelog.errors import DataError
 from tidelog.maintenance.maintainer import Update
 from tidelog.pipeline import Job, Step, read
 from tidelog.pipeline.manifest import Manifest
-from tidelog.pipeline.stream import Following
+from tidelog.pipeline.stream import Batches
 
 STREAM = """
 [stream]
@@ -54,8 +54,12 @@ def take_all(job: Job, frame: Any = None, **options: Any) -> list[Manifest]:
 
 def rejects(job: Job, version: Manifest) -> list[list[str]]:
     assert version.batch is not None and version.batch.rejects is not None
-    with (job.store.path / version.batch.rejects).open(newline="", encoding="utf-8") as stream:
-        return list(csv.reader(stream))[1:]
+    found = []
+    for path in sorted((job.store.path / version.batch.rejects).rglob("*.csv")):
+        if path.is_file():
+            with path.open(newline="", encoding="utf-8") as stream:
+                found += list(csv.reader(stream))[1:]
+    return found
 
 
 def test_each_batch_is_a_version(streaming: Job) -> None:
@@ -77,13 +81,18 @@ def test_each_batch_is_a_version(streaming: Job) -> None:
     assert not streaming.run().is_new
 
 
-def test_duplicate_missing_and_malformed_records(streaming: Job) -> None:
+@pytest.mark.parametrize("in_parts", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_duplicate_missing_and_malformed_records(
+    streaming: Job, monkeypatch: pytest.MonkeyPatch, in_parts: bool
+) -> None:
     deliver(
         "0.csv",
         "op,from,to\n+,a,b\n+,x,y\n+,x,y\n-,x,y\n+,x,y\n-,n,m\nupsert,k,l\n+,short\n-,b,c\n",
         0,
     )
     deliver("1.csv", "operation,from,to\n+,a,b\n", 1)
+    # Of a batch that comes in parts, nothing is observed as a whole.
+    monkeypatch.setattr("tidelog.pipeline.stream_sources.MOST_ROWS", 3 if in_parts else 100)
     first, second = take_all(streaming)
     batch = first.batch
     assert batch is not None
@@ -135,13 +144,13 @@ def test_the_next_batch_is_looked_at(streaming: Job, write: Write, monkeypatch: 
     deliver("1.csv", "op,from,to\n-,b,c\n", 1)
     job = Job.load("job.toml", session=streaming.session)
     looked: list[Update | None] = []
-    peek = Following._peek
+    peek = Batches._peek
 
-    def noting(following: Following) -> Update | None:
-        looked.append(peek(following))
+    def noting(batches: Batches) -> Update | None:
+        looked.append(peek(batches))
         return looked[-1]
 
-    monkeypatch.setattr(Following, "_peek", noting)
+    monkeypatch.setattr(Batches, "_peek", noting)
     take_all(job)
     assert set(read("published")["edge"]) == {("c", "d")}
     assert any(update is not None and "edge" in update.removed for update in looked)
@@ -281,3 +290,208 @@ def test_scripts_over_time(spark: Any, write: Write) -> None:
     assert {tuple(map(str, row)) for row in read("published")["hot"]} == {("a", "(1, 13.5]")}
     assert fourth.batch is not None and (fourth.batch.records, fourth.batch.missing) == (3, 1)
     assert [row[1] for row in rejects(job, fourth)] == ["E619", "E630"]
+
+
+HOT = """\
+@declare hot(sensor: string) .
+alarm(?s) :- boxminus[0, 2m] hot(?s) .
+late(?s) :- diamondminus[0, 5m] alarm(?s) .
+hot("z")@"2025-12-31T00:00:00Z" .
+"""
+HOT_JOB = """\
+program = "hot.rls"
+publish = "published"
+engine.name = "columnar"
+[[stream]]
+path = "incoming"
+predicate = "hot"
+append = true
+time = ["start", "end"]
+event-time = "start"
+delay = "1 minute"
+"""
+
+
+def test_event_times(spark: Any, write: Write) -> None:
+    """Time advances by the watermark, rejects what is behind it, and tables keep what is forgotten."""
+    write("hot.rls", HOT)
+    write("job.toml", HOT_JOB)
+    Path("incoming").mkdir()
+    day = "2026-01-01T00:"
+    deliver("0.csv", f"sensor,start,end\na,{day}00:00Z,{day}04:00Z\nb,{day}03:00Z,{day}03:30Z\n", 0)
+    deliver("1.csv", f"sensor,start,end\nb,{day}01:30Z,{day}02:00Z\na,{day}04:00Z,{day}09:00Z\n", 1)
+    deliver("2.csv", f"sensor,start,end\na,{day}09:00Z,{day}10:00Z\nx,soon,{day}10:00Z\n", 2)
+    steps: list[str] = []
+    job = Job.load("job.toml", session=spark, listeners=[lambda step: steps.append(step.name)])
+    job.run()
+    first, second, third = take_all(job)
+    marks = [version.batch.watermark for version in (first, second, third) if version.batch]
+    assert marks == [f"{day}02:00Z", f"{day}03:00Z", f"{day}08:00Z"]
+    assert second.batch is not None and (second.batch.late, second.batch.records) == (1, 2)
+    assert [row[1] for row in rejects(job, second)] == ["E815"]
+    assert third.batch is not None and (third.batch.late, third.batch.rejected) == (0, 1)
+    assert [row[1] for row in rejects(job, third)] == ["E814"]
+    assert steps.count("time advanced") == 2
+    whole = tl.Reasoner(tl.parse(HOT))
+    whole.insert("hot", [("a", f"[{day}00:00Z, {day}10:00Z]"), ("b", f"[{day}03:00Z, {day}03:30Z]")])
+    for name in whole:
+        assert set(map(str, read("published")[name])) == set(map(str, whole[name])), name
+    assert [str(row[1]) for row in read("published").changes("alarm").added] == [
+        f"[{day}02:00Z, {day}10:00Z]"
+    ]
+    wrong = HOT.replace("boxminus[0, 2m]", "boxplus[0, 2m]")
+    write("hot.rls", wrong)
+    with pytest.raises(tl.TidelogError, match="looks ahead"):
+        Job.load("job.toml", session=spark).stream()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("step", "count"), [("time advanced", 1), ("maintained", 2), ("ready", 3)])
+def test_event_times_of_a_stream_that_is_killed(spark: Any, write: Write, step: str, count: int) -> None:
+    write("hot.rls", HOT)
+    write("job.toml", HOT_JOB)
+    for number, (start, end) in enumerate([("00:00", "04:00"), ("04:00", "08:00"), ("07:30", "12:00")]):
+        times = f"2026-01-01T00:{start}Z,2026-01-01T00:{end}Z"
+        deliver(f"{number}.csv", f"sensor,start,end\na,{times}\nb{number},{times}\n", number)
+    kill(step, "stream", count=count)
+    take_all(Job.load("job.toml", session=spark))
+    write("job.toml", HOT_JOB.replace('"published"', '"clean"'))
+    clean = Job.load("job.toml", session=spark)
+    clean.run()
+    told = take_all(clean)
+    assert versions("published") == versions("clean") and len(told) == 3
+    assert [version.batch.late for version in told if version.batch] == [0, 0, 0]
+
+
+def messages(spark: Any, value: str) -> Any:
+    """A frame like that of Kafka's connector, made of the rate source."""
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).option("numPartitions", 2)
+    return rate.load().selectExpr(
+        "cast(null as binary) as key",
+        f"cast({value} as binary) as value",
+        "'topic' as topic",
+        "cast(value % 2 as int) as partition",
+        "value as offset",
+        "timestamp",
+    )
+
+
+def take_some(job: Job, count: int, frame: Any, **options: Any) -> list[Manifest]:
+    """The versions of the first batches of an endless stream."""
+    told: list[Manifest] = []
+    with job.stream(frame, told=told.append, **options) as following:
+        while len(told) < count:
+            following.wait(0.05)
+    return told
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("json", """if(value % 10 = 3, '{"from', '{"from": "n' || value || '",\n "to": "m", "op": "+"}')"""),
+        pytest.param(
+            "csv",
+            """case value % 10 when 3 then '+,"open' when 4 then null else '+,n' || value || ',"m"' end""",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_messages(streaming: Job, spark: Any, kind: str, value: str) -> None:
+    frame, options = messages(spark, value), {"event_time": "timestamp", "delay": 5.0}
+    told = take_some(streaming, 2, frame, predicate="edge", value=kind, checkpoint="other", **options)
+    came = {source for source, target in read("published")["edge"] if target == "m"}
+    bad = {3} if kind == "json" else {3, 4}
+    full = [version for version in told if version.batch and version.batch.records]
+    assert came == {f"n{n}" for n in range(10 * len(told)) if n % 10 not in bad}
+    for version in full:
+        assert (
+            version.batch is not None and version.batch.records == 10 - len(bad) == version.feed["edge"].added
+        )
+        assert version.batch.rejected == len(bad) and str(version.batch.watermark).endswith("Z")
+    assert {row[0].split("@")[0] for row in rejects(streaming, full[0])} <= {"topic/0", "topic/1"}
+
+
+def test_several_streams_are_one_query(streaming: Job, spark: Any, write: Write) -> None:
+    write(
+        "reach.rls",
+        Path("reach.rls").read_text() + "@declare name(x: string, n: int) . named(?x) :- name(?x, _) .\n",
+    )
+    second = """[[stream]]\npath = "names"\nformat = "jsonl"\npredicate = "name"\nappend = true\n"""
+    write("job.toml", Path("job.toml").read_text().replace("[stream]", "[[stream]]") + second)
+    write("names/1.jsonl", '{"x": "a", "n": 1}\n{"x": "b", "n": "one"}\n')
+    job = Job.load("job.toml", session=spark)
+    job.run()
+    deliver("0.csv", "op,from,to\n+,d,e\n", 0)
+    (version,) = take_all(job)
+    assert version.batch is not None and (version.batch.records, version.batch.rejected) == (2, 1)
+    assert version.feed["edge"].added == 1 and set(read("published")["named"]) == {("a",)}
+    assert set(version.batch.progress) == {"edge", "name"}
+    write("job.toml", Path("job.toml").read_text().replace('"name"', '"edge"'))
+    with pytest.raises(DataError, match="two streams change `edge`"):
+        Job.load("job.toml", session=spark).stream()
+
+
+def test_a_function_for_queries_of_others(streaming: Job, session: Any, write: Write) -> None:
+    """It takes each batch once, in this process or in one of a server of Spark Connect."""
+    streaming.close()
+    write("rows/0.json", '{"op": "+", "from": "f", "to": "g"}\n{"op": "?", "from": "a", "to": "b"}\n')
+    frame = session.readStream.schema("op string, `from` string, `to` string").json(
+        str(Path("rows").resolve())
+    )
+    job = Job.load("job.toml", session=session)
+    for _ in range(2):
+        with job.batches("edge") as batches:
+            writer = frame.writeStream.foreachBatch(batches)
+            writer.option("checkpointLocation", str(Path("own").resolve())).trigger(
+                availableNow=True
+            ).start().awaitTermination()
+    version = read("published").manifest
+    assert version.version == 2 and version.batch is not None and version.batch.rejected == 1
+    assert ("f", "g") in set(read("published")["edge"])
+
+
+def test_a_connector_that_is_missing(streaming: Job, spark: Any, write: Write) -> None:
+    text = (
+        Path("job.toml")
+        .read_text()
+        .replace(
+            'path = "incoming"',
+            'format = "kafka"\nvalue = "json"\noptions = { "kafka.bootstrap.servers" = "x:1" }',
+        )
+    )
+    write("job.toml", text)
+    with pytest.raises(DataError, match="cannot read kafka streams") as error:
+        Job.load("job.toml", session=spark).stream()
+    assert "spark-sql-kafka" in str(error.value.diagnostics[0].help)
+
+
+@pytest.mark.slow
+def test_rules_over_time_run_for_ever(spark: Any, write: Write) -> None:
+    """What the reasoner keeps of endless events is bounded, and tables have all of it."""
+    write("hot.rls", "@declare hot(sensor: int) . alarm(?s) :- boxminus[0, 2] hot(?s) . hot(-1)@-1 .")
+    job = Job("hot.rls", publish="published", engine="columnar", session=spark, folder=Path.cwd())
+    job.run()
+    rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 500).option("numPartitions", 1)
+    events = rate.load().selectExpr("value % 5 as sensor", "value as start", "value + 3 as end")
+    weights: list[int] = []
+
+    def weigh(_: Manifest) -> None:
+        store = job.reasoner().time.store
+        weights.append(sum(table.weight for table in (*store.given.values(), *store.tables.values())))
+
+    with job.stream(
+        events,
+        predicate="hot",
+        append=True,
+        time=("start", "end"),
+        event_time="start",
+        delay=10.0,
+        checkpoint="other",
+        told=weigh,
+    ) as following:
+        while len(weights) < 40:
+            following.wait(0.1)
+    number = read("published").manifest.batch
+    assert number is not None and number.watermark is not None
+    facts = read("published")["hot"]
+    assert max(weights) < 15_000 and len(facts) >= 5

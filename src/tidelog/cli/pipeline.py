@@ -22,7 +22,7 @@ from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.operating import operate
 from tidelog.pipeline.settings import Settings
-from tidelog.pipeline.stream import check_stream, follow
+from tidelog.pipeline.stream import check_streams, follow
 from tidelog.shown import visible_lines
 
 TOLD = (
@@ -49,7 +49,7 @@ def pipeline(options: Namespace) -> int:
     if options.validate:
         return _validate(job, messages, options)
     if options.stream:
-        check_stream(job)
+        check_streams(job)
 
     def retrying(number: int, delay: float, error: Exception) -> None:
         reason = error.diagnostics[0].message if isinstance(error, TidelogError) else str(error)
@@ -78,8 +78,8 @@ def pipeline(options: Namespace) -> int:
 def _validate(job: Job, messages: Messages, options: Namespace) -> int:
     """Check what can be checked without running anything; errors are raised."""
     job.check()
-    if job.settings.stream is not None:
-        check_stream(job)
+    if job.settings.streams:
+        check_streams(job)
     messages.say(f"{options.job}: nothing wrong was found")
     return DONE
 
@@ -178,9 +178,9 @@ def _batch(manifest: Manifest) -> str:
     }
     odd = "".join(f", {number:,} {name}" for name, number in oddities.items() if number)
     changed = counts(manifest.added, manifest.removed)
-    return (
-        f"batch {batch.batch}: {counted(batch.records, 'record')}{odd}; version {manifest.version}: {changed}"
-    )
+    mark = "" if batch.watermark is None else f"; watermark {batch.watermark}"
+    told = f"batch {batch.batch}: {counted(batch.records, 'record')}{odd}"
+    return f"{told}; version {manifest.version}: {changed}{mark}"
 
 
 def timetable(steps: list[Step]) -> list[str]:

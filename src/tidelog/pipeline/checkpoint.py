@@ -23,11 +23,13 @@ def taken_files(checkpoint: Path) -> set[str]:
     return taken
 
 
-def next_files(folder: Path, pattern: str, checkpoint: Path, count: int) -> list[Path]:
+def next_files(folder: Path, endings: tuple[str, ...], checkpoint: Path, count: int) -> list[Path]:
     """The files that Spark will take next, as far as they are there: the oldest first."""
     taken = taken_files(checkpoint)
     found = []
-    for path in folder.glob(pattern):
+    for path in folder.iterdir():
+        if not path.name.endswith(endings):
+            continue
         if not path.name.startswith((".", "_")) and str(path.resolve()) not in taken:
             found.append((path.stat().st_mtime_ns, str(path), path))
     return [path for *_, path in sorted(found)[:count]]

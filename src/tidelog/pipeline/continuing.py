@@ -92,6 +92,6 @@ def has_changed(what: str) -> DataError:
 
 def no_advance(place: str | None = None) -> DataError:
     """The error for time that is to advance."""
-    message = "time cannot advance in a pipeline: what is published keeps all times"
-    help = "leave `@advance` out, or use a store"
+    message = "time cannot advance in a pipeline by a change script"
+    help = "give a stream of records an `event-time`: time advances by its watermark"
     return DataError(Diagnostic(codes.TIMED, message, place=place, help=help))

@@ -24,7 +24,8 @@ EMPTIED: Final = "allow-empty"  # the guard against a source that has become emp
 EXPECT: Final = "expect"
 MOST_SAMPLES: Final = 5
 _SHARE = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?%")
-_DURATION = re.compile(r"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>s|min|h|d)")
+_UNIT = r"s(?:econds?)?|min(?:utes?)?|h(?:ours?)?|d(?:ays?)?"
+_DURATION = re.compile(rf"(?P<number>\d+(?:\.\d+)?) ?(?P<unit>{_UNIT})")
 _SECONDS: Final = {"s": 1, "min": 60, "h": 3600, "d": 86400}
 
 
@@ -71,14 +72,15 @@ def read_amount(value: int | str) -> Amount:
 def read_duration(text: str) -> timedelta:
     """Return the duration that a text means; raise `ValueError` if it means none.
 
-    >>> read_duration("24 h"), read_duration("90min")
+    >>> read_duration("24 hours"), read_duration("90min")
     (datetime.timedelta(days=1), datetime.timedelta(seconds=5400))
     """
     found = _DURATION.fullmatch(text.strip())
     if found is None:
         raise ValueError(text)
     try:
-        return timedelta(seconds=float(found["number"]) * _SECONDS[found["unit"]])
+        unit = "min" if found["unit"].startswith("min") else found["unit"][0]
+        return timedelta(seconds=float(found["number"]) * _SECONDS[unit])
     except OverflowError:
         raise ValueError(text) from None
 

@@ -8,7 +8,7 @@ one; the table of `=` has the classes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -22,12 +22,12 @@ from tidelog.logic.types import MOMENT, column_of
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import NetChange, Rows
 from tidelog.pipeline.facts import Changed, nothing
-from tidelog.pipeline.timed_holding import TimedHolding
+from tidelog.pipeline.timed_holding import Begun, TimedHolding
 from tidelog.pipeline.times import Layout, time_arrays
 from tidelog.reasoner import Reasoner
 from tidelog.relation import misfit_error
 from tidelog.temporal.bounds import Bound
-from tidelog.temporal.changing import TimedRows
+from tidelog.temporal.changing import TimedRows, Times
 from tidelog.transaction import Change
 
 HOLDS: Final = "holds"  # the column of a predicate without arguments
@@ -46,11 +46,17 @@ _TIMES = {
 class Holding:
     """The facts of a reasoner, of which everything has been derived."""
 
-    def __init__(self, reasoner: Reasoner, bound: Bound = Bound.TEXT, mixed: str = EXACTLY) -> None:
+    def __init__(
+        self,
+        reasoner: Reasoner,
+        bound: Bound = Bound.TEXT,
+        mixed: str = EXACTLY,
+        begun: Begun | None = None,
+    ) -> None:
         self.engine = reasoner.engine
         self.reasoner = reasoner
         self._listing = reasoner.listing()
-        self._timed = TimedHolding(reasoner)
+        self._timed = TimedHolding(reasoner, begun)
         self._bound = bound
         self._mixed = mixed
 
@@ -157,6 +163,14 @@ class Holding:
         changes |= _changes(net.removed, net.added, {name: known[name] for name in known.keys() - timed})
         found = {name: changed for name, changed in changes.items() if changed is None or changed.count}
         return {name: each if self._is_faithful(known[name]) else None for name, each in found.items()}
+
+    def has_forgotten(self, name: str) -> bool:
+        """Return whether facts of a predicate are in its table that the reasoner has forgotten."""
+        return name in self._timed.names and self.reasoner.time.past.time is not None
+
+    def since(self, name: str, rows: tuple[Sequence[Any], Times]) -> Changed:
+        """Return what has changed since rows were published that reach into what is not forgotten."""
+        return self._timed.since(name, *rows)
 
     def _timed_change(self, name: str, net: NetChange) -> Changed | None:
         """Return what changed in a predicate that holds at times; None where all of it repeats."""

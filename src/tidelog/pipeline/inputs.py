@@ -308,7 +308,8 @@ class Taken:
     def timed(self, is_integer: bool) -> Iterator[Timed]:
         """The same of an input with times, each part with when its rows hold."""
         for batch in self.batches():
-            yield from readable(batch, self.item.time, is_integer, self.faults, self.item.shown)
+            parts = readable(batch, self.item.time, is_integer, self.faults, self.item.shown)
+            yield from ((part, times) for _, part, times in parts)
         self.faults.check()
 
     def tell(self, reject: Callable[[Faults], None], rows: int, filtered: int) -> None:

@@ -21,6 +21,7 @@ from tidelog.logic.program import Program
 from tidelog.logic.resolve import load as load_program
 from tidelog.logic.resolve import program_of as as_program
 from tidelog.logic.sandbox import Folders, Sandbox
+from tidelog.logic.time import point_at
 from tidelog.maintenance.maintainer import Update
 from tidelog.opening import StoredReasoner
 from tidelog.pipeline import codes
@@ -40,7 +41,7 @@ from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Batch, Input, Manifest, Origin
 from tidelog.pipeline.programs import described, hash_of, published_program
-from tidelog.pipeline.publishing import check_values, publish_facts, restore_types
+from tidelog.pipeline.publishing import begun_in, check_values, publish_facts, restore_types
 from tidelog.pipeline.rebuilding import rebuild
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
@@ -48,13 +49,14 @@ from tidelog.pipeline.source_files import check_place, check_sources, with_times
 from tidelog.pipeline.spark_session import check_pyspark, description_of, stages_of, start_session
 from tidelog.pipeline.state import State
 from tidelog.pipeline.store import store_of
+from tidelog.pipeline.timed_holding import Begun
 from tidelog.pipeline.version import Version
 from tidelog.publish import Publication
 from tidelog.transaction import Change
 
 if TYPE_CHECKING:
     from tidelog.pipeline.on_spark import SparkIntake
-    from tidelog.pipeline.stream import Following
+    from tidelog.pipeline.stream import Batches, Following
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ class Job:
         sources: Iterable[Source] = (),
         sinks: Iterable[Sink] = (),
         engine: Engine | str = DEFAULT_ENGINE,
-        stream: Stream | None = None,
+        stream: Stream | Iterable[Stream] | None = None,
         parameters: Mapping[str, str] | None = None,
         max_rejects: int | None = None,
         folder: Path | str = ".",
@@ -126,7 +128,7 @@ class Job:
                 tuple(sources),
                 tuple(sinks),
                 made,
-                stream,
+                () if stream is None else (stream,) if isinstance(stream, Stream) else tuple(stream),
                 max_rejects,
                 Path(folder),
                 Sandbox.of(allow_read, allow_write),
@@ -166,6 +168,7 @@ class Job:
         self._keeps_open = 0  # blocks in which the reasoner stays at hand
         self._open: StoredReasoner | None = None
         self.guarding: Guarding | None = None  # of the last run
+        self._begun: tuple[StoredReasoner, Begun] | None = None
 
     # ---- runs
 
@@ -235,10 +238,12 @@ class Job:
         batch: Callable[[], Batch] | None = None,
         summary: Callable[[Change], Batch] | None = None,
         peek: Callable[[], Update | None] | None = None,
+        advance: str | None = None,
     ) -> Manifest:
         """Publish the version in which a transaction has been applied.
 
-        A stream says which `batch` it is before that, and has its `summary` afterwards.
+        A stream says which `batch` it is before that, and has its `summary` afterwards. First of all, time
+        may advance to what its last batch has made final.
         """
         with self.writing() as publication:
             before = self._before(publication)
@@ -246,6 +251,8 @@ class Job:
                 self.store.manifest()  # nothing has been published
                 raise AssertionError
             reasoner = self.reasoner(before)
+            if advance is not None:
+                self._advance(reasoner, before, advance)
             with reasoner.looking_ahead(peek):
                 change = reasoner.change(missing=missing, batch=State.batch(publication.number))
                 fill(change)
@@ -256,6 +263,30 @@ class Job:
             if summary is not None:
                 origin = replace(origin, batch=summary(change))
             return self._publish(publication, before, reasoner, change.program, changes, origin)
+
+    def _advance(self, reasoner: StoredReasoner, before: Manifest, to: str) -> None:
+        """Let time advance, by a transaction that changes no fact: the state is still that of the version.
+
+        Rows that are forgotten stay in tables.
+        """
+        point, past = point_at(to), reasoner.time.past.time
+        if point.start is None or (past is not None and past >= point.start):
+            return
+        self._begun_of(reasoner, before).advance(point, reasoner.program.timed)
+        try:
+            reasoner.advance(to)
+        except BaseException:
+            self._discard_reasoner()
+            raise
+        self.reached("time advanced", to)
+
+    def _begun_of(self, reasoner: StoredReasoner, before: Manifest | None) -> Begun:
+        """Return when intervals began that a reasoner has forgotten in part."""
+        if self._begun is None or self._begun[0] is not reasoner:
+            self._begun = reasoner, Begun(reasoner.time)
+            if before is not None:
+                self._begun = reasoner, begun_in(self.store.published, before, reasoner)
+        return self._begun[1]
 
     # ---- what a run does
 
@@ -462,7 +493,9 @@ class Job:
         )
 
     def _holding(self, reasoner: StoredReasoner) -> Holding:
-        return Holding(reasoner)
+        is_advanced = reasoner.time.past.time is not None
+        current = self.store.current() if is_advanced else None
+        return Holding(reasoner, begun=self._begun_of(reasoner, current))
 
     def _intake(self, program: Program) -> Intake | SparkIntake:
         if self.settings.engine.name == "spark":
@@ -540,10 +573,10 @@ class Job:
 
     @property
     def _state(self) -> State:
-        engine, stream = self.settings.engine, self.settings.stream
+        engine, streams = self.settings.engine, self.settings.streams
         settings = {
             "maintainer": engine.maintainer,
-            "marking": stream.marking if stream else "none",
+            "marking": streams[0].marking if streams else "none",
             "modules": engine.modules,
             "equality": engine.equality,
             "equal": engine.equal,
@@ -588,12 +621,14 @@ class Job:
 
     def _discard_reasoner(self) -> None:
         """Use the reasoner no longer, which may be ahead of what is published."""
+        self._begun = None
         if self._open is not None:
             self._open.abandon()
             self._open = None
 
     def close(self) -> None:
         """Let others change the state of the published version."""
+        self._begun = None
         if self._open is not None:
             self._open.close()
             self._open = None
@@ -635,25 +670,40 @@ class Job:
         frame: Any = None,
         *,
         predicate: str | None = None,
-        op: str = "op",
-        order: str | None = None,
-        missing: str = "reject",
         checkpoint: str | None = None,
-        time: str | tuple[str, ...] = (),
         told: Callable[[Manifest], None] | None = None,
         available_now: bool = False,
+        **options: Any,
     ) -> Following:
-        """Follow the job's stream, or a streaming DataFrame whose rows change a predicate's facts.
+        """Follow the job's streams, or a streaming DataFrame whose rows change a predicate's facts.
 
         Each micro-batch is one transaction and publishes one version, exactly once. `stop()` of the result
-        ends it, and so does the end of a `with` block around it; `wait()` waits for its end.
+        ends it, and so does the end of a `with` block around it; `wait()` waits for its end. Further options
+        of a DataFrame are those of `Stream`: `op`, `append`, `order`, `missing`, `time`, `value`,
+        `event_time`, `delay` and `idle`.
         """
         from tidelog.pipeline.stream import Following
 
-        given = None
+        given = self.settings.streams
         if frame is not None:
-            given = Stream(None, "frame", predicate, op, order, missing, checkpoint=checkpoint, time=time)
-        return Following(self, frame, told=told, available_now=available_now, stream=given)
+            given = (Stream(None, "frame", predicate, checkpoint=checkpoint, **options),)
+        return Following(self, frame, told=told, available_now=available_now, streams=given)
+
+    def batches(
+        self, predicate: str, *, told: Callable[[Manifest], None] | None = None, **options: Any
+    ) -> Batches:
+        """Return a function for `foreachBatch` of a query of your own: `writeStream.foreachBatch(…)`.
+
+        Each batch is one transaction and publishes one version; one that comes again is passed over. The
+        rows are records of a predicate, as for `stream`. The job must have been run. Over Spark Connect the
+        function runs in a process of the server, on whose disks the published folder lies then.
+        """
+        from tidelog.pipeline.stream import Batches, check_streams
+
+        streams = (Stream(None, "frame", predicate, **options),)
+        check_streams(self, streams)
+        self.store.manifest()  # it has been run
+        return Batches(self, streams, told)
 
     def subscribe(self, predicate: str, callback: Callable[[PredicateDelta], object]) -> None:
         """Call a function with what each version that this job publishes changes in a predicate."""

@@ -18,7 +18,7 @@ from tidelog.pipeline import codes
 from tidelog.pipeline.attempts import read_retry
 from tidelog.pipeline.document import Document, Table, read_document
 from tidelog.pipeline.guard_settings import read_guards, source_limits
-from tidelog.pipeline.guards import Guards, Severity
+from tidelog.pipeline.guards import Guards, Severity, read_duration
 from tidelog.pipeline.openlineage import read_settings as read_lineage_settings
 from tidelog.pipeline.reports import read_report_folder
 from tidelog.pipeline.settings import (
@@ -37,6 +37,7 @@ from tidelog.pipeline.settings import (
     is_remote,
 )
 from tidelog.publish.published import FORMATS as PUBLISHED_FORMATS
+from tidelog.publish.schemas import CHANGE_TYPE
 from tidelog.publish.storage import KEYS
 from tidelog.temporal.materialise import PROCEDURES
 
@@ -55,10 +56,13 @@ SINK_FORMATS = (
     "ttl",
     *SPARK_FORMATS,
 )
-STREAM_FORMATS = ("csv", "tsv", "jsonl", "changes")
+FILE_STREAMS = ("csv", "tsv", "jsonl", "json", "parquet", "orc")
+STREAM_FORMATS = (*FILE_STREAMS, "changes", "kafka", "table", "delta", "tidelog")
+MESSAGES = ("json", "csv")
 ON_ERROR = ("reject", "fail")
 MARKINGS = ("none", "literal", "linked")
 MISSING = ("reject", "ignore")
+COMMIT_VERSION = "_commit_version"  # of change feeds, as all readers of Delta call it
 TIME_HELP = (
     '"interval", "start", ["start", "end"] or ["start", "duration"]; two columns more say which bounds are '
     'left out: ["start", "end", "start_open", "end_open"]'
@@ -92,7 +96,7 @@ def _settings(document: Document, folder: Path) -> Settings:
         tuple(_source(table) for table in root.tables("source")),
         tuple(_sink(table) for table in root.tables("sink")),
         _engine(root.table("engine")),
-        _stream(root.table("stream")),
+        _streams(root),
         root.count("max-rejects"),
         folder,
         format=form,
@@ -335,26 +339,88 @@ def _maintainer(table: Table) -> str:
     return name
 
 
-def _stream(table: Table | None) -> Stream | None:
-    if table is None:
-        return None
+def _streams(root: Table) -> tuple[Stream, ...]:
+    """Return the streams: one table, or an array of them, of which each begins with [[stream]]."""
+    if root.is_table("stream"):
+        table = root.table("stream")
+        return (_stream(table),) if table is not None else ()
+    tables = root.tables("stream")
+    for table in tables[1:]:  # what is said of the query is said once
+        table.refuse(("trigger", "marking", "checkpoint"), "is for all streams: write it in the first one")
+    return tuple(map(_stream, tables))
+
+
+def _stream(table: Table) -> Stream:
+    given = table.choice("format", STREAM_FORMATS, "csv")
+    options = table.mapping("options")
+    is_feed = options.get("readChangeFeed", "").lower() == "true"
+    files, size = table.count("files-per-batch", 1), table.count("bytes-per-batch", 1)
     stream = Stream(
-        table.required("path", "name the folder that change files come to"),
-        table.choice("format", STREAM_FORMATS, "csv"),
+        table.text("path"),
+        given,
         table.text("predicate"),
-        table.text("op", "op") or "op",
-        table.text("order"),
+        table.text("op") or (CHANGE_TYPE if is_feed else "op"),
+        table.text("order") or (COMMIT_VERSION if is_feed else None),
         table.choice("missing", MISSING, "reject"),
-        table.count("files-per-batch", 1) or 1,
+        files,
         table.number("trigger"),
         table.choice("marking", MARKINGS, MARKINGS[0]),
         table.text("checkpoint"),
         _time(table),
-        table.document.span((*table.path, "path")),
+        table.text("table"),
+        table.choice("value", MESSAGES, MESSAGES[0]) if "value" in table else None,
+        table.flag("append") is True,
+        table.text("event-time"),
+        _duration(table, "delay") or 0.0,
+        _duration(table, "idle"),
+        size,
+        table.count("records-per-batch", 1),
+        options,
+        table.document.span((*table.path, "path" if "path" in table else "format")),
     )
-    if stream.format == "changes":
-        table.refuse(("predicate", "op", "order", "time"), "makes no sense with change scripts")
+    if given == "changes":
+        keys = ("predicate", "op", "order", "time", "append", "value", "event-time", "delay", "idle")
+        table.refuse(keys, "makes no sense with change scripts")
     elif stream.predicate is None and "predicate" not in table:
         table.missing("predicate", "name the predicate that the records change")
+    _check_stream(table, stream)
     table.close()
     return stream
+
+
+def _check_stream(table: Table, stream: Stream) -> None:
+    """Note what is missing in a stream, or does not go together."""
+    given = stream.format
+    if given in (*FILE_STREAMS, "changes"):
+        if "path" not in table:
+            table.missing("path", "name the folder that files come to")
+        table.refuse(("table", "value", "records-per-batch"), f"makes no sense with {given}")
+    elif given == "kafka":
+        table.refuse(("path", "table", "files-per-batch", "bytes-per-batch"), "makes no sense with kafka")
+        if stream.value is None and "value" not in table:
+            table.missing("value", 'say how messages are written: value = "json" or "csv"')
+        if "kafka.bootstrap.servers" not in stream.options:
+            help = '[stream.options] with "kafka.bootstrap.servers" and "subscribe"'
+            table.missing("options", f"name the servers and the topic: {help}")
+    else:
+        table.refuse(("value", "records-per-batch"), f"makes no sense with {given}")
+        if ("path" in table) == ("table" in table) or (given == "table" and "path" in table):
+            table.missing(
+                "table", "name a table" if given == "table" else "name a table or a path, one of them"
+            )
+    if stream.files_per_batch is not None and stream.bytes_per_batch is not None:
+        table.wrong("bytes-per-batch", "cannot be given beside `files-per-batch`", "Spark takes one of them")
+    if stream.append:
+        table.refuse(("op",), "makes no sense with append: all records are inserted")
+    if stream.event_time is None and "event-time" not in table:
+        table.refuse(("delay", "idle"), "makes no sense without `event-time`")
+
+
+def _duration(table: Table, key: str) -> float | None:
+    """Return a duration in seconds; a number is one, too."""
+    text = table.text(key)
+    try:
+        return None if text is None else read_duration(text).total_seconds()
+    except ValueError:
+        table.wrong(key, f"is not a duration: `{text}`", 'write "30 s", "10 min" or "1 h"')
+        return None

@@ -45,8 +45,20 @@ class Input:
 
 
 @dataclass(frozen=True, slots=True)
+class Progress:
+    """How far one stream of a batch has come: the highest order, and the greatest event time."""
+
+    order: str | None = None
+    event: str | None = None  # as programs write points of time
+    seen: float = 0.0  # when a record came last, in seconds since 1970
+
+
+@dataclass(frozen=True, slots=True)
 class Batch:
-    """A micro-batch of a stream: what it brought, and what became of its records."""
+    """A micro-batch of a job's streams: what it brought, and what became of its records.
+
+    All times before the `watermark` are final: the next batch cannot change what holds then.
+    """
 
     stream: str
     batch: int
@@ -58,6 +70,8 @@ class Batch:
     rejected: int = 0
     order: str | None = None  # the highest that came so far
     rejects: str | None = None
+    watermark: str | None = None
+    progress: Mapping[str, Progress] = field(default_factory=dict)  # by the predicates that records change
 
 
 @dataclass(frozen=True)
@@ -88,7 +102,7 @@ class Origin:
         """Return what was kept with a version."""
         made: Origin = _made(Origin, found)
         inputs = {name: _input(item) for name, item in found["inputs"].items()}
-        batch = None if found["batch"] is None else _made(Batch, found["batch"])
+        batch = None if found["batch"] is None else _batch(found["batch"])
         types = {name: tuple(each) for name, each in found["types"].items()}
         return replace(made, inputs=inputs, batch=batch, types=types)
 
@@ -187,6 +201,12 @@ class Manifest:
 def _input(item: dict[str, Any]) -> Input:
     files = {name: (size, time, digest) for name, (size, time, digest) in item["files"].items()}
     found: Input = _made(Input, {**item, "files": files})
+    return found
+
+
+def _batch(item: dict[str, Any]) -> Batch:
+    progress = {name: _made(Progress, one) for name, one in item.get("progress", {}).items()}
+    found: Batch = _made(Batch, {**item, "progress": progress})
     return found
 
 

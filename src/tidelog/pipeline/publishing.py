@@ -5,20 +5,30 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from tidelog.changes import Delta
+from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.columnar.typed import Misfit, arrow_type, to_typed, with_mixed
+from tidelog.errors import DataError, Diagnostic
 from tidelog.logic.program import BOTTOM, Predicate, Program
 from tidelog.logic.types import Contents, Type, Types, types_of_column
 from tidelog.logic.values import ColumnType
-from tidelog.pipeline.facts import Changed
+from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import joined
+from tidelog.pipeline import codes
+from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.holding import EXACTLY, Changes, Holding
 from tidelog.pipeline.manifest import Manifest, Origin
+from tidelog.pipeline.timed_holding import Begun
+from tidelog.pipeline.times import Layout, ids_in, times_in
+from tidelog.pipeline.version import encoded
 from tidelog.publish import Publication, Published, files
 from tidelog.publish.schemas import is_same, normal, normal_type
 from tidelog.reasoner import Reasoner
 from tidelog.relation import misfit_error
+from tidelog.temporal.changing import Times
 from tidelog.transaction import Change
 
 
@@ -41,11 +51,18 @@ def publish_facts(
     for name, predicate in predicates.items():
         schema, table = holding.schema(predicate), known.pop(name, None)
         if table is None or before is None or not _is_kept(name, predicate, schema, before, holding):
+            if table is not None and holding.has_forgotten(predicate.name):
+                raise _has_forgotten(name)
             rows = holding.rows(predicate.name)
             publication.write(name, schema, holding.tables(predicate, rows))
         elif predicate.name in changes:
             changed = changes[predicate.name]
-            if changed is None:
+            if changed is None and holding.has_forgotten(predicate.name):
+                assert before is not None, "time advances in what is published"
+                open_rows = rows_open_in(published, before, name, holding.reasoner)
+                changed = holding.since(predicate.name, open_rows)
+                _change(publication, name, holding, predicate, changed)
+            elif changed is None:
                 rows = holding.rows(predicate.name)
                 change_to(publication, published, name, holding.table(predicate, rows))
             else:
@@ -135,6 +152,57 @@ def _change(
 ) -> None:
     inserted, deleted = (holding.table(predicate, rows) for rows in (changed.added, changed.removed))
     publication.change(name, inserted, deleted)
+
+
+def _has_forgotten(name: str) -> DataError:
+    message = (
+        f"the columns of `{name}` would be others, and time has advanced: rows of the past are forgotten"
+    )
+    help = "declare the types of its columns, and publish everything anew with --full"
+    return DataError(Diagnostic(codes.DRIFT, message, help=help))
+
+
+def begun_in(published: Published, before: Manifest, reasoner: Reasoner) -> Begun:
+    """Return when the intervals of published rows began that the reasoner has forgotten in part."""
+    begun = Begun(reasoner.time)
+    if reasoner.time.past.time is not None:
+        for name, predicate in reasoner.program.predicates.items():
+            if predicate.written in before.origin.times and name in reasoner.program.timed:
+                begun.add(name, *rows_open_in(published, before, predicate.written, reasoner))
+    return begun
+
+
+def rows_open_in(
+    published: Published, before: Manifest, name: str, reasoner: Reasoner
+) -> tuple[list[Any], Times]:
+    """Return the rows of a table that reach up to the time that was advanced to, or beyond, and their times.
+
+    The table is read some rows at a time, and constants of other rows do not come into the reasoner.
+    """
+    origin, time = before.origin, reasoner.time
+    layout = Layout(tuple(before.tables[name].schema.names), origin.times[name], origin.is_calendar)
+    parts = []
+    for batch in published.dataset(name, before.published).to_batches():
+        table = pa.Table.from_batches([batch])
+        scratch = ColumnarEngine(1)
+        ids = tuple(
+            ids_in(column, ColumnType.BOOLEAN if place > 1 else ColumnType.STRING, scratch.dictionary)
+            for place, column in enumerate(table.columns[layout.arguments :])
+        )
+        rows = Rows((ids[0],) * layout.arguments + ids, table.num_rows)  # only times are looked at
+        times, _ = times_in(rows, layout, scratch.dictionary, origin.is_integer_time)
+        time.store.adopt(times.timeline)
+        _, right = times.on(time.store.timeline)
+        table = table.filter(pa.array(right >= time.past.first(time.store.timeline) - 1))
+        if table.num_rows:
+            parts.append(encoded(name, table, before, reasoner.engine))
+    if not parts:
+        timeline = time.store.timeline
+        none = np.zeros(0, np.int64)
+        return list(nothing(layout.arguments).columns), Times(timeline, none, none)
+    rows = joined(parts)
+    times, _ = times_in(rows, layout, reasoner.engine.dictionary, origin.is_integer_time)
+    return list(rows.columns[: layout.arguments]), times
 
 
 def change_to(publication: Publication, published: Published, name: str, now: Any) -> None:

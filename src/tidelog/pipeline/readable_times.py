@@ -15,11 +15,14 @@ Timed = tuple[Batch, Times]  # rows, and when each holds
 
 
 def readable(
-    batch: Batch, names: tuple[str, ...], is_integer: bool, faults: Faults, place: str
-) -> Iterator[Timed]:
-    """The rows whose last columns say when, in parts; the batch is halved until the others are found."""
+    batch: Batch, names: tuple[str, ...], is_integer: bool, faults: Faults, place: str, begin: int = 0
+) -> Iterator[tuple[int, Batch, Times]]:
+    """The rows whose last columns say when, in parts, with where each begins in the batch.
+
+    The batch is halved until the others are found.
+    """
     try:
-        yield split_batch(batch, names, is_integer)
+        yield begin, *split_batch(batch, names, is_integer)
     except TidelogError as error:
         if batch.rows == 1:
             faults.rows -= 1
@@ -27,7 +30,8 @@ def readable(
             return
         middle = batch.rows // 2
         for start, rows in ((0, middle), (middle, batch.rows - middle)):
-            yield from readable(_part(batch, start, rows), names, is_integer, faults, place)
+            part = _part(batch, start, rows)
+            yield from readable(part, names, is_integer, faults, place, begin + start)
 
 
 def _part(batch: Batch, start: int, rows: int) -> Batch:

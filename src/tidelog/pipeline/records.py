@@ -13,11 +13,8 @@ Rejected records are counted and written aside with the reason, and the rest of 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from io import BytesIO
-from pathlib import Path
-from typing import IO, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,9 +24,7 @@ from tidelog.engine.maintaining import Flag
 from tidelog.errors import Diagnostic
 from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults
-from tidelog.io.objects import from_python
-from tidelog.io.source import DataFile, Header, time_types_of
-from tidelog.io.tables import read
+from tidelog.io.source import time_types_of
 from tidelog.logic.program import Fact, Predicate, Program
 from tidelog.logic.terms import exact, plain, read_exact
 from tidelog.logic.values import ColumnType, order_key
@@ -39,43 +34,40 @@ from tidelog.pipeline import codes
 from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.settings import Stream
 from tidelog.plan.rule_text import Writing
+from tidelog.publish.schemas import CHANGE_TYPE
 from tidelog.relation import column_names
 
-INSERTS = frozenset({"+", "insert", "add"})
-DELETES = frozenset({"-", "−", "delete", "remove"})
+INSERTS = frozenset({"+", "insert", "add", "update_postimage"})
+DELETES = frozenset({"-", "−", "delete", "remove", "update_preimage"})
+Positions = npt.NDArray[np.int64]  # a row for each record: its file, and its number in it
 NOT_THERE = "E630"
 DERIVED = "E631"
 
 
 @dataclass(frozen=True)
-class Content(DataFile):
-    """A file whose bytes are at hand."""
-
-    content: bytes = field(default=b"", repr=False)
-
-    def open(self) -> IO[bytes]:
-        """The bytes of the file."""
-        return BytesIO(self.content)
-
-
-@dataclass(frozen=True)
 class Shape:
-    """The columns of records: the operation, those of the predicate, perhaps the order, and when."""
+    """The columns of records: the operation if they have one, the predicate's, the order, and when."""
 
     predicate: Predicate
     types: tuple[ColumnType, ...]
     names: tuple[str, ...]
     has_order: bool
     time: tuple[str, ...] = ()  # what the last columns tell of when facts hold
+    has_op: bool = True  # otherwise all records are inserted
+    is_feed: bool = False  # of a table: of equal order, what is deleted comes first
 
     @staticmethod
     def of(stream: Stream, predicate: Predicate, program: Program) -> Shape:
         """The columns that a stream's records have."""
         order = (stream.order,) if stream.order else ()
-        types = (ColumnType.STRING, *program.types_of(predicate), *(ColumnType.ANY for _ in order))
-        names = (stream.op, *column_names(predicate), *order, *stream.times)
-        when = time_types_of(stream.times, stream.format)
-        return Shape(predicate, (*types, *when), names, bool(order), stream.times)
+        op = () if stream.append else (stream.op,)
+        types = (ColumnType.STRING,) * len(op), program.types_of(predicate), (ColumnType.ANY,) * len(order)
+        names = (*op, *column_names(predicate), *order, *stream.times)
+        is_json = stream.value == "json" or stream.format in ("json", "jsonl")
+        when = time_types_of(stream.times, "jsonl" if is_json else stream.format)
+        every = (*types[0], *types[1], *types[2], *when)
+        is_feed = stream.op == CHANGE_TYPE and bool(op)
+        return Shape(predicate, every, names, bool(order), stream.times, bool(op), is_feed)
 
 
 @dataclass
@@ -107,36 +99,26 @@ class Records:
         self._rows: list[Rows] = []
         self._signs: list[npt.NDArray[np.bool_]] = []
         self._ranks: list[npt.NDArray[np.int32]] = []
+        self._positions: list[Positions] = []
         self._ignores_missing = ignores_missing
         self.place = "<stream>"  # of the records that are read, as messages tell it
         self.tally = Tally(order=highest)
 
     # ---- in
 
-    def read(self, file: DataFile) -> None:
-        """Gather the records of a file."""
-        shape = self._shape
-        wanted = replace(file, types=shape.types, names=shape.names, times=len(shape.time))
-        self.take(read(wanted, self._faults))
+    def take(self, batch: Batch, positions: Positions) -> None:
+        """Gather records that come as columns, in any order: positions tell which come first."""
+        self._note(batch, positions)
 
-    def take_frame(self, data: Any) -> None:
-        """Gather the records of Arrow data."""
-        self.take(from_python(data, self._shape.types, self._shape.names, self._faults))
-
-    def take(self, batches: Iterable[Batch]) -> None:
-        """Gather records that come as columns."""
-        for batch in batches:
-            self._take(batch)
-
-    def _take(self, batch: Batch) -> None:
-        self._note(batch)
-
-    def _note(self, batch: Batch) -> npt.NDArray[np.bool_]:
+    def _note(self, batch: Batch, positions: Positions) -> npt.NDArray[np.bool_]:
         """Gather records that come as columns without times; which of them are well formed."""
-        operations = [text.strip().lower() for text in batch.columns[0].values.to_pylist()]
-        ids = tuple(self._engine.encode_column(column) for column in batch.columns[1:])
+        shape = self._shape
+        operations = ["+"] * batch.rows
+        if shape.has_op:
+            operations = [text.strip().lower() for text in batch.columns[0].values.to_pylist()]
+        ids = tuple(self._engine.encode_column(column) for column in batch.columns[int(shape.has_op) :])
         known = np.array([text in INSERTS or text in DELETES for text in operations], bool)
-        arity = self._shape.predicate.arity
+        arity = shape.predicate.arity
         rows = Rows(ids[:arity], batch.rows)
         self.tally.records += batch.rows
         for place in np.flatnonzero(~known).tolist():
@@ -145,7 +127,8 @@ class Records:
         signs = np.array([text in INSERTS for text in operations], bool)
         self._rows.append(taken(rows, known))
         self._signs.append(signs[known])
-        if self._shape.has_order:
+        self._positions.append(positions[known])
+        if shape.has_order:
             self._ranks.append(ids[arity][known])
         return known
 
@@ -154,7 +137,10 @@ class Records:
     def _gathered(self) -> tuple[Rows, npt.NDArray[np.bool_], npt.NDArray[np.int64]]:
         """The records in their order: facts, whether they come, and which of the records they are."""
         rows, signs = joined(self._rows), np.concatenate(self._signs)
-        places = self._in_order(rows, signs) if self._shape.has_order else np.arange(rows.count)
+        positions = np.concatenate(self._positions)
+        first = signs if self._shape.is_feed else np.zeros(len(signs), bool)
+        arrival = np.lexsort((positions[:, 1], positions[:, 0], first))
+        places = self._in_order(rows, signs, arrival) if self._shape.has_order else arrival
         return Rows(tuple(column[places] for column in rows.columns), len(places)), signs[places], places
 
     def changed(self) -> Changed:
@@ -172,7 +158,9 @@ class Records:
         self._note_missing(rows, ~signs & ~explicit, standing)
         return Changed(taken(rows, ~signs & explicit), taken(rows, signs & ~explicit))
 
-    def _in_order(self, rows: Rows, signs: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    def _in_order(
+        self, rows: Rows, signs: npt.NDArray[np.bool_], arrival: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
         """The places of records in their order, without those that come too late."""
         ids = np.concatenate(self._ranks)
         distinct, places = np.unique(ids, return_inverse=True)
@@ -191,7 +179,7 @@ class Records:
                 self.tally.order = exact(values[most])
         ranks = np.empty(len(keys), np.int64)
         ranks[sorted(range(len(keys)), key=keys.__getitem__)] = np.arange(len(keys))
-        order = np.argsort(ranks[places], kind="stable")
+        order = arrival[np.argsort(ranks[places][arrival], kind="stable")]
         found: npt.NDArray[np.int64] = order[~late[order]]
         return found
 
@@ -227,17 +215,3 @@ def _last(rows: Rows) -> npt.NDArray[np.bool_]:
     last = np.zeros(rows.count, bool)
     last[rows.count - 1 - places] = True
     return last
-
-
-def contents(files: Sequence[tuple[str, bytes]], stream: Stream) -> Iterator[Content]:
-    """Files of records whose bytes are at hand, as they are to be read."""
-    for name, content in files:
-        yield Content(
-            Path(name),
-            stream.format,
-            None,
-            (),
-            Header.NAMES,
-            "\t" if stream.format == "tsv" else ",",
-            content=content,
-        )

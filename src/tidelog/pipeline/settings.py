@@ -166,7 +166,10 @@ class Engine:
 
 @dataclass(frozen=True)
 class Stream:
-    """Changes that come as files of a folder, or as rows of a streaming DataFrame."""
+    """Records that come: files of a folder, messages, rows of a table, or a streaming DataFrame.
+
+    With `append` records have no operation: all are inserted. `delay` and `idle` are in seconds.
+    """
 
     path: str | None = None
     format: str = "csv"
@@ -174,17 +177,31 @@ class Stream:
     op: str = "op"
     order: str | None = None
     missing: str = "reject"
-    files_per_batch: int = 1
+    files_per_batch: int | None = None
     trigger: float | None = None
     marking: str = "auto"
     checkpoint: str | None = None
     time: str | tuple[str, ...] = ()
+    table: str | None = None
+    value: str | None = None  # how messages are written: json or csv
+    append: bool = False
+    event_time: str | None = None
+    delay: float = 0.0
+    idle: float | None = None
+    bytes_per_batch: int | None = None
+    records_per_batch: int | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
     def times(self) -> tuple[str, ...]:
         """What columns of the records tell of when a fact holds."""
         return (self.time,) if isinstance(self.time, str) else tuple(self.time)
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return self.path or self.table or f"<{self.format}>"
 
 
 @dataclass(frozen=True)
@@ -197,7 +214,7 @@ class Settings:
     sources: tuple[Source, ...] = ()
     sinks: tuple[Sink, ...] = ()
     engine: Engine = field(default_factory=Engine)
-    stream: Stream | None = None
+    streams: tuple[Stream, ...] = ()
     max_rejects: int | None = None
     folder: Path = Path()
     sandbox: Sandbox = OPEN  # what the program may read and write

@@ -73,8 +73,7 @@ def check_place(settings: Settings) -> None:
 def with_times(program: Program, settings: Settings) -> Program:
     """The program, in which predicates hold at times whose sources say so; raises what is wrong with that."""
     given = [(source.predicate, source.span) for source in settings.sources if source.times]
-    if settings.stream is not None and settings.stream.times:
-        given.append((settings.stream.predicate or "", settings.stream.span))
+    given += [(stream.predicate or "", stream.span) for stream in settings.streams if stream.times]
     timed = {find_named(name, program, span).name for name, span in given}
     return program if timed <= program.given_times else giving_times(program, timed)
 

@@ -13,8 +13,9 @@ import numpy as np
 
 from tidelog.io.columns import Batch
 from tidelog.logic.program import Fact
+from tidelog.pipeline import codes
 from tidelog.pipeline.readable_times import readable
-from tidelog.pipeline.records import NOT_THERE, Records
+from tidelog.pipeline.records import NOT_THERE, Positions, Records
 from tidelog.temporal.changing import TimedRows, Times
 from tidelog.temporal.lists import Integers, Lists, nothing, single
 from tidelog.temporal.reasoning import Temporal
@@ -31,10 +32,11 @@ class TimedRecords(Records):
         self._time = time
         self._intervals: list[Times] = []
 
-    def _take(self, batch: Batch) -> None:
+    def take(self, batch: Batch, positions: Positions) -> None:
+        """Gather records that come as columns, of which the last ones say when."""
         is_integer = self._time.store.timeline.is_integer
-        for part, times in readable(batch, self._shape.time, is_integer, self._faults, self.place):
-            known = self._note(part)
+        for start, part, times in readable(batch, self._shape.time, is_integer, self._faults, self.place):
+            known = self._note(part, positions[start : start + part.rows])
             self._intervals.append(Times(times.timeline, times.left[known], times.right[known]))
 
     # ---- out
@@ -46,6 +48,10 @@ class TimedRecords(Records):
         rows, signs, places = self._gathered()
         left, right = (ends[places] for ends in self._ends())
         columns: Table = np.array(rows.columns, np.int32).reshape(len(rows.columns), rows.count)
+        final = left < self._time.past.first(self._time.store.timeline)
+        if final.any():
+            self._reject_final(columns, left, right, signs, np.flatnonzero(final))
+            columns, left, right, signs = columns[:, ~final], left[~final], right[~final], signs[~final]
         going = _Going(self._time, self._shape.predicate.name, columns)
         for some in _rounds(going.numbers):
             lists = single(left[some], right[some])
@@ -58,6 +64,14 @@ class TimedRecords(Records):
         name = self._shape.predicate.name
         change.times.removed.append((name, going.rows(going.gone)))
         change.times.added.append((name, going.rows(going.come)))
+
+    def _reject_final(self, columns: Table, left: Any, right: Any, signs: Any, places: Integers) -> None:
+        """Reject records that would change what is final, as time has advanced."""
+        self.tally.late += len(places)
+        for place in places.tolist():
+            reason = f"what holds before {self._time.past} is final, as time has advanced to it"
+            written = self._written(columns[:, place], left[place], right[place])
+            self._refuse(codes.LATE, reason, f"{'+' if signs[place] else '-'} {written}")
 
     def _ends(self) -> tuple[Integers, Integers]:
         """The ends of all intervals, in units that what is given is written in too."""
@@ -72,10 +86,13 @@ class TimedRecords(Records):
         self.tally.missing += len(missing)
 
     def _reject_missing(self, ids: Any, left: int, right: int) -> None:
+        written = self._written(ids, left, right)
+        self._refuse(NOT_THERE, "it is not given for all of that time", f"- {written}")
+
+    def _written(self, ids: Any, left: int, right: int) -> str:
         values = tuple(self._engine.dictionary.decode(int(one)) for one in ids)
         fact = self._writing.fact(Fact(self._shape.predicate.name, values)).removesuffix(" .")
-        interval = self._time.store.timeline.decode(int(left), int(right))
-        self._refuse(NOT_THERE, "it is not given for all of that time", f"- {fact}@{interval} .")
+        return f"{fact}@{self._time.store.timeline.decode(int(left), int(right))} ."
 
 
 class _Going:

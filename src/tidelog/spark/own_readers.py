@@ -2,6 +2,7 @@
 
 - `Whole` reads whole files: delimited text in which records go over several lines, JSON arrays, RDF.
 - `Lines` reads lines that Spark has split: JSON lines, N-Triples, N-Quads.
+- `Messages` reads messages, such as those of Kafka, each of which is a record.
 - `Located` looks at rejected rows of lines: which cell, why, and on which line of the file.
 - `Checked` looks at rejected rows of tables.
 
@@ -287,6 +288,76 @@ class Lines:
         bad = faults.taken()
         own = [lines[number - 1] for number in (place_of(each, file.shown)[0] or 1 for each in bad)]
         yield from self.shape.faults(bad, address, own)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Reads messages, each of which is one record; columns `beside` stay as they are."""
+
+    file: Carried
+    shape: Shape
+    beside: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the records of messages, and those that are none with the reason."""
+        for batch in batches:
+            others = batch.select(list(self.beside))
+            for places, made in self._parts(batch.column(RAW).to_pylist()):
+                own = [name for name in made.schema.names if name != FILE]
+                with_them = others.take(pa.array(places, pa.int64()))
+                columns = [*(made.column(name) for name in own), *with_them.columns]
+                yield pa.RecordBatch.from_arrays(columns, names=[*own, *self.beside])
+
+    def _parts(self, texts: list[bytes | None]) -> Iterator[tuple[list[int], Any]]:
+        together: list[int] = []
+        alone: list[int] = []
+        empty: list[int] = []
+        is_json = self.file.format == "jsonl"
+        lines: list[bytes] = []
+        for place, text in enumerate(texts):
+            line = (text or b"").rstrip(b"\r\n")
+            if is_json:  # no text in JSON has a line break in it
+                line = line.replace(b"\n", b" ").replace(b"\r", b" ")
+            lines.append(line)
+            if not line.strip():
+                empty.append(place)
+            elif not is_json and (b'"' in line or b"\n" in line or b"\r" in line):
+                alone.append(place)  # a quote that is not closed must not take the next message
+            else:
+                together.append(place)
+        for some in [together, *([place] for place in alone)]:
+            if some:
+                yield from self._read(some, [lines[place] for place in some])
+        if empty:
+            said = Diagnostic(codes.WRONG_WIDTH, "the message is empty")
+            yield from self._faults(empty, [BadRow(said, "")] * len(empty), [lines[each] for each in empty])
+
+    def _read(self, places: list[int], lines: list[bytes]) -> Iterator[tuple[list[int], Any]]:
+        faults = Kept()
+        file = replace(self.file, content=b"\n".join(lines) + b"\n")
+        made = [part for found in read(file, faults) for part in self.shape.rows(found, "", file.shown)]
+        bad = faults.taken()
+        if len(places) == 1 and sum(part.num_rows for part in made) + len(bad) != 1:
+            said = Diagnostic(codes.WRONG_WIDTH, "a message is one record, and this one has several")
+            yield from self._faults(places, [BadRow(said, "")], lines)
+            return
+        numbers = [(place_of(each, file.shown)[0] or 1) - 1 for each in bad]
+        good = sorted({*range(len(places))} - {*numbers})
+        done = 0
+        for part in made:
+            yield [places[each] for each in good[done : done + part.num_rows]], part
+            done += part.num_rows
+        if bad:
+            owners = [places[each] for each in numbers]
+            yield from self._faults(owners, bad, [lines[each] for each in numbers])
+
+    def _faults(
+        self, places: list[int], bad: Sequence[BadRow], lines: Sequence[bytes]
+    ) -> Iterator[tuple[list[int], Any]]:
+        done = 0
+        for part in self.shape.faults(bad, "", lines):
+            yield places[done : done + part.num_rows], part
+            done += part.num_rows
 
 
 def place_of(row: BadRow, shown: str) -> tuple[int | None, int | None]:
