@@ -164,7 +164,7 @@ def _command(name: str) -> Callable[[Namespace], int]:
             from tidelog.cli.store import store
 
             return store
-        case "versions" | "diff" | "rollback" | "vacuum":
+        case "versions" | "diff" | "rollback" | "vacuum" | "convert":
             from tidelog.cli import versions
 
             command: Callable[[Namespace], int] = getattr(versions, name)

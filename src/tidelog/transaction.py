@@ -200,6 +200,15 @@ class Change:
         self._removed.note(name, without(held, wanted) if wanted.count else held)
         self._added.note(name, without(wanted, held) if wanted.count else wanted)
 
+    @locked
+    def correct_rows(self, name: str, present: Rows | None, absent: Rows | None) -> None:
+        """Let rows of ids be explicit facts, and others not; what is so already stays."""
+        for rows, where, is_wanted in ((present, self._added, True), (absent, self._removed, False)):
+            if rows is not None and rows.count:
+                standing = self._engine.standing(name, rows.columns, rows.count)
+                is_explicit = (standing & int(Flag.EXPLICIT)) != 0
+                where.note(name, taken(rows, is_explicit != is_wanted))
+
     def become(self, program: Program) -> None:
         """Let the program be this one, which was resolved as a whole; rules that mean the same stay.
 
@@ -314,6 +323,11 @@ class Change:
         if self._outcome.removed or self._outcome.added:
             return None
         return Update(self._removed.rows(), self._added.rows())
+
+    @property
+    def added(self) -> Mapping[str, Rows]:
+        """The facts that it says are to be added, without times."""
+        return self._added.rows()
 
     @property
     def deleted(self) -> Mapping[str, Rows]:

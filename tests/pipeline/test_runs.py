@@ -347,7 +347,7 @@ def test_folders_and_patterns(write: Write) -> None:
     [
         (Source("r", "x.csv"), "the program has no predicate `r`"),
         (Source("p", "y.csv"), "there is no file `y.csv`"),
-        (Source("p", "s3a://bucket/x.csv"), "`s3a://bucket/x.csv` is not a file on this machine"),
+        (Source("p", "hdfs://host/x.csv"), "`hdfs://host/x.csv` is not a file on this machine"),
         (Source("p", "x.csv", columns=("a",)), "`p` has 2 columns, but 1 are named for it"),
         (Source("p", "x.csv", columns={"nam": "a"}), "`p` has no column `nam`"),
         (Source("p", "x.csv", types=("int", "int")), "`p` is declared with string where the source has int"),

@@ -155,7 +155,7 @@ def check_delta(published: Published, table: pa.Table) -> None:
     assert read.column("price").to_pylist() == table.column("price").to_pylist()
     assert read.column("local").to_pylist() == table.column("local").to_pylist()
     assert read.schema.field("price").type == pa.decimal128(12, 2)
-    frame = polars.read_delta(f"{published.folder.address}/values")
+    frame = polars.scan_delta(f"{published.folder.address}/values").collect()
     assert frame.get_column("big").to_list() == table.column("big").to_pylist()
     empty = DeltaTable(f"{published.folder.address}/none")
     assert empty.to_pyarrow_table().num_rows == 0 and len(empty.schema().fields) == len(VALUES)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 
+from tests.object_store import object_store
 from tests.publish.test_published import FORMATS, rows_of
 from tidelog.errors import DataError
 from tidelog.publish import Published
@@ -19,24 +18,8 @@ from tidelog.publish import Published
 
 @pytest.fixture(scope="module")
 def storage() -> Iterator[dict[str, str]]:
-    server = pytest.importorskip("moto.server", reason="moto[server] is not installed")
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)
-    running = server.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    running.start()
-    host, port = running.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    settings = {"access-key": "key", "secret-key": "secret", "region": "us-east-1", "endpoint": endpoint}
-    filesystem = pafs.S3FileSystem(
-        access_key="key",
-        secret_key="secret",
-        region="us-east-1",
-        endpoint_override=f"{host}:{port}",
-        scheme="http",
-        allow_bucket_creation=True,
-    )
-    filesystem.create_dir("bucket")
-    yield settings
-    running.stop()
+    with object_store() as settings:
+        yield settings
 
 
 def rows(*numbers: int) -> pa.Table:

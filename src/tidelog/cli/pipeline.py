@@ -29,6 +29,7 @@ TOLD = (
     "Spark",
     "everything anew",
     "read",
+    "compared",
     "restored",
     "derived",
     "maintained",

@@ -14,16 +14,17 @@ if TYPE_CHECKING:
 
 KEPT_VERSIONS: Final = 10
 FAILED: Final = "failed"  # a version that was set aside
-_TARGET: Final = "the folder of published versions, or the job that publishes there"
+_TARGET: Final = "the folder of published versions, its address (s3://…), or the job that publishes there"
 
 
 def add_pipeline_commands(commands: Commands) -> None:
-    """Add `pipeline`, `versions`, `diff`, `rollback` and `vacuum`."""
+    """Add `pipeline`, `versions`, `diff`, `rollback`, `vacuum` and `convert`."""
     _add_pipeline(commands)
     _add_versions(commands)
     _add_diff(commands)
     _add_rollback(commands)
     _add_vacuum(commands)
+    _add_convert(commands)
 
 
 def _add_pipeline(commands: Commands) -> None:
@@ -77,7 +78,7 @@ def _add_pipeline(commands: Commands) -> None:
 def _add_versions(commands: Commands) -> None:
     summary = "list the published versions"
     versions = command(commands, "versions", summary, "tidelog versions flights.toml")
-    versions.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    versions.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
     versions.add_argument("-f", "--format", choices=("table", "json"), default="table")
     versions.add_argument(
         "--predicates", action="store_true", help="with the facts of each predicate, and what changed in it"
@@ -87,7 +88,7 @@ def _add_versions(commands: Commands) -> None:
 def _add_diff(commands: Commands) -> None:
     summary = "print what changed between two published versions"
     diff = command(commands, "diff", summary, "tidelog diff published 3 5")
-    diff.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    diff.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
     help = "a version (default: the one before), or failed: what the last run has set aside"
     diff.add_argument("first", metavar="V1", type=_version, nargs="?", help=help)
     diff.add_argument(
@@ -107,7 +108,7 @@ def _add_diff(commands: Commands) -> None:
 def _add_rollback(commands: Commands) -> None:
     summary = "publish what an earlier version held"
     rollback = command(commands, "rollback", summary, "tidelog rollback published 3")
-    rollback.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    rollback.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
     rollback.add_argument(
         "version", metavar="VERSION", type=int, nargs="?", help="the version (default: the one before)"
     )
@@ -117,7 +118,7 @@ def _add_rollback(commands: Commands) -> None:
 def _add_vacuum(commands: Commands) -> None:
     summary = "remove old versions, and files that no version needs"
     vacuum = command(commands, "vacuum", summary, "tidelog vacuum published --keep 5")
-    vacuum.add_argument("target", metavar="DIR|JOB.toml", type=Path, help=_TARGET)
+    vacuum.add_argument("target", metavar="DIR|JOB.toml", type=_target, help=_TARGET)
     vacuum.add_argument(
         "--keep",
         metavar="N",
@@ -139,6 +140,24 @@ def _version(text: str) -> int | str:
     if text != FAILED and not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is neither a number of a version nor {FAILED!r}")
     return text if text == FAILED else int(text)
+
+
+def _add_convert(commands: Commands) -> None:
+    summary = "convert what was published before there were tables that others read"
+    convert = command(commands, "convert", summary, "tidelog convert published --format delta")
+    convert.add_argument("folder", metavar="DIR", type=Path, help="the folder of versions as they were")
+    convert.add_argument(
+        "target", metavar="NEW", type=Path, nargs="?", help="the new folder (default: DIR.converted)"
+    )
+    convert.add_argument(
+        "-f", "--format", choices=("delta", "iceberg", "parquet"), help="of the tables (default: delta)"
+    )
+    convert.add_argument("--delete-old", action="store_true", help="then delete the versions in DIR")
+    convert.add_argument("-q", "--quiet", action="store_true", help="report errors only")
+
+
+def _target(text: str) -> Path | str:
+    return text if "://" in text else Path(text)
 
 
 def _versions(text: str) -> int:

@@ -1,4 +1,4 @@
-"""`tidelog versions`, `diff`, `rollback` and `vacuum`."""
+"""`tidelog versions`, `diff`, `rollback`, `vacuum` and `convert`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,15 @@ from tidelog.cli.results import Form
 from tidelog.cli.terminal import show
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.pipeline import codes
+from tidelog.pipeline.convert import convert as convert_versions
+from tidelog.pipeline.convert import delete_former
 from tidelog.pipeline.job import Job
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.rollback import roll_back
-from tidelog.pipeline.store import FAILED, Store
+from tidelog.pipeline.store import FAILED, Store, store_of
 from tidelog.pipeline.version import difference
+from tidelog.publish import Published
 
 
 def versions(options: Namespace) -> int:
@@ -47,8 +50,8 @@ def diff(options: Namespace) -> int:
     second = store.looked_at(asked[1])
     first = asked[0] if asked[0] is not None else second.parent
     if first is None:
-        message = f"version {second.version} is the first one in `{store.path}`"
-        raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(store.path)))
+        message = f"version {second.version} is the first one in `{store.shown}`"
+        raise DataError(Diagnostic(codes.NO_VERSION, message, place=store.shown))
     delta = difference(store, first, FAILED if second.failures else second.version)
     names = _chosen(delta, options.predicate)
     if options.format == "jsonl":
@@ -64,7 +67,7 @@ def rollback(options: Namespace) -> int:
     """The exit code of `tidelog rollback`."""
     store = _store(options.target)
     manifest = roll_back(store, options.version)
-    if options.target.is_file():
+    if isinstance(options.target, Path) and options.target.is_file():
         Job.load(options.target).refresh_sinks()
     said = counts(manifest.added, manifest.removed)
     Messages(options.quiet).say(
@@ -87,9 +90,30 @@ def vacuum(options: Namespace) -> int:
     return 0
 
 
-def _store(target: Path) -> Store:
+def convert(options: Namespace) -> int:
+    """The exit code of `tidelog convert`."""
+    messages = Messages(options.quiet)
+    target = options.target or options.folder.with_name(f"{options.folder.absolute().name}.converted")
+
+    def reached(number: int, now: int) -> None:
+        known = published.version(now)
+        facts = sum(table.rows for table in known.tables.values())
+        messages.say(f"converted version {number}: version {now}, {counted(facts, 'fact')}")
+
+    published = Published(target, options.format)
+    convert_versions(options.folder, target, options.format, reached)
+    messages.say(f"published {counted(len(published.numbers()), 'version')} in {target}; name it in the job")
+    if options.delete_old:
+        delete_former(options.folder)
+        messages.say(f"deleted the versions in {options.folder}")
+    return 0
+
+
+def _store(target: Path | str) -> Store:
     """The published folder that is meant."""
-    return Store(load_settings(target).published if target.is_file() else target)
+    if isinstance(target, Path) and target.is_file():
+        return store_of(load_settings(target))
+    return Store(target)
 
 
 def _chosen(delta: Delta, wanted: list[str] | None) -> tuple[str, ...]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from tidelog.errors import DataError, Diagnostic, ProgramError, counted
 from tidelog.logic.program import Program
 from tidelog.logic.strata import entangled
 from tidelog.pipeline import codes
-from tidelog.pipeline.manifest import Manifest
+from tidelog.pipeline.manifest import Input, Manifest
 from tidelog.pipeline.settings import Engine
 from tidelog.store.codes import NOT_STORABLE
 from tidelog.temporal.analysis import time_cycle
 from tidelog.temporal.reasoning import NOT_CHANGED
 from tidelog.temporal.relation import BOUNDS
+from tidelog.transaction import Change
 
 
 def check_columns(before: Manifest, program: Program) -> None:
@@ -45,6 +49,15 @@ def reason_for_anew(before: Manifest, then: Program, program: Program, engine: E
     if then.rules is not program.rules and entangled((*then.timed_rules, *program.timed_rules)):
         return "rules over time that come and rules that go negate each other in a cycle"
     return None
+
+
+def edited_inputs(inputs: Mapping[str, Input], change: Change) -> Mapping[str, Input]:
+    """The inputs; tables of predicates whose facts a transaction changes no longer tell all of these."""
+    names = {*change.added, *change.deleted, *(name for name, _ in change.times.added + change.times.removed)}
+    return {
+        key: replace(each, is_edited=True) if each.version is not None and each.predicate in names else each
+        for key, each in inputs.items()
+    }
 
 
 def reason_in(error: ProgramError) -> str:

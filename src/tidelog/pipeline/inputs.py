@@ -28,7 +28,8 @@ from tidelog.pipeline.manifest import Input
 from tidelog.pipeline.readable_times import Timed, readable
 from tidelog.pipeline.settings import Settings, Source
 from tidelog.pipeline.shapes import columns_of
-from tidelog.pipeline.source_files import data_files_of, find_predicate_of
+from tidelog.pipeline.source_files import StoredFile, data_files_of, find_predicate_of
+from tidelog.pipeline.versioned import Versioned
 from tidelog.temporal.relation import INTERVAL
 
 Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content
@@ -58,7 +59,22 @@ class Feeding:
     on_error: str = "reject"
     volatile: bool = False
     time: tuple[str, ...] = ()  # what the last columns of its rows tell of when they hold
+    table: Versioned | None = None  # what `read` reads, if that has versions
     span: Span | None = field(default=None, compare=False)
+
+    def times(self) -> Iterator[int]:
+        """When its files were written, in nanoseconds."""
+        yield from (path.stat().st_mtime_ns for path in self.files)
+        yield from (file.place_of[1].written for file in self.data if isinstance(file, StoredFile))
+
+    def stamps(self, known: Mapping[str, Stamp]) -> dict[str, Stamp]:
+        """What tells whether its files have changed; those of an object store are not read for that."""
+        found = stamps_of(self.files, known)
+        for file in self.data:
+            if isinstance(file, StoredFile):
+                size, time = file.place_of[1].size, file.place_of[1].written
+                found[file.shown] = (size, time, f"{size} {time}")
+        return found
 
 
 def feedings(
@@ -75,6 +91,8 @@ def feedings(
         try:
             if source.kind == "file":
                 found.append(_of_files(source, settings, program, read_files))
+            elif source.kind == "versioned":
+                found.append(_of_table(source, settings, program))
             elif on_spark is not None:
                 found.append(on_spark(source, program))
         except DataError as error:
@@ -169,6 +187,31 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
     )
 
 
+def _of_table(source: Source, settings: Settings, program: Program) -> Feeding:
+    """The table of others that a source names."""
+    predicate = find_predicate_of(source, program)
+    table = Versioned(source, settings, program)
+    table.wanted  # noqa: B018 - what is wrong with the source is raised with what is wrong with others
+    return Feeding(
+        f"{predicate.name} < {', '.join(source.paths)}",
+        predicate.name,
+        source.shown,
+        marks_of(source),
+        table.read,
+        lambda: table.columns,
+        filter=Filter.of(source.filter, predicate, source.span),
+        on_error=source.on_error,
+        time=source.times,
+        table=table,
+        span=source.span,
+    )
+
+
+def marks_of(source: Source) -> str:
+    """What tells whether a table is read in another way; the same for all engines."""
+    return digest(repr(replace(source, span=None, path=(), version=None)))
+
+
 def read_in_process(files: Iterable[DataFile], faults: Faults) -> Iterator[Batch]:
     """The rows of files, read here."""
     threads = os.cpu_count() or 1
@@ -212,7 +255,9 @@ def is_changed(item: Feeding, before: Input | None) -> bool:
     """Whether an input may give other rows than when it was last read."""
     if before is None or item.volatile or item.marks != before.marks:
         return True
-    stamps = stamps_of(item.files, before.files)
+    if item.table is not None:
+        return not item.table.is_same(before)
+    stamps = item.stamps(before.files)
     return {name: stamp[2] for name, stamp in stamps.items()} != {
         name: stamp[2] for name, stamp in before.files.items()
     }
@@ -293,7 +338,7 @@ class Taken:
     def input(self) -> Input:
         """What the manifest tells of it."""
         report = self.faults.report
-        return Input(
+        found = Input(
             self.item.predicate,
             self.item.shown,
             self.item.marks,
@@ -305,6 +350,7 @@ class Taken:
             self.relative if report.skipped else None,
             self.item.volatile,
         )
+        return found if self.item.table is None else self.item.table.noted(found)
 
 
 def check_rejects(inputs: Mapping[str, Input], settings: Settings, folder: Path) -> None:

@@ -17,11 +17,11 @@ from tidelog.pipeline.inputs import (
     differs,
     feedings,
     is_changed,
-    stamps_of,
 )
 from tidelog.pipeline.manifest import Input, Manifest
 from tidelog.pipeline.settings import Settings
 from tidelog.pipeline.store import Store
+from tidelog.pipeline.versioned import feed_of
 from tidelog.reasoner import Reasoner
 from tidelog.transaction import Change
 
@@ -40,6 +40,7 @@ class Intake:
         self._settings = settings
         self._store = store
         self._reached = reached
+        self._program = program
         self._is_integer_time = program.is_integer_time
         self.items = self._feedings(program, session)
         self.inputs: dict[str, Input] = {}
@@ -98,7 +99,7 @@ class Intake:
             columns = check_drift(item, known, full)
             rejects = folder / file_name(f"{item.predicate}.{self.items.index(item) + 1}", "csv")
             relative = self._store.relative(rejects)
-            yield Taken(item, rejects, relative, columns, stamps_of(item.files, known.files if known else {}))
+            yield Taken(item, rejects, relative, columns, item.stamps(known.files if known else {}))
 
     def note(self, taken: Taken) -> None:
         """Tell what was found in an input that has been read."""
@@ -124,9 +125,29 @@ class Intake:
     def replace(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
         """Let the explicit facts of predicates become, in a transaction, what their inputs give."""
         for name in predicates:
-            always = [item for item in self.of([name]) if not item.time]
-            change.replace_batches(name, self.rows(number, before, always))
+            if not self._apply_feed(change, before, name):
+                always = [item for item in self.of([name]) if not item.time]
+                change.replace_batches(name, self.rows(number, before, always))
         self.replace_times(change, number, before, predicates)
+
+    def _apply_feed(self, change: Change, before: Manifest, name: str) -> bool:
+        """Apply what changed in the only table that gives a predicate's facts; return whether it is known."""
+        items = self.of([name])
+        if not items:
+            return False
+        tables = {item.key: item.table for item in items}
+        of_table = next((item for item in items if item.table is not None), items[0])
+        for item in items:
+            check_drift(item, before.inputs.get(item.key), False)
+        feed = feed_of(
+            name, tables, lambda: of_table.filter, self._program, before, of_table.marks, self._reached
+        )
+        if feed is None:
+            return False
+        feed.apply(change, name)
+        self.inputs[of_table.key] = feed.input
+        self._reached("read", feed.shown)
+        return True
 
     def replace_times(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
         """The same of facts that are given with times."""
@@ -144,8 +165,11 @@ class Intake:
 
     def newest(self, key: str) -> int | None:
         """Return when the newest file of an input was written, in nanoseconds; None if it has no files."""
-        files = next((item.files for item in self.items if item.key == key), ())
-        return max((path.stat().st_mtime_ns for path in files), default=None)
+        found = next((item for item in self.items if item.key == key), None)
+        if found is not None and found.table is not None:
+            written = found.table.found.written
+            return None if written is None else written * 1_000_000
+        return None if found is None else max(found.times(), default=None)
 
     def check_rejects(self) -> None:
         """Raise `DataError` if more rows are rejected than the job allows."""

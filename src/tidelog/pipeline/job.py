@@ -28,6 +28,7 @@ from tidelog.opening import StoredReasoner
 from tidelog.pipeline import codes
 from tidelog.pipeline.continuing import (
     check_columns,
+    edited_inputs,
     has_changed,
     no_advance,
     reason_for_anew,
@@ -54,10 +55,10 @@ from tidelog.pipeline.publishing import begun_in, check_values, publish_facts, r
 from tidelog.pipeline.rebuilding import depended_on, differing, rebuild
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
-from tidelog.pipeline.source_files import check_sources, find_named, with_times
+from tidelog.pipeline.source_files import check_place, check_sources, find_named, with_times
 from tidelog.pipeline.spark_session import check_pyspark, description_of, stages_of, start_session
 from tidelog.pipeline.state import State
-from tidelog.pipeline.store import Store
+from tidelog.pipeline.store import store_of
 from tidelog.pipeline.timed_holding import Begun
 from tidelog.pipeline.version import Version
 from tidelog.publish import Publication
@@ -126,6 +127,7 @@ class Job:
         session: Any = None,
         listeners: Iterable[Callable[[Step], None]] = (),
         guards: Guards | None = None,
+        storage: Mapping[str, str] | None = None,
     ) -> None:
         made = Engine(engine) if isinstance(engine, str) else engine
         self._set(
@@ -142,6 +144,7 @@ class Job:
                 Sandbox.of(allow_read, allow_write),
                 format,
                 guards or Guards(),
+                storage=dict(storage or {}),
             ),
             session,
             listeners,
@@ -165,7 +168,7 @@ class Job:
 
     def _set(self, settings: Settings, session: Any, listeners: Iterable[Callable[[Step], None]]) -> None:
         self.settings = settings
-        self.store = Store(settings.published, settings.format)
+        self.store = store_of(settings)
         self.listeners = list(listeners)
         self.reasoning: list[Listener] = []  # who listens to the reasoner
         self._session = session
@@ -188,6 +191,7 @@ class Job:
         start = self._start = perf_counter()
         program = self.program()
         check_sinks(self.settings, program)
+        check_place(self.settings)
         again = _refreshed(refresh, program)
         if again and full:
             raise ValueError("`full` derives everything again: leave `refresh` out")
@@ -225,6 +229,7 @@ class Job:
             program = self.stated_program()
         for look in (
             lambda: check_sinks(self.settings, program),
+            lambda: check_place(self.settings),
             lambda: Guarding(self.settings, program),
             lambda: check_sources(self.settings, program),
         ):
@@ -278,7 +283,8 @@ class Job:
                 fill(change)
                 check_rules(change.before, change.program)
                 told = before.batch if batch is None else batch()
-                origin = self._origin(reason, change.program, before.origin.job, before.inputs, told)
+                inputs = edited_inputs(before.inputs, change)
+                origin = self._origin(reason, change.program, before.origin.job, inputs, told)
                 changes = self._commit(reasoner, change, publication.number, origin)
             if summary is not None:
                 origin = replace(origin, batch=summary(change))
@@ -374,7 +380,7 @@ class Job:
         """Publish the difference that inputs and rules make; None if everything must be derived anew."""
         edited = intake.edited(before, depended_on(program, again))
         if not isinstance(intake, Intake):
-            reasoner.schemas.data.restore(intake.types(edited))
+            reasoner.schemas.data.restore(intake.types(edited, before))
         change = reasoner.change(batch=State.batch(publication.number))
         has_new_rules = hash_of(program) != before.origin.job
         if has_new_rules:
@@ -637,6 +643,8 @@ class Job:
         with self.store.published.writing(on_step=self.reached) as publication:
             before, number = self._before(publication), publication.number
             origin = None if full else state.expected(number)
+            if origin is None and before is not None and before.reason == "rollback":
+                state.discard()  # it may be ahead, by a number that the rollback has
             if before is not None and origin is not None:
                 try:
                     reasoner = state.open(before.version)
@@ -694,7 +702,7 @@ class Job:
             self.reached("state derived again", f"from the tables of version {before.version}")
             reasoner = self._opened(before)
         if reasoner is None:
-            message = f"there is no state of version {before.version} in `{self.store.path}`"
+            message = f"there is no state of version {before.version} in `{self.store.shown}`"
             raise DataError(Diagnostic(codes.DAMAGED, message, help="run the job first, with --full"))
         return reasoner
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -26,19 +27,22 @@ from tidelog.pipeline.settings import (
     DEFAULT_ENGINE,
     ENGINES,
     FACTS,
+    STATE_HELP,
     Engine,
     Settings,
     Sink,
     Source,
     Stream,
+    is_remote,
 )
 from tidelog.publish.published import FORMATS as PUBLISHED_FORMATS
 from tidelog.publish.schemas import CHANGE_TYPE
-from tidelog.spark.source import ON_SPARK
+from tidelog.publish.storage import KEYS
+from tidelog.spark.source import ON_SPARK, VERSIONED
 from tidelog.temporal.materialise import PROCEDURES
 
 SPARK_FORMATS = ("jdbc", "table")
-FORMATS = (*EXTENSIONS, *ALIASES, "rdf", "orc", "avro", "text", *SPARK_FORMATS)
+FORMATS = (*EXTENSIONS, *ALIASES, "rdf", "orc", "avro", "text", *VERSIONED, *SPARK_FORMATS)
 SINK_FORMATS = (
     "parquet",
     "csv",
@@ -100,11 +104,40 @@ def _settings(document: Document, folder: Path) -> Settings:
         report=read_report_folder(root.table("report")),
         openlineage=read_lineage_settings(root.table("openlineage")),
         retry=read_retry(root.table("retry")),
+        storage=_storage(root.table("storage")),
         spans={key: document.span((key,)) for key in ("program", "publish") if key in root},
     )
+    if is_remote(publish) and settings.engine.state is None:
+        root.document.fault(
+            codes.MISSING_KEY, "tables elsewhere need `state` in [engine]", ("publish",), STATE_HELP
+        )
     root.close()
     document.check()
     return settings
+
+
+def _storage(table: Table | None) -> dict[str, str]:
+    """Return how object stores are reached; a value is a text, or the name of an environment variable."""
+    found: dict[str, str] = {}
+    if table is None:
+        return found
+    for key in KEYS:
+        if not table.is_table(key):
+            value = table.text(key)
+        else:
+            inner = table.table(key)
+            assert inner is not None
+            name = inner.required("env", 'name the variable: { env = "AWS_SECRET_ACCESS_KEY" }')
+            inner.close()
+            value = os.environ.get(name)
+            if name and not value:
+                table.wrong(key, f"is of the environment variable `{name}`, which is not set", f"set {name}")
+        if value is not None:
+            found[key] = value
+    if ("access-key" in table) != ("secret-key" in table):
+        table.missing("secret-key" if "access-key" in table else "access-key", "a key has two parts")
+    table.close()
+    return found
 
 
 def _publish(root: Table) -> tuple[str, str | None]:
@@ -154,10 +187,17 @@ def _source(table: Table) -> Source:
         time=_time(table),
         on_error=table.choice("on-error", ON_ERROR, "reject"),
         limits=source_limits(table),
+        version=table.count("version"),
         span=table.document.span((*table.path, "predicate")),
     )
     if given in RDF:
         table.refuse(("time",), f"makes no sense with {given}")
+    if given not in VERSIONED:
+        table.refuse(("version",), "is only for the formats delta and iceberg")
+    elif len(paths) > 1:
+        table.wrong("path", f"names several tables: a source of {given} is one")
+    if given in VERSIONED:
+        table.refuse(("header", "delimiter", "quoting", "base"), f"makes no sense with {given}")
     _check_place(table, given, bool(paths), source.query is not None)
     table.close()
     return source
@@ -188,7 +228,7 @@ def _format(table: Table, known: tuple[str, ...], paths: tuple[str, ...], is_tol
     """
     if "format" in table:
         given = table.choice("format", known, "")
-        if given in ("", *SPARK_FORMATS):
+        if given in ("", *SPARK_FORMATS, *VERSIONED):
             return given or None
         return canonical_format(given, Path(paths[0]) if paths else None)
     table.text("format")
@@ -259,6 +299,7 @@ def _engine(table: Table | None) -> Engine:
         table.flag("unique-names") is True,
         table.choice("temporal", PROCEDURES, PROCEDURES[0]),
         _horizon(table),
+        table.text("state"),
     )
     if engine.equality != treatments.DEFAULT:
         table.refuse(("equal",), f'makes sense with equality = "{treatments.DEFAULT}" only')

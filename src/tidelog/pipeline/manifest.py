@@ -34,6 +34,9 @@ class Input:
     rejected: int = 0
     rejects: str | None = None
     volatile: bool = False  # whether only reading it tells if it has changed
+    version: int | None = None  # of a Delta or Iceberg table
+    identity: str | None = None  # … and which table that is
+    is_edited: bool = False  # whether facts of its predicate were changed otherwise since
 
     @property
     def told(self) -> Input:

@@ -5,6 +5,7 @@ What changed in sources is found by comparing them with what is published. Only 
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -31,14 +32,19 @@ from tidelog.logic.program import Program, Transfer
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
+from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import joined
 from tidelog.pipeline import codes
 from tidelog.pipeline.drops import aside_table, tables_of
+from tidelog.pipeline.facts import nothing
+from tidelog.pipeline.filters import Filter
 from tidelog.pipeline.inputs import (
     Feeding,
     check_drift,
     check_rejects,
     differs,
     digest,
+    marks_of,
     stated_inputs,
     with_keys,
 )
@@ -48,9 +54,11 @@ from tidelog.pipeline.settings import Source as Described
 from tidelog.pipeline.source_files import check_sources
 from tidelog.pipeline.state import APP, State
 from tidelog.pipeline.store import Store
+from tidelog.pipeline.versioned import Feed, Versioned, feed_of
 from tidelog.publish import Publication, Published
 from tidelog.publish.files import ROWS
 from tidelog.publish.schemas import CHANGE_TYPE, is_same, normal
+from tidelog.publish.storage import Folder, s3a_options
 from tidelog.publish.tables import DELETE, INSERT
 from tidelog.spark.derived import Derived, quoted, union
 from tidelog.spark.failures import telling
@@ -83,6 +91,8 @@ class Item:
     source: Source
     on_error: str
     is_volatile: bool
+    table: Versioned | None = None  # what is read, if that has versions
+    marks: str = ""  # … and what tells whether it is read in another way
 
 
 class SparkIntake:
@@ -101,15 +111,16 @@ class SparkIntake:
         self._store = store
         self._number = number
         self._program = program
-        self._session = session
+        self._session: Callable[[], SparkSession] = lambda: reaching(session(), settings)
         self._reached = reached
         self.inputs: dict[str, Input] = {}
         self._stated = list(stated_inputs(program))
         check_sources(settings, program)
-        items = [_item(source, program) for source in settings.sources]
+        items = [_item(source, program, settings) for source in settings.sources]
         self._items = with_keys([*items, *(_imported(transfer, program) for transfer in program.imports)])
         self._readings: dict[str, Reading] = {}
         self._together: Together | None = None
+        self._feeds: dict[str, Feed | None] = {}  # what changed in tables, by predicate
         shutil.rmtree(store.rejects(number), ignore_errors=True)  # of a run that failed
 
     # ---- what has changed
@@ -133,6 +144,8 @@ class SparkIntake:
 
     def _input(self, item: Item) -> Input:
         """Return what tells whether an input has changed, before a row of it is read."""
+        if item.table is not None:
+            return item.table.noted(Input(item.predicate, item.source.shown, item.marks))
         files = (
             {} if item.is_volatile else _stamps(files_of(item.source, self._settings.folder, self._session))
         )
@@ -142,10 +155,17 @@ class SparkIntake:
     def reading(self, item: Item) -> Reading:
         """Return the rows of an input as frames."""
         if item.key not in self._readings:
-            self._readings[item.key] = read_source(
-                self._session(), item.source, self._program, self._settings.folder, self._rejects(item)
-            )
+            self._readings[item.key] = self._of(item)
         return self._readings[item.key]
+
+    def _of(self, item: Item) -> Reading:
+        """Return the rows of an input, in the version of its table that the run has found."""
+        source, table = item.source, item.table
+        if table is not None:
+            source = replace(source, version=table.found.version)
+        folder = self._settings.folder
+        found = read_source(self._session(), source, self._program, folder, self._rejects(item))
+        return found if table is None else replace(found, columns=table.columns)  # as both engines name them
 
     def _rejects(self, item: Item) -> Path:
         """Return the folder for the rejected rows of an input."""
@@ -175,9 +195,10 @@ class SparkIntake:
         assert self._together is not None, "what is given is asked for first"
         return self._together.frames
 
-    def types(self, predicates: Collection[str]) -> Mapping[str, Columns]:
-        """Return the types of what inputs of predicates hold."""
-        return held_by(self.reading(item).input for item in self._items if item.predicate in predicates)[0]
+    def types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
+        """Return the types of what inputs of predicates hold, where their rows are read."""
+        chosen = [name for name in predicates if self.feed(name, before) is None]
+        return held_by(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
 
     # ---- what was found
 
@@ -221,7 +242,11 @@ class SparkIntake:
 
     def newest(self, key: str) -> int | None:
         """Return when the newest file of an input was written, in nanoseconds, if that is known."""
-        files = next((self._input(item).files for item in self._items if item.key == key), {})
+        item = next((item for item in self._items if item.key == key), None)
+        if item is not None and item.table is not None:
+            written = item.table.found.written
+            return None if written is None else written * 1_000_000
+        files = self._input(item).files if item is not None else {}
         return max((time for _, time, _ in files.values() if time >= 0), default=None)
 
     def check_rejects(self) -> None:
@@ -240,9 +265,10 @@ class SparkIntake:
         All inputs are read by one job, whose tasks write files. Spark compares large ones with what is
         published, others are compared here: no exchange is as cheap.
         """
-        items = [item for item in self._items if item.predicate in predicates]
+        compared = [name for name in predicates if not self._apply_feed(change, name, before)]
+        items = [item for item in self._items if item.predicate in compared]
         with self._written(self._read(items, before, False)) as written:
-            for name in predicates:
+            for name in compared:
                 own = [written[item.key] for item in items if item.predicate == name]
                 shown = self._program.predicates[name].written if name in self._program.predicates else name
                 held = before.tables[shown].rows if shown in before.tables else 0
@@ -284,6 +310,56 @@ class SparkIntake:
             yield facts
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+    def _apply_feed(self, change: Change, name: str, before: Manifest) -> bool:
+        """Apply what the table of a predicate says has changed; return whether it says that."""
+        feed = self.feed(name, before)
+        if feed is None:
+            return False
+        (item,) = (item for item in self._items if item.predicate == name)
+        feed.apply(change, name, lambda rows: self._still(change, item, feed))
+        self.inputs[item.key] = feed.input
+        self._reached("read", feed.shown)
+        return True
+
+    def feed(self, name: str, before: Manifest) -> Feed | None:
+        """Return what changed in the only table of a predicate, None if rows must be compared."""
+        if name not in self._feeds:
+            items = [item for item in self._items if item.predicate == name]
+            inputs = {item.key: item.table for item in items}
+            inputs |= {item.key: None for item in self._stated if item.predicate == name}
+            found = next((item for item in items if item.table is not None), None)
+            if found is None:
+                self._feeds[name] = None
+                return None
+            for item in items:
+                if item.table is not None:
+                    _check_drift(item, item.table.columns, before, False)
+            predicate = self._program.predicates[name]
+            self._feeds[name] = feed_of(
+                name,
+                inputs,
+                lambda: Filter.of(found.source.filter, predicate, found.source.span),
+                self._program,
+                before,
+                found.marks,
+                self._reached,
+            )
+        return self._feeds[name]
+
+    def _still(self, change: Change, item: Item, feed: Feed) -> Rows:
+        """Return the facts of deleted rows that other rows of the table still are, found by Spark."""
+        now = self._of(item)
+        gone = self._session().createDataFrame(feed.went)
+        then = read_source(self._session(), replace(item.source, frame=gone), self._program)
+        one, other = then.frame.alias("one"), now.frame.alias("other")
+        names = [quoted(name) for name in then.input.columns]
+        both = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in names]
+        faults, rows = Faults(OnError.FAIL), []
+        for table in fetched(one.join(other, both, "left_semi").distinct(), MOST_ROWS):
+            for batch in then.input.reading().batches(table, item.source.shown, faults):
+                rows.append(change.encode_batch(batch))
+        return joined(rows) if rows else nothing(then.input.predicate.arity)
 
     def _is_comparable(self, name: str, items: Sequence[Item], before: Manifest) -> bool:
         """Whether the published table of a predicate holds just what its sources gave, as Spark has it."""
@@ -485,6 +561,27 @@ def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
 # ---- inputs
 
 
+def reaching(session: SparkSession, settings: Settings) -> SparkSession:
+    """Return the session, able to read sources in object stores; raise `DataError` if it is not."""
+    remote = [source for source in settings.sources if re.match("s3a?://", source.shown)]
+    if not remote:
+        return session
+    folder = Folder.at(remote[0].shown, settings.storage)
+    for key, value in s3a_options(folder.storage).items():
+        session.conf.set(key, value)
+    try:
+        session.read.format("text").load(re.sub("^s3:", "s3a:", folder.address)).schema  # noqa: B018
+    except Exception as error:  # noqa: BLE001 - Py4J raises whatever a file system raises
+        if "ClassNotFound" in str(error) or "No FileSystem" in str(error) or "S3AFileSystem" in str(error):
+            message = "this session of Spark has no file system for `s3a://`"
+            help = (
+                "start it with Hadoop's, --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION "
+                '(that of its Hadoop), or run the job on name = "columnar", which reads s3:// by itself'
+            )
+            raise DataError(Diagnostic(codes.NEEDS_SPARK, message, remote[0].span, help)) from None
+    return session
+
+
 def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) -> Sequence[Found]:
     """Return the files of a source; no session is needed for those on a disk of this machine."""
     listed = local_files(source, folder)
@@ -527,11 +624,17 @@ def fetched_input(
     )
 
 
-def _item(source: Described, program: Program) -> Item:
+def _item(source: Described, program: Program, settings: Settings | None = None) -> Item:
     predicate = program.find(source.predicate)
     name = source.predicate if predicate is None else predicate.name
     key = f"{name} < {', '.join(source.paths) or source.shown}"
-    return Item(key, name, source, source.on_error, source.kind != "file")
+    made = replace(source, path=tuple(re.sub("^s3:", "s3a:", path) for path in source.paths))
+    if source.kind == "versioned" and settings is not None:
+        table = Versioned(source, settings, program)
+        table.wanted  # noqa: B018 - what is wrong with the source is raised before Spark is started
+        made = replace(made, storage=settings.storage)
+        return Item(key, name, made, source.on_error, False, table, marks_of(source))
+    return Item(key, name, made, source.on_error, source.kind != "file")
 
 
 def _imported(transfer: Transfer, program: Program) -> Item:
@@ -561,7 +664,9 @@ def _imported(transfer: Transfer, program: Program) -> Item:
 
 
 def _is_same(one: Input, other: Input | None) -> bool:
-    return other is not None and (one.marks, dict(one.files)) == (other.marks, dict(other.files))
+    if other is None or (one.version, one.identity) != (other.version, other.identity):
+        return False
+    return (one.marks, dict(one.files)) == (other.marks, dict(other.files))
 
 
 def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
@@ -575,9 +680,11 @@ def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
 
 def check_columns(item: Item, reading: Reading, before: Manifest | None, full: bool) -> None:
     """Raise `DataError` if an input has other columns than when it was last read."""
+    _check_drift(item, reading.columns, before, full)
+
+
+def _check_drift(item: Item, columns: tuple[str, ...], before: Manifest | None, full: bool) -> None:
     known = before.inputs.get(item.key) if before else None
     shown, span = item.source.shown, item.source.span
-    feeding = Feeding(
-        item.key, item.predicate, shown, "", lambda _: iter(()), lambda: reading.columns, span=span
-    )
+    feeding = Feeding(item.key, item.predicate, shown, "", lambda _: iter(()), lambda: columns, span=span)
     check_drift(feeding, known, full)

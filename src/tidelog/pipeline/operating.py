@@ -29,6 +29,8 @@ from tidelog.pipeline.reports import (
     StageReport,
     log_start,
 )
+from tidelog.pipeline.settings import is_remote
+from tidelog.publish.storage import folder_name
 
 Retrying = Callable[[int, float, Exception], None]
 Warn = Callable[[Diagnostic], None]
@@ -159,7 +161,7 @@ class _Observed:
             if predicate is None:
                 continue
             place = source.paths[0] if source.paths else source.url or ""
-            if source.paths and "://" not in place:
+            if source.paths and not is_remote(place):
                 place = str(job.settings.resolve(place).resolve())
             fields = tuple(map(Field, predicate.names))
             namespace, name = dataset_name(place, source.table)
@@ -168,7 +170,7 @@ class _Observed:
         outputs = []
         for predicate in program.predicates.values():
             if predicate.name != BOTTOM:
-                place = str(job.store.path.resolve() / predicate.written)
+                place = job.store.published.folder.below(folder_name(predicate.written)).address
                 fields = tuple(map(Field, predicate.names))
                 outputs.append(Dataset(*dataset_name(place), predicate.name, fields))
         parent = openlineage.read_parent(os.environ.get("OPENLINEAGE_PARENT_ID", ""))

@@ -26,8 +26,8 @@ def roll_back(
     current = store.manifest()
     wanted = current.parent if version is None else version
     if wanted is None:
-        message = f"version {current.version} is the first one in `{store.path}`"
-        raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(store.path)))
+        message = f"version {current.version} is the first one in `{store.shown}`"
+        raise DataError(Diagnostic(codes.NO_VERSION, message, place=store.shown))
     target = store.manifest(wanted)
     published = store.published
     with published.writing(on_step=reached) as publication:
@@ -45,10 +45,12 @@ def roll_back(
             publication.drop(name)
         # The state is of another version. It goes first: a process that ends here must not leave one that
         # says it is of the version to come.
-        state = State(store.path, {})
-        state.discard()
-        state.remove_unpublished(None)
-        state.settle()
+        # Of tables at an address only the job knows where it is, and finds out by itself that it is outdated.
+        if store.beside is not None:
+            state = State(store.beside, {})
+            state.discard()
+            state.remove_unpublished(None)
+            state.settle()
         # What a stream has brought it does not bring again.
         origin = replace(target.origin, reason="rollback", batch=current.batch)
         return Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))

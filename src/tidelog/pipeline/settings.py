@@ -9,11 +9,12 @@ from typing import Any
 
 from tidelog.equality import registry as treatments
 from tidelog.equality.answers import EXPAND
-from tidelog.errors import Span
+from tidelog.errors import DataError, Diagnostic, Span
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.logic.time import read_interval
+from tidelog.pipeline import codes
 from tidelog.pipeline.attempts import Retry
 from tidelog.pipeline.guards import NO_LIMITS, Guards, Limits
 from tidelog.pipeline.openlineage import Settings as OpenLineage
@@ -25,6 +26,7 @@ from tidelog.temporal.reasoning import TimeSettings
 FACTS, CHANGES = "facts", "changes"
 ENGINES = ("spark", "columnar")
 DEFAULT_ENGINE = ENGINES[0]
+STATE_HELP = 'name a folder on a disk of this machine: state = "state" in [engine]'
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class Engine:
     unique_names: bool = False
     temporal: str = PROCEDURES[0]
     horizon: str | None = None
+    state: str | None = None  # the folder of what lies beside tables that are published elsewhere
 
     @property
     def time_settings(self) -> TimeSettings:
@@ -174,19 +177,39 @@ class Settings:
     openlineage: OpenLineage | None = None
     retry: Retry = field(default_factory=Retry)
     spans: Mapping[str, Span] = field(default_factory=dict, compare=False, repr=False)
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)  # secrets are not shown
 
     def resolve(self, path: str) -> Path:
         """A path of the job, in the job's folder unless it is absolute."""
         return self.folder / path.removeprefix("file://")
 
+    def address(self, path: str) -> str:
+        """The address of something that may lie in an object store, else its path."""
+        return path if is_remote(path) else str(self.resolve(path))
+
     @property
     def published(self) -> Path:
-        """The folder of published versions."""
-        return self.resolve(self.publish)
+        """The folder of published versions, or of what lies beside them, if that are tables elsewhere."""
+        if not is_remote(self.publish):
+            return self.resolve(self.publish)
+        if self.engine.state is None:
+            message = f"`{self.publish}` has no place for the state of the job, which needs a disk"
+            span = self.spans.get("publish")
+            raise DataError(Diagnostic(codes.MISSING_KEY, message, span, STATE_HELP))
+        return self.resolve(self.engine.state)
 
     @property
     def needs_spark(self) -> bool:
         """Whether something about the job needs Spark."""
         engine = self.engine
         kinds = {item.kind for item in self.sources} | {item.kind for item in self.sinks}
-        return engine.name == "spark" or not kinds <= {"file"}
+        return engine.name == "spark" or not kinds <= {"file", "versioned"}
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is an address elsewhere, such as `s3://bucket/folder`.
+
+    >>> is_remote("s3://bucket/folder"), is_remote("data/a.csv"), is_remote("file:///data/a.csv")
+    (True, False, False)
+    """
+    return "://" in path.removeprefix("file://")

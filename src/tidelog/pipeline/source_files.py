@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import glob
+import gzip
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import IO, cast
 
 from tidelog.errors import DataError, Diagnostic, counted, suggest
 from tidelog.io.formats import DELIMITED, RDF, data_files, format_of, is_compressed
@@ -13,7 +19,9 @@ from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
-from tidelog.pipeline.settings import Settings, Source
+from tidelog.pipeline.settings import Settings, Source, is_remote
+from tidelog.publish.foreign import ForeignTable, foreign_table
+from tidelog.publish.storage import SCHEMES, Folder, Stored
 from tidelog.relation import column_names
 
 
@@ -39,8 +47,10 @@ def check_sources(settings: Settings, program: Program) -> None:
     for source in settings.sources:
         try:
             predicate = find_predicate_of(source, program)
-            is_here = all("://" not in path.removeprefix("file://") for path in source.paths)
-            if settings.engine.name != "spark" and source.kind == "file":
+            is_here = not any(map(is_remote, source.paths))
+            if source.kind == "versioned":
+                table_of(source, settings)
+            elif settings.engine.name != "spark" and source.kind == "file":
                 data_files_of(source, settings, program, predicate)
             elif is_here:
                 for path in source.paths:
@@ -50,6 +60,14 @@ def check_sources(settings: Settings, program: Program) -> None:
             faults += error.diagnostics
     if faults:
         raise DataError(faults)
+
+
+def check_place(settings: Settings) -> None:
+    """Raise `DataError` if the engine cannot publish where the job says."""
+    if settings.engine.name == "spark" and is_remote(settings.publish):
+        message = f"tasks of Spark write tables to a file system, not to `{settings.publish}`"
+        help = 'publish into a folder that all executors see, or use name = "columnar" in [engine]'
+        raise DataError(Diagnostic(codes.NEEDS_SPARK, message, settings.spans.get("publish"), help))
 
 
 def with_times(program: Program, settings: Settings) -> Program:
@@ -64,16 +82,110 @@ def data_files_of(
     source: Source, settings: Settings, program: Program, predicate: Predicate
 ) -> list[DataFile]:
     """The files that the paths of a source name, each as it is to be read."""
-    paths = [path for written in source.paths for path in _expanded(written, source, settings)]
-    return [_data_file(path, source, program, predicate) for path in dict.fromkeys(paths)]
+    local = [each for each in source.paths if not is_remote(each)]
+    paths = [path for written in local for path in _expanded(written, source, settings)]
+    found = [_data_file(path, source, program, predicate) for path in dict.fromkeys(paths)]
+    for written in source.paths:
+        if is_remote(written):
+            for folder, stored in _stored_files(written, source, settings):
+                made = _data_file(Path(stored.path), source, program, predicate)
+                known = {each.name: getattr(made, each.name) for each in fields(DataFile)}
+                found.append(StoredFile(**{**known, "path": None}, bucket=folder, stored=stored))
+    return found
+
+
+def table_of(source: Source, settings: Settings) -> ForeignTable:
+    """The Delta or Iceberg table of a source, in the version that is asked for; no row is read."""
+    assert source.format is not None and source.kind == "versioned"
+    with placed(source):
+        path = settings.address(source.paths[0])
+        return foreign_table(source.format, path, source.version, settings.storage)
+
+
+@contextmanager
+def placed(source: Source) -> Iterator[None]:
+    """In the block, errors without a place in a text get that of the source in its job file."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(replace(each, span=each.span or source.span) for each in error.diagnostics) from error
+
+
+@dataclass(frozen=True)
+class StoredFile(DataFile):
+    """A file in an object store."""
+
+    bucket: Folder | None = field(default=None, repr=False)
+    stored: Stored | None = None
+
+    @property
+    def place_of(self) -> tuple[Folder, Stored]:
+        """The bucket, and the file in it."""
+        assert self.bucket is not None and self.stored is not None
+        return self.bucket, self.stored
+
+    @property
+    def shown(self) -> str:
+        """The address of the file."""
+        bucket, stored = self.place_of
+        return bucket.location(stored.path)
+
+    @property
+    def may_wait(self) -> bool:
+        """Whether reading may have to wait for whoever writes: never."""
+        return False
+
+    def open(self) -> IO[bytes]:
+        """The bytes of the file, decompressed."""
+        bucket, stored = self.place_of
+        try:
+            stream = bucket.filesystem.open_input_file(bucket.path(stored.path))
+        except OSError as error:
+            message = f"`{self.shown}` cannot be read: {error}"
+            raise DataError(Diagnostic(codes.NO_FILES, message, place=self.shown)) from error
+        return cast(IO[bytes], gzip.open(stream) if self.compressed else stream)
+
+
+def _stored_files(written: str, source: Source, settings: Settings) -> Iterator[tuple[Folder, Stored]]:
+    """The files of an object store that an address names: itself, those in a folder, or of a pattern."""
+    if written.partition("://")[0] not in SCHEMES:
+        message = f"`{written}` is not a file on this machine, nor in an object store"
+        help = 'mount it, or let Spark read it: name = "spark" in [engine]'
+        raise DataError(Diagnostic(codes.NO_FILES, message, source.span, help))
+    parts = written.partition("://")[2].split("/")
+    first = next((place for place, part in enumerate(parts) if glob.has_magic(part)), len(parts))
+    with placed(source):
+        bucket = Folder.at(f"s3://{parts[0]}", settings.storage)
+        bucket.check()
+        inside = "/".join(parts[1:first]).strip("/")
+        listed = (bucket.below(inside) if inside else bucket).listed()
+        found = [replace(each, path=f"{inside}/{each.path}" if inside else each.path) for each in listed]
+        if not found and inside and first == len(parts):
+            above, _, name = inside.rpartition("/")
+            listed = (bucket.below(above) if above else bucket).listed()
+            found = [replace(each, path=inside) for each in listed if each.path == name]
+    if first < len(parts):
+        pattern = re.compile(_pattern("/".join(parts[1:])))
+        found = [each for each in found if pattern.fullmatch(each.path)]
+    elif [each.path for each in found] != [inside]:
+        hidden = (".", "_")
+        found = [each for each in found if not each.path.rpartition("/")[2].startswith(hidden)]
+        found = [each for each in found if source.format in (None, format_of(Path(each.path)))]
+        found = [each for each in found if format_of(Path(each.path)) is not None]
+    if not found:
+        raise DataError(Diagnostic(codes.NO_FILES, f"there is no file `{written}`", source.span))
+    for each in sorted(found, key=lambda one: one.path):
+        yield bucket, each
+
+
+def _pattern(written: str) -> str:
+    """A pattern of paths as a regular expression: `*` stays within a folder, `**` does not."""
+    made = re.escape(written).replace(r"\*\*/", "(?:.*/)?").replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+    return made.replace(r"\[", "[").replace(r"\]", "]")
 
 
 def _expanded(written: str, source: Source, settings: Settings) -> list[Path]:
     """The files of a path: itself, those in a folder, or those that a pattern matches."""
-    if "://" in written.removeprefix("file://"):
-        message = f"`{written}` is not a file on this machine"
-        advice = 'mount it, or let Spark read it: make it a view, and a source with format = "table"'
-        raise DataError(Diagnostic(codes.NO_FILES, message, source.span, advice))
     path = settings.resolve(written)
     if glob.has_magic(written):
         names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 - the folder may be a pattern too

@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,9 @@ import pyarrow as pa
 from tidelog.errors import DataError, Diagnostic
 from tidelog.pipeline import codes
 from tidelog.pipeline.manifest import Manifest
+from tidelog.pipeline.settings import Settings, is_remote
 from tidelog.publish import Published, Version
+from tidelog.publish.storage import Folder
 
 REJECTS = "_rejects"
 FAILED = "failed"  # how a version is called that a guard has kept from being published
@@ -28,18 +31,35 @@ class Store:
     """A published folder."""
 
     def __init__(
-        self, path: Path | str, format: str | None = None, storage: Mapping[str, str] | None = None
+        self,
+        path: Path | str,
+        format: str | None = None,
+        storage: Mapping[str, str] | None = None,
+        beside: Path | None = None,
     ) -> None:
-        self.path = Path(path)
-        self._check_format()
+        """Open the folder at a path or an address; `beside` is the folder on a disk beside an address."""
+        self.shown = str(path)
+        self.beside = beside if is_remote(self.shown) else Path(path)
+        if self.beside is not None and self.beside.is_dir():
+            self._check_format(self.beside)
+        if is_remote(self.shown):
+            Folder.at(self.shown, storage).check()
         self.published = Published(path, format, storage)
 
-    def _check_format(self) -> None:
+    @property
+    def path(self) -> Path:
+        """The folder of state and rejected rows, on a disk; raise `DataError` if only the job knows it."""
+        if self.beside is None:
+            message = f"`{self.shown}` has tables only: what lies beside them is on a disk of the job"
+            raise DataError(Diagnostic(codes.DAMAGED, message, help="name the job's file instead"))
+        return self.beside
+
+    def _check_format(self, path: Path) -> None:
         """Raise `DataError` for a folder of versions as they were published before there were tables."""
-        if (self.path / "CURRENT").is_file() and (self.path / "versions").is_dir():
-            message = f"`{self.path}` has versions in a format of its own, which is no longer read"
-            help = "publish into another folder: the job derives everything from its sources"
-            raise DataError(Diagnostic(codes.DAMAGED, message, place=str(self.path), help=help))
+        if is_former(path):
+            message = f"`{path}` has versions in a format of its own, which is no longer read"
+            help = f"convert it, `tidelog convert {path}`, or publish into another folder"
+            raise DataError(Diagnostic(codes.DAMAGED, message, place=str(path), help=help))
 
     @property
     def number(self) -> int | None:
@@ -55,15 +75,16 @@ class Store:
         if version is None:
             found = self.current()
             if found is None:
-                help = None if self.path.is_dir() else "the folder does not exist"
-                message = f"nothing has been published in `{self.path}`"
-                raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(self.path), help=help))
+                is_missing = not is_remote(self.shown) and not Path(self.shown).is_dir()
+                help = "the folder does not exist" if is_missing else None
+                message = f"nothing has been published in `{self.shown}`"
+                raise DataError(Diagnostic(codes.NO_VERSION, message, place=self.shown, help=help))
             return found
         if version not in self.numbers():
             numbers = self.numbers()
             known = f"there are versions {numbers[0]} to {numbers[-1]}" if numbers else "there are none"
-            message = f"version {version} is not published in `{self.path}`"
-            raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(self.path), help=known))
+            message = f"version {version} is not published in `{self.shown}`"
+            raise DataError(Diagnostic(codes.NO_VERSION, message, place=self.shown, help=known))
         return Manifest.of(self.published.version(version))
 
     def failed(self) -> Manifest | None:
@@ -78,9 +99,9 @@ class Store:
             return self.manifest(version)
         found = self.failed()
         if found is None:
-            message = f"no version is set aside in `{self.path}`"
+            message = f"no version is set aside in `{self.shown}`"
             help = "a run that fails a guard or an expectation sets one aside; the next run removes it"
-            raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(self.path), help=help))
+            raise DataError(Diagnostic(codes.NO_VERSION, message, place=self.shown, help=help))
         return found
 
     def numbers(self) -> tuple[int, ...]:
@@ -104,9 +125,9 @@ class Store:
             yield
         except (OSError, pa.ArrowException) as error:
             reason = str(error).splitlines()[0]
-            message = f"the table `{table}` in `{self.path}` is damaged: {reason}"
+            message = f"the table `{table}` in `{self.shown}` is damaged: {reason}"
             help = "restore its files from a copy, or publish everything anew into another folder"
-            raise DataError(Diagnostic(codes.DAMAGED, message, place=str(self.path), help=help)) from error
+            raise DataError(Diagnostic(codes.DAMAGED, message, place=self.shown, help=help)) from error
 
     def rejects(self, number: int) -> Path:
         """Return the folder for rows that a version rejects."""
@@ -114,6 +135,8 @@ class Store:
 
     def remove_rejects(self, numbers: Iterable[int]) -> None:
         """Remove the rows that versions have rejected, unless a later version still names them."""
+        if self.beside is None:
+            return
         named = {item.rejects for number in self.numbers() for item in self.manifest(number).inputs.values()}
         for number in numbers:
             folder = self.rejects(number)
@@ -123,3 +146,18 @@ class Store:
     def relative(self, path: Path) -> str:
         """Return a path as manifests name it."""
         return str(path.relative_to(self.path))
+
+
+def is_former(path: Path) -> bool:
+    """Whether a folder has versions as they were published before there were tables that others read."""
+    return (path / "CURRENT").is_file() and (path / "versions").is_dir()
+
+
+def store_of(settings: Settings) -> Store:
+    """Return the published folder of a job."""
+    try:
+        address = settings.address(settings.publish)
+        return Store(address, settings.format, settings.storage, settings.published)
+    except DataError as error:
+        span = settings.spans.get("publish")
+        raise DataError(replace(each, span=each.span or span) for each in error.diagnostics) from error

@@ -88,7 +88,7 @@ class Version:
         before = self.manifest.parent
         if before is not None and before not in self.store.numbers():
             message = f"version {before} is no longer published, so what came after it is not known"
-            raise DataError(Diagnostic(codes.NO_VERSION, message, place=str(self.store.path)))
+            raise DataError(Diagnostic(codes.NO_VERSION, message, place=self.store.shown))
         earlier = None if before is None else self.store.manifest(before)
         known = {**(predicates_of(earlier) if earlier else {}), **self.predicates}
         table = find_predicate(name, known).written
@@ -154,12 +154,15 @@ _TIMES = {
 }
 
 
-def read(path: Path | str, version: int | str | None = None) -> Version:
+def read(
+    path: Path | str, version: int | str | None = None, storage: Mapping[str, str] | None = None
+) -> Version:
     """Return a version of a published folder, by default the current one.
 
-    `failed` is the one that the last run has set aside, as a guard or an expectation does not hold.
+    `failed` is the one that the last run has set aside, as a guard or an expectation does not hold. The path
+    may be an address, `s3://bucket/folder`; `storage` has what `[storage]` of job files has.
     """
-    store = Store(path)
+    store = Store(path, storage=storage)
     return Version(store, store.looked_at(version))
 
 

@@ -309,15 +309,15 @@ def found_in(rows: pa.Table, wanted: pa.Table) -> tuple[Any, Any]:
     mask = np.zeros(rows.num_rows, dtype=bool)
     if not len(left):
         return mask, np.zeros(wanted.num_rows, dtype=bool)
-    keys = _keys(pa.concat_tables([rows.take(pa.array(left)), wanted]))
-    ours, theirs = keys[: len(left)], keys[len(left) :]
+    found = keys(pa.concat_tables([rows.take(pa.array(left)), wanted]))
+    ours, theirs = found[: len(left)], found[len(left) :]
     mask[left[np.isin(ours, theirs)]] = True
     return mask, np.isin(theirs, ours)
 
 
-def _keys(rows: pa.Table) -> Any:
+def keys(rows: pa.Table) -> Any:
     """Return an integer for each row: the same for equal rows, and only for these."""
-    keys = np.zeros(rows.num_rows, dtype=np.int64)
+    found = np.zeros(rows.num_rows, dtype=np.int64)
     size = 1
     for column in _leaves(rows.columns):
         encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
@@ -325,11 +325,11 @@ def _keys(rows: pa.Table) -> Any:
             encoded = encoded.chunk(0)
         count = max(len(encoded.dictionary), 1)
         if size > (1 << 62) // count:
-            distinct, keys = np.unique(keys, return_inverse=True)
+            distinct, found = np.unique(found, return_inverse=True)
             size = len(distinct)
-        keys = keys * count + encoded.indices.to_numpy()
+        found = found * count + encoded.indices.to_numpy()
         size *= count
-    return keys
+    return found
 
 
 def _leaves(columns: Sequence[Any]) -> Iterator[Any]:

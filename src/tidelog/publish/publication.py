@@ -368,11 +368,13 @@ class Publication:
         *,
         reason: str = "",
         before_switch: Callable[[Version], None] | None = None,
+        time: dt.datetime | None = None,
     ) -> Version:
         """Publish the version and return it; tables first, then `_versions`.
 
         `details` are JSON values, and come back unchanged. `before_switch` is called when all tables are
         committed and nothing of the version is seen yet; the docstring of this module says what it is for.
+        `time` is that of a version that was published before, elsewhere.
         """
         if self._is_committing:
             raise DataError(Diagnostic(codes.TWICE, f"version {self.number} is committed already"))
@@ -389,7 +391,7 @@ class Publication:
             base = self.base.tables.get(name) if self.base else None
             committed[name] = self.tables.commit(plan, base, self.number)
             self.on_step(f"table {name}")
-        version = self._version(plans, committed, details, reason)
+        version = self._version(plans, committed, details, reason, time)
         state = _SWITCHING if before_switch else _READY
         self._write(Pending(self.number, self.run, tuple(plans), state, version))
         self.on_step(state)
@@ -410,7 +412,7 @@ class Publication:
         """
         details = json.loads(json.dumps(details or {}))
         plans = {name: plan for name, plan in self._plans.items() if self._is_change(plan)}
-        version = self._version(plans, dict.fromkeys(plans, 0), details, reason)
+        version = self._version(plans, dict.fromkeys(plans, 0), details, reason, None)
         files = {name: [file.path for file in plan.files] for name, plan in plans.items()}
         record = {"run": self.run, "tables": sorted(self._used), "version": version.to_json(), "files": files}
         self.folder.write(FAILED, json.dumps(record, ensure_ascii=False).encode())
@@ -433,7 +435,12 @@ class Publication:
         return {file.path for file in plan.files} != self._before(plan.table).keys()
 
     def _version(
-        self, plans: Mapping[str, Plan], committed: Mapping[str, int], details: Mapping[str, Any], reason: str
+        self,
+        plans: Mapping[str, Plan],
+        committed: Mapping[str, int],
+        details: Mapping[str, Any],
+        reason: str,
+        time: dt.datetime | None,
     ) -> Version:
         tables = {
             name: TableVersion(name, table.format_version, table.changed_in, table.rows, 0, 0, table.schema)
@@ -452,7 +459,7 @@ class Publication:
                 plan.is_dropped,
             )
         parent = self.base.number if self.base else None
-        now = dt.datetime.now(dt.UTC)
+        now = time or dt.datetime.now(dt.UTC)
         return Version(self.number, parent, now, reason, dict(sorted(tables.items())), details)
 
     def _write(self, pending: Pending) -> None:

@@ -25,6 +25,14 @@ from tidelog.publish import codes
 
 SCHEMES: Final = ("s3", "s3a")
 KEYS: Final = ("access-key", "secret-key", "session-token", "endpoint", "region", "catalog")
+ENVIRONMENT: Final = {
+    "access-key": ("AWS_ACCESS_KEY_ID",),
+    "secret-key": ("AWS_SECRET_ACCESS_KEY",),
+    "session-token": ("AWS_SESSION_TOKEN",),
+    "endpoint": ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"),
+    "region": ("AWS_REGION", "AWS_DEFAULT_REGION"),
+}
+_CREDENTIALS: Final = ("access-key", "secret-key", "session-token")
 _SAFE: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.")
 
 
@@ -55,6 +63,41 @@ def checked(storage: Mapping[str, str] | None) -> Mapping[str, str]:
             message = f"`{key}` is not a storage setting"
             raise DataError(Diagnostic(codes.STORAGE, message, help=help_line))
     return dict(storage or {})
+
+
+def with_environment(storage: Mapping[str, str]) -> Mapping[str, str]:
+    """Return storage settings, and those that are not given as the environment has them, for all libraries.
+
+    A key that is given does not get a secret of another one from the environment.
+    """
+    found = dict(storage)
+    for key, names in ENVIRONMENT.items():
+        if key in found or (key in _CREDENTIALS and "access-key" in storage):
+            continue
+        value = next((os.environ[name] for name in names if os.environ.get(name)), None)
+        if value is not None:
+            found[key] = value
+    return found
+
+
+def s3a_options(storage: Mapping[str, str]) -> dict[str, str]:
+    """Return storage settings as Hadoop's file system `s3a` names them."""
+    names = {
+        "access-key": "fs.s3a.access.key",
+        "secret-key": "fs.s3a.secret.key",
+        "session-token": "fs.s3a.session.token",
+        "endpoint": "fs.s3a.endpoint",
+        "region": "fs.s3a.endpoint.region",
+    }
+    options = {names[key]: value for key, value in storage.items() if key in names}
+    if "session-token" in storage:
+        provider = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
+        options["fs.s3a.aws.credentials.provider"] = provider
+    if "endpoint" in storage:
+        options["fs.s3a.path.style.access"] = "true"
+        is_plain = storage["endpoint"].startswith("http://")
+        options["fs.s3a.connection.ssl.enabled"] = "false" if is_plain else "true"
+    return options
 
 
 def delta_options(storage: Mapping[str, str]) -> dict[str, str]:
@@ -90,6 +133,7 @@ class Stored:
 
     path: str
     size: int
+    written: int = 0  # when, in nanoseconds
 
 
 @dataclass(frozen=True)
@@ -115,7 +159,7 @@ class Folder:
         if scheme not in SCHEMES:
             message = f"`{scheme}://` is not an address that tables are published at"
             raise DataError(Diagnostic(codes.STORAGE, message, help="use a path, or s3://bucket/key"))
-        return Folder(f"s3://{rest.rstrip('/')}", checked(storage))
+        return Folder(f"s3://{rest.rstrip('/')}", with_environment(checked(storage)))
 
     @property
     def is_local(self) -> bool:
@@ -142,10 +186,27 @@ class Folder:
                 region=self.storage.get("region"),
                 endpoint_override=host,
                 scheme=scheme,
+                retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=3),
             )
         except (OSError, ValueError, pa.ArrowException) as error:
             message = f"`{self.address}` cannot be reached: {error}"
             raise DataError(Diagnostic(codes.STORAGE, message)) from error
+
+    def check(self) -> None:
+        """Raise a diagnostic if the object store cannot be reached, or lets nobody in with these settings."""
+        if self.is_local:
+            return
+        bucket = self.address.removeprefix("s3://").partition("/")[0]
+        try:
+            # Listing is what all libraries do first; a bucket that is not there is only told so.
+            if self.filesystem.get_file_info(bucket).type == pafs.FileType.NotFound:
+                message = f"there is no bucket `{bucket}`"
+                raise DataError(Diagnostic(codes.STORAGE, message, help=_STORAGE_HELP, place=self.address))
+            self.filesystem.get_file_info(pafs.FileSelector(self.path(), allow_not_found=True))
+        except OSError as error:
+            message = f"`{self.address}` cannot be reached: {_reason(error)}"
+            fault = Diagnostic(codes.STORAGE, message, help=_STORAGE_HELP, place=self.address)
+            raise DataError(fault) from error
 
     def path(self, name: str = "") -> str:
         """Return the path of a file below the folder, as the file system takes it."""
@@ -251,7 +312,7 @@ class Folder:
         selector = pafs.FileSelector(self.path(), allow_not_found=True, recursive=True)
         base = self.path() + "/"
         return tuple(
-            Stored(info.path.removeprefix(base), info.size)
+            Stored(info.path.removeprefix(base), info.size, info.mtime_ns or 0)
             for info in self.filesystem.get_file_info(selector)
             if info.type == pafs.FileType.File
         )
@@ -264,6 +325,15 @@ class Folder:
             for info in self.filesystem.get_file_info(selector)
             if info.type == pafs.FileType.Directory
         )
+
+
+_STORAGE_HELP: Final = "see to the keys, endpoint and region in [storage], or AWS_ACCESS_KEY_ID and so on"
+
+
+def _reason(error: OSError) -> str:
+    """Return why an object store fails, without what the client says of its attempts."""
+    text = str(error).splitlines()[0]
+    return text.partition(": AWS Error ")[2] or text
 
 
 def link(path: Path, name: Path) -> None:

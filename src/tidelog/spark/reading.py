@@ -7,15 +7,19 @@ at. Formats that hold types (Parquet, ORC, Avro, tables) are read by their schem
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from tidelog.errors import counted
 from tidelog.io import arrow_data
@@ -24,6 +28,7 @@ from tidelog.io.nulls import Nulls, policy
 from tidelog.logic.program import Program
 from tidelog.logic.types import Type, column_of
 from tidelog.logic.values import ColumnType
+from tidelog.publish.foreign import foreign_table
 from tidelog.spark import codes
 from tidelog.spark.conversions import STRING, converted, spark_type_of
 from tidelog.spark.delimited import Delimited
@@ -49,10 +54,11 @@ from tidelog.spark.rows import (
 from tidelog.spark.schemas import Input, read_types
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
-from tidelog.spark.source import Source
+from tidelog.spark.source import VERSIONED, Source
 from tidelog.spark.sources import (
     DELIMITED,
     Found,
+    address_of,
     escaped,
     format_of,
     found_files,
@@ -65,6 +71,8 @@ TYPED: Final = ("parquet", "orc", "avro")  # formats with a schema of their own
 TABLES: Final = ("jdbc", "table")
 BY_LINES: Final = ("jsonl", "ntriples", "nquads")  # each line is a row, so that Spark can split the files
 FORMATS: Final = (*DELIMITED, *TYPED, *sorted(JSON), *sorted(RDF), "text", *TABLES)
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(?=/)")
+_AT, _KNOWN = "_tidelog_file", "_tidelog_known"  # columns beside those of a table of others
 _GIVEN: Final = "_given"  # columns as the data has them
 _LONG: Final = spark_types.LongType()
 _DOUBLE: Final = spark_types.DoubleType()
@@ -97,6 +105,8 @@ def _read(
     predicate = predicate_of(source, program)
     wanted = Wanted(source, predicate, types_of(source, program, predicate), names_of(source, predicate))
     ship(session, scratch_folder())
+    if source.format in VERSIONED and source.frame is None:
+        return _Table(wanted, _versioned(session, source, folder)).reading()
     if source.frame is not None or source.format in TABLES:
         return _Table(wanted, _loaded(session, source)).reading()
     files, base = found_files(session, source, folder)
@@ -258,6 +268,67 @@ def _loaded(session: SparkSession, source: Source) -> DataFrame:
         return reader.option(what, str(text)).load()
     except Exception as error:  # noqa: BLE001 - Py4J raises whatever a driver raises
         raise _not_readable(source, error) from None
+
+
+def _versioned(session: SparkSession, source: Source, folder: Path) -> DataFrame:
+    """Return the rows of a Delta or Iceberg table: by the session's connector, else its Parquet files."""
+    path = source.paths[0]
+    address = str(folder / path) if _SCHEME.match(path) is None else re.sub(r"^s3:", "s3a:", path)
+    option = "versionAsOf" if source.format == "delta" else "snapshot-id"
+    reader = session.read.format(str(source.format))
+    if source.version or (source.version is not None and source.format == "delta"):  # Iceberg has none yet
+        reader = reader.option(option, str(source.version))
+    try:
+        frame = reader.load(str(Path(address).absolute()) if "://" not in address else address)
+        frame.schema  # noqa: B018 - Spark Connect looks for the table only now
+        return frame
+    except Exception as error:  # noqa: BLE001 - Py4J raises whatever a connector raises
+        if "DATA_SOURCE_NOT_FOUND" not in str(error) and "ClassNotFound" not in str(error):
+            raise _not_readable(source, error) from None
+    return _files_of_table(session, source, folder)
+
+
+def _files_of_table(session: SparkSession, source: Source, folder: Path) -> DataFrame:
+    """Return the rows of a table's Parquet files; columns by which it is partitioned are added to them."""
+    path = source.paths[0]
+    place = re.sub("^s3a:", "s3:", path) if _SCHEME.match(path) is not None else str(folder / path)
+    found = foreign_table(str(source.format), place, source.version, source.storage).table
+    files, partitions = found.plain_files(), list(dict.fromkeys(n for f in found.files for n in f.partition))
+    schema = from_arrow_schema(found.schema, prefer_timestamp_ntz=True)
+    if not files:
+        return session.createDataFrame([], schema)
+    addresses = [address_of(re.sub(r"^s3:", "s3a:", each.location)) for each in files]
+    own = spark_types.StructType([each for each in schema.fields if each.name not in partitions])
+    try:
+        frame = session.read.schema(own).parquet(*(escaped(unquote(each)) for each in addresses))
+    except PySparkException as error:
+        raise _not_readable(source, error) from None
+    if not partitions:
+        return frame.select(*map(quoted, schema.names))
+    # The constants of each file, of which there may be many: a small table beside them.
+    fields = [pa.field(_AT, pa.string()), *(found.schema.field(name) for name in partitions)]
+    columns: list[list[Any]] = [[_at(each) for each in addresses]]
+    columns += [[each.partition.get(name) for each in files] for name in partitions]
+    arrays = [pa.array(values, each.type) for values, each in zip(columns, fields, strict=True)]
+    constants = session.createDataFrame(pa.Table.from_arrays(arrays, schema=pa.schema(fields)))
+    decoded = F.url_decode(F.regexp_replace("_metadata.file_path", "[+]", "%2B"))  # a plus is no space here
+    located = frame.withColumn(_AT, F.regexp_replace(decoded, "^file:/+", "file:/"))
+    known = F.broadcast(constants.withColumn(_KNOWN, F.lit(True)))
+    both = located.join(known, _AT, "left")
+    lost = F.raise_error(F.concat(F.lit("no partition is known of the file "), F.col(_AT)))
+    return both.select(
+        *(
+            F.when(F.col(_KNOWN), F.col(quoted(name))).otherwise(lost).alias(name)
+            if name in partitions
+            else F.col(quoted(name))
+            for name in schema.names
+        )
+    )
+
+
+def _at(address: str) -> str:
+    """Return the address of a file as rows of it are looked up."""
+    return re.sub(r"^file:/+", "file:/", unquote(address))
 
 
 def _not_readable(source: Source, error: Exception) -> Exception:

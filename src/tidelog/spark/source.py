@@ -11,6 +11,7 @@ from tidelog.io.nulls import Nulls
 from tidelog.logic.values import ColumnType
 
 ON_SPARK: Final = ("jdbc", "table", "frame")  # sources, and sinks, that only Spark has
+VERSIONED: Final = ("delta", "iceberg")  # tables of others, with versions of their own
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Source:
     time: str | tuple[str, ...] = ()
     nulls: str | tuple[str, ...] = ()
     limit: int | None = None
+    version: int | None = None  # of a Delta table, or the snapshot of an Iceberg table
+    storage: Mapping[str, str] = field(default_factory=dict, repr=False)  # of an object store
     span: Span | None = field(default=None, compare=False, repr=False)
 
     @property
@@ -60,9 +63,11 @@ class Source:
 
     @property
     def kind(self) -> str:
-        """`file`, `jdbc`, `table` or `frame`."""
+        """`file`, `versioned`, `jdbc`, `table` or `frame`."""
         if self.frame is not None:
             return "frame"
+        if self.format in VERSIONED:
+            return "versioned"
         return self.format if self.format in ON_SPARK else "file"
 
     @property
