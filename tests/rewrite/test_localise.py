@@ -263,7 +263,7 @@ def test_rows_come_to_the_owner_of_their_group() -> None:
 def test_gates_open_in_the_order_of_strata() -> None:
     program = tl.parse(PROGRAMS["unreachable pairs, counted"])
     localised = localise(program, large_sizes(program), 3)
-    assert localised.gates == ("gate 1", "gate 2", "gate 3")
+    assert localised.gates == ("gate 1", "gate 2", "gate 3", "gate 4")  # `lost` is counted in two steps
 
 
 def test_what_is_only_given_is_negated_without_a_gate() -> None:

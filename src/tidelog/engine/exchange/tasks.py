@@ -33,8 +33,9 @@ from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, ProgramError, Severity, Source, Span, TidelogError
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.program import Program
+from tidelog.logic.values import integer
 from tidelog.relation import Relation, column_names
-from tidelog.rewrite.localise import EVERYWHERE, Localised, NotLocalisable, Place, Sizes, localise
+from tidelog.rewrite.localise import EVERYWHERE, NUMBER, Localised, NotLocalisable, Place, Sizes, localise
 
 Ids = npt.NDArray[np.int32]
 Integers = npt.NDArray[np.int64]
@@ -267,6 +268,9 @@ class Task:
             memory.give_back()  # what was read, and what was sent
         if self.is_owner:
             self._add_heavy(heavy)
+            if self.plan.is_numbered:
+                number = self.dictionary.encode(integer(self.mesh.number))
+                self._engine.add(NUMBER, [np.array([number], np.int32)], 1)
         self._sent = {name: self._engine.size(name) for name in self._sources}
 
     def _deliver(self, parcels: Mapping[int, Sequence[Rows]]) -> None:
