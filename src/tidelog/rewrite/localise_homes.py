@@ -19,11 +19,12 @@ from itertools import chain
 from math import inf
 from typing import Final
 
+from tidelog.logic.inference import Inferred
 from tidelog.logic.program import Atom, Program, Rule, Term, Variable
 from tidelog.logic.strata import Stratum
 from tidelog.rewrite.localise_plans import COPYING, Plan, Read, Step, plans_of, target
 from tidelog.rewrite.localise_sizes import SMALL, Estimates, spread
-from tidelog.rewrite.partial_aggregates import is_mergeable, telling_apart, tells_apart
+from tidelog.rewrite.partial_aggregates import is_mergeable, telling_apart, tells_apart, types_in
 
 PASSES: Final = 3  # over all homes in hill climbing
 SKEWED_FROM: Final = 10_000  # rows of groups for which their skew matters …
@@ -106,10 +107,11 @@ def arrange(
         name: 0 if program.predicates[name].arity else EVERYWHERE for name in sorted(program.derived)
     }
     recursive = _recursive_rules(program.rules, parts)
+    inferred = types_in(program, estimates.sizes.types)
     starts = [first, {**first, **kept_arguments(parts)}]
     found = []
     for start in starts if starts[0] != starts[1] else starts[:1]:
-        arranging = _Arranging(program, plans, estimates, tasks, dict(start), auxiliary, recursive)
+        arranging = _Arranging(program, plans, estimates, tasks, dict(start), auxiliary, recursive, inferred)
         arranging.climb()
         found.append(arranging.arrangement())
     return min(found, key=lambda arrangement: arrangement.cost)
@@ -171,6 +173,7 @@ class _Arranging:
         homes: dict[str, Place],
         auxiliary: frozenset[str],
         recursive: frozenset[int],
+        inferred: Inferred,
     ) -> None:
         self.program = program
         self.rules = program.rules
@@ -184,6 +187,7 @@ class _Arranging:
         self.touching = _rules_by_predicate(program.rules)
         self.recursive = recursive
         self.skew = _suspected(program.rules, estimates)
+        self.inferred = inferred
         self._known: dict[tuple[int, Place, tuple[tuple[Place | None, ...], ...]], Chosen] = {}  # by shape
         for _ in range(2):  # the second time each rule knows the copies that all others read
             self._choose_all(range(len(self.rules)))
@@ -337,7 +341,7 @@ class _Arranging:
         parts = COPYING * min(last.rows, heads * self.tasks)
         skew = max((self.skew.get(read.atom.predicate, 0) for read in last.reads if read.atom), default=0)
         is_risky = last.rows > SKEWED_FROM and (MANY * parts <= COPYING * last.rows or skew > 0)
-        can_merge = self.tasks > 1 and last.key is not None and is_mergeable(rule)
+        can_merge = self.tasks > 1 and last.key is not None and is_mergeable(rule, self.inferred)
         if last.key in rule.group:
             cost = 0.0 if is_aligned(rule.head.terms, home, last.key) else results
             if can_merge and is_risky and self._is_derived(last):

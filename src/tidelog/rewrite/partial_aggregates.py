@@ -22,10 +22,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from tidelog.logic.program import Aggregation, Rule, Term, Variable
+from tidelog.logic.inference import Columns, Inferred, infer_columns
+from tidelog.logic.program import Aggregation, Constant, Program, Rule, Term, Variable
+from tidelog.logic.types import ANY, Type, type_of
 
 NUMBER: Final = "task number"  # a relation of each task: no name of a predicate has a space
-MERGED_BY: Final[Mapping[str, str]] = {"count": "sum", "min": "min", "max": "max"}
+MERGED_BY: Final[Mapping[str, str]] = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
 REPEATABLE: Final = frozenset({"min", "max"})  # a row may be aggregated at several tasks
 TASK: Final = Variable(" task")  # no variable of a program has a space
 
@@ -52,12 +54,44 @@ class Partial:
         return Partial(terms, (*rule.group, TASK), tuple(made), tuple(merging))
 
 
-def is_mergeable(rule: Rule) -> bool:
+def is_mergeable(rule: Rule, inferred: Inferred) -> bool:
     """Whether results over parts of a group give those over all of it.
 
-    Sums of floating-point numbers do not: they are rounded once, at the end.
+    Sums of integers do. Those of other numbers may be rounded, once, at the end; and where not all values are
+    numbers, a part may have no sum.
     """
-    return bool(rule.aggregations) and all(each.function in MERGED_BY for each in rule.aggregations)
+    return bool(rule.aggregations) and all(
+        each.function in MERGED_BY
+        and (each.function != "sum" or _is_integer(rule, each.arguments[0], inferred))
+        for each in rule.aggregations
+    )
+
+
+def types_in(program: Program, given: Mapping[str, Columns]) -> Inferred:
+    """Return what columns hold, if aggregates depend on it.
+
+    `given` has the types of the given facts of all predicates that rules read, or of none if nobody knows.
+    """
+    if given and has_sums(program):
+        return infer_columns(program, given)
+    return Inferred({name: (ANY,) * each.arity for name, each in program.predicates.items()})
+
+
+def has_sums(program: Program) -> bool:
+    """Whether it depends on types which aggregates can be merged."""
+    return any(each.function == "sum" for rule in program.rules for each in rule.aggregations)
+
+
+def _is_integer(rule: Rule, term: Term, inferred: Inferred) -> bool:
+    """Whether a term of a rule can be nothing but an integer."""
+    if isinstance(term, Constant):
+        return type_of(term.value) is Type.INTEGER
+    return any(
+        types <= {Type.INTEGER}
+        for atom in rule.positive
+        for each, types in zip(atom.terms, inferred.columns[atom.predicate], strict=True)
+        if each == term
+    )
 
 
 def tells_apart(rule: Rule, key: Term | None) -> bool:

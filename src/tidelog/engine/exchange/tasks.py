@@ -199,7 +199,7 @@ class Task:
         self._read.know(len(self._read.dictionary) // self.owners if shares else 0)
         counting = Counting(self.program)
         mine = counting.count(self._given, self._read, self.owners)
-        parts = mine.rows, mine.sketches, mine.matching, mine.weights, *mine.frequent
+        parts = mine.rows, mine.sketches, mine.matching, mine.weights, mine.kinds, *mine.frequent
         every = {task: Frame(0, parts) for task in range(self.mesh.count) if task != self.mesh.number}
         found = self._swap(COUNTED, every)
         counts = [mine, *(_counts_of(frame, mine) for _, frame in sorted(found.items()))]
@@ -677,12 +677,13 @@ def _in_passes(
 
 
 def _counts_of(frame: Frame, like: Counts) -> Counts:
-    rows, sketches, matching, weights, *frequent = frame.parts
+    rows, sketches, matching, weights, kinds, *frequent = frame.parts
     return Counts(
         np.frombuffer(rows, np.int64),
         np.frombuffer(sketches, np.uint8).reshape(like.sketches.shape),
         np.frombuffer(matching, np.int64),
         np.frombuffer(weights, np.int64),
+        np.frombuffer(kinds, np.int64),
         tuple(frequent),
     )
 
