@@ -54,7 +54,7 @@ from tidelog.logic.values import ColumnType, Value, boolean
 from tidelog.reasoner import Reasoner
 from tidelog.spark.around import Readable
 from tidelog.spark.derived import quoted
-from tidelog.spark.memory import Counted, Limit
+from tidelog.spark.memory import Limit, Metered
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, spark_type
 from tidelog.spark.task import NULLS, REJECTS, TAG, VIOLATIONS, Collected, Reading
 from tidelog.violations import told_apart, violated
@@ -182,7 +182,7 @@ class Evaluation:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows that follow from those of each part."""
-        read = Counted(batches)
+        read = Metered(batches)
         yield from self.limit.within(self._rows(read), read)
 
     def _rows(self, batches: Iterable[Any]) -> Iterator[Any]:
