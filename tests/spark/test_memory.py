@@ -14,7 +14,7 @@ import pytest
 import tidelog as tl
 from tidelog.engine.limits import OUT_OF_MEMORY
 from tidelog.errors import Diagnostic
-from tidelog.spark.memory import ASSUMED, Metered, Limit, budget
+from tidelog.spark.memory import ASSUMED, Limit, Metered, budget
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = {"spark.master": "spark://host:7077"}

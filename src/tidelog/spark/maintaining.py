@@ -332,7 +332,9 @@ class Maintained:
         read = self._read(name, predicate, frame.schema, {op, order})
         columns = [*read.columns, *(each for each in (op, order) if each is not None)]
         shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts, order is not None, read.nulls)
-        return _Source(shape, frame.select(*map(_quoted, columns)))
+        if columns != frame.columns:  # Spark analyses each frame that is made
+            frame = frame.select(*map(_quoted, columns))
+        return _Source(shape, frame)
 
     def _operation(
         self, predicate: Predicate, schema: spark_types.StructType
