@@ -332,9 +332,7 @@ class Maintained:
         read = self._read(name, predicate, frame.schema, {op, order})
         columns = [*read.columns, *(each for each in (op, order) if each is not None)]
         shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts, order is not None, read.nulls)
-        if columns != frame.columns:  # Spark analyses each frame that is made
-            frame = frame.select(*map(_quoted, columns))
-        return _Source(shape, frame)
+        return _Source(shape, frame.select(*map(_quoted, columns)))
 
     def _operation(
         self, predicate: Predicate, schema: spark_types.StructType
