@@ -9,8 +9,8 @@ from zlib import crc32
 
 from tidelog.engine import reference
 from tidelog.logic.program import Program
-from tidelog.logic.values import Value
-from tidelog.rewrite.localise import EVERYWHERE, Copy, Localised, Place, Route
+from tidelog.logic.values import Value, integer
+from tidelog.rewrite.localise import EVERYWHERE, NUMBER, Copy, Localised, Place, Route
 
 Row = tuple[Value, ...]
 Facts = Mapping[str, Iterable[Row]]
@@ -45,6 +45,9 @@ class Tasks:
         self.routed = [set() for _ in range(self.count)]
         for name, rows in facts.items():
             self._put(self.localised.copies[name], rows)
+        if self.localised.is_numbered:
+            for task, store in enumerate(self.stores):
+                store[NUMBER] = {(integer(task),)}
         for copies in self.localised.heavy.values():
             self._put(copies, {(value,) for value in heavy})
 

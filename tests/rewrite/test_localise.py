@@ -20,8 +20,10 @@ from tests.strategies import EVERYTHING, Case, cases
 import tidelog as tl
 from tidelog.engine import reference
 from tidelog.logic.equality import has_equality
+from tidelog.logic.inference import Columns, types_of_facts
 from tidelog.logic.program import Fact, Program
 from tidelog.logic.strata import strata
+from tidelog.logic.types import NEVER, Type
 from tidelog.logic.values import Value, integer
 from tidelog.plan.rule_text import Writing
 from tidelog.rewrite.heavy_keys import split_heavy
@@ -34,6 +36,7 @@ TASKS = (1, 2, 3)
 MOST_FACTS = 200_000
 PATHS = "path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- path(?x, ?y), path(?y, ?z) ."
 REACH = "reach(?x, ?y) :- edge(?x, ?y) . reach(?x, ?z) :- reach(?x, ?y), edge(?y, ?z) ."
+INTEGERS = (frozenset({Type.INTEGER}),) * 2
 EDGES = "edge(1, 2) . edge(2, 3) . edge(3, 4) . edge(4, 2) . edge(5, 6) . edge(6, 1) . edge(7, 7) ."
 
 
@@ -260,10 +263,29 @@ def test_rows_come_to_the_owner_of_their_group() -> None:
     }
 
 
+def test_each_task_aggregates_its_part_of_a_group_of_which_nobody_knows_how_large_it_is() -> None:
+    program = tl.parse(f"""{PATHS} f(1, 2.5) . f(1, "a") .
+        n(?y, #count(?x), #sum(?x)) :- path(?x, ?y) . most(#max(?x)) :- path(?x, _) .
+        m(?x, #sum(?y)) :- f(?x, ?y) . mean(#avg(?x)) :- path(?x, _) .
+    """)
+    sizes = Sizes({"edge": 1_000_000}, {("edge", 0): 1_000_000, ("edge", 1): 50})
+    localised = localise(program, replace(sizes, types={**types_of_given(program), "edge": INTEGERS}), 4)
+    assert rules_of(localised) >= {
+        "part 1 @0 >(?y, ? task, #count(?x), #sum(?x)) :- gate 1(), task number(? task), path @0(?x, ?y) .",
+        "n @0(?y, #sum(? result 0, ? task), #sum(? result 1, ? task)) :- "
+        "gate 2(), part 1 @0(?y, ? task, ? result 0, ? result 1) .",
+        "most >(#max(? result 0)) :- gate 2(), part 2 @first(? task, ? result 0) .",
+        "m @0(?x, #sum(?y)) :- gate 1(), f @0(?x, ?y) .",
+    }
+    whole = localise(program, sizes, 4)  # nobody knows of what types
+    assert not any(rule.startswith("part 1 @0 >(?y") for rule in rules_of(whole))
+    assert not any("task number" in rule and "#avg" in rule for rule in rules_of(localised))
+
+
 def test_gates_open_in_the_order_of_strata() -> None:
     program = tl.parse(PROGRAMS["unreachable pairs, counted"])
     localised = localise(program, large_sizes(program), 3)
-    assert localised.gates == ("gate 1", "gate 2", "gate 3")
+    assert localised.gates == ("gate 1", "gate 2", "gate 3", "gate 4")  # `lost` is counted in two steps
 
 
 def test_what_is_only_given_is_negated_without_a_gate() -> None:
@@ -301,7 +323,7 @@ def test_what_is_planned_is_described() -> None:
         "the rule `path(?x, ?y) :- edge(?x, ?y) .`: runs at the owner of ?x, on edge @0; nothing is sent.",
     ):
         assert line in described.splitlines()
-    assert "rows are gathered at task 0" in described
+    assert "part of a group becomes one row, which goes to task 0" in described
 
 
 @pytest.mark.parametrize(
@@ -450,6 +472,12 @@ def untrue_sizes(draw: DrawFn, arities: Mapping[str, int]) -> Sizes:
     return Sizes(rows, distinct, heavy={(name, place): 100 * rows[name] for name, place in skewed})
 
 
+def types_of_given(program: Program) -> dict[str, Columns]:
+    """What tasks know of the given facts once they have counted them."""
+    nothing = {name: (NEVER,) * each.arity for name, each in program.predicates.items()}
+    return {**nothing, **types_of_facts(program.facts)}
+
+
 @dataclass(frozen=True)
 class Random:
     """A program, the sizes and the number of tasks that it is planned for, and how it is run."""
@@ -459,11 +487,13 @@ class Random:
     planned: int
     tasks: int
     heavy: frozenset[int]
+    knows_types: bool
 
     def check(self) -> None:
         """Compare what tasks hold with the facts of the program."""
         program = tl.parse(self.case.text)
-        localised = localise(program, self.sizes, self.planned)
+        sizes = replace(self.sizes, types=types_of_given(program)) if self.knows_types else self.sizes
+        localised = localise(program, sizes, self.planned)
         agree(program, localised, self.tasks, frozenset(map(integer, self.heavy)))
 
 
@@ -474,7 +504,12 @@ def localisations(draw: DrawFn) -> Random:
     sizes = draw(untrue_sizes(case.arities))
     heavy = draw(st.frozensets(st.integers(0, 3)))
     return Random(
-        case, sizes, draw(st.sampled_from((4, 2, 50, 1))), draw(st.sampled_from((2, 3, 3, 1))), heavy
+        case,
+        sizes,
+        draw(st.sampled_from((4, 2, 50, 1))),
+        draw(st.sampled_from((2, 3, 3, 1))),
+        heavy,
+        draw(st.booleans()),
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 import tidelog as tl
 from tidelog.engine.limits import OUT_OF_MEMORY
 from tidelog.errors import Diagnostic
-from tidelog.spark.memory import ASSUMED, Counted, Limit, budget
+from tidelog.spark.memory import ASSUMED, Limit, Metered, budget
 
 ROOT = Path(__file__).parents[2]
 CLUSTER = {"spark.master": "spark://host:7077"}
@@ -69,7 +69,7 @@ def test_what_is_not_set_is_the_machine_or_assumed() -> None:
 def failing(limit: Limit, seen: int, batches: int, error: Exception | None = None) -> Diagnostic:
     """Return what a task says that fails when it has read some of its batches, of 100 rows each."""
     batch = pa.record_batch({"x": pa.array(range(100), pa.int64())})
-    read = Counted([batch] * batches)
+    read = Metered([batch] * batches)
 
     def items() -> Iterator[int]:
         yield 0

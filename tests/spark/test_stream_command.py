@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -146,3 +148,47 @@ def test_ctrl_c_ends_what_follows(folder: Path, capfd: pytest.CaptureFixture[str
     said = capfd.readouterr().err
     assert "interrupted while waiting: the stream ends here" in said and "2 batches: +7 −0" in said
     assert ("a", "d") in reached()
+
+
+# What a batch does, in this order; Spark notes that it is done behind the last one.
+STEPS = (
+    ("tidelog.spark.maintaining:fetched", "before", 1),
+    ("tidelog.cli.deltas:DeltaFolder.write", "before", 1),
+    ("tidelog.cli.deltas:DeltaFolder.write", "after", 1),
+    ("tidelog.opening:StoredReasoner._seal", "before", 1),
+    ("tidelog.opening:StoredReasoner._seal", "after", 1),
+    ("tidelog.opening:StoredReasoner._confirm", "before", 1),
+    ("tidelog.cli.spark_stream:Batches.take", "before", 1),
+    ("tidelog.cli.spark_stream:Batches.take", "after", 1),
+    ("tidelog.spark.maintaining:fetched", "before", 2),
+)
+
+
+@pytest.mark.slow
+def test_each_file_is_applied_once_however_often_the_command_is_killed(folder: Path) -> None:
+    sources = Path(__file__).parents[2]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(sources), str(sources / "src")])}
+    files = len(STEPS) + 2
+    for number in range(files):
+        sign = "-" if number == 1 else "+"  # what the first file inserts goes again
+        row = f"{sign},n0,n1" if number < 2 else f"+,n{number},n{number + 1}"
+        put(folder / "flight" / f"{number:02}.csv", "op,src,dst", row)
+    arguments = ["stream", "--store", "net", "--engine", "spark", "flight", "--deltas", "deltas"]
+    for function, when, count in STEPS:
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.spark.killed", function, when, str(count), *arguments],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == -signal.SIGKILL, (function, when, done.stderr)
+    assert main(arguments) == 0
+    chain = [f"n{number}" for number in range(2, files + 1)]
+    expected = {("a", "b"), *((one, other) for at, one in enumerate(chain) for other in chain[at + 1 :])}
+    assert reached() == expected
+    assert sorted(int(path.name) for path in (folder / "deltas").iterdir()) == list(range(files))
+    found: set[str] = set()  # who follows the deltas has what is in the store
+    for number in range(files):
+        for path in (folder / "deltas" / str(number)).glob("reach.*.csv"):
+            rows = set(path.read_text().replace('"', "").splitlines()[1:])
+            assert found.isdisjoint(rows) if "added" in path.name else rows <= found
+            found = found | rows if "added" in path.name else found - rows
+    assert found | {"a,b"} == {",".join(pair) for pair in expected}

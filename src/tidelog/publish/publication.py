@@ -305,6 +305,8 @@ class Publication:
         self, folder: Folder, before: tuple[DataFile, ...], schema: pa.Schema, gone: pa.Table, table: str
     ) -> tuple[list[DataFile], list[str], int]:
         """Return the files without any of the rows, the new files with the rest of others, and the count."""
+        if not gone.num_rows:  # else what is only inserted would cost a look at each file
+            return list(before), [], 0
         kept: list[DataFile] = []
         rest: list[str] = []
         removed = 0

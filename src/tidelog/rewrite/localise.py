@@ -29,7 +29,7 @@ has the facts of the original program, and each copy has exactly those of them t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -62,11 +62,13 @@ from tidelog.rewrite.localise_homes import (
 )
 from tidelog.rewrite.localise_plans import Step, target
 from tidelog.rewrite.localise_sizes import Estimates, Sizes, estimate
+from tidelog.rewrite.partial_aggregates import NUMBER, TASK, Partial
 from tidelog.rewrite.selections import select
 
 __all__ = [
     "EVERYWHERE",
     "FIRST",
+    "NUMBER",
     "Copy",
     "Localised",
     "NotLocalisable",
@@ -138,6 +140,7 @@ class Localised:
     routes: Mapping[str, tuple[Route, ...]]
     gates: tuple[str, ...]  # to be inserted one after the other
     outboxes: frozenset[str]
+    is_numbered: bool  # whether each task has its number in the relation `NUMBER`
     reasons: tuple[Reason, ...]
     cost: float  # estimated rows that are sent, or stored beside the homes
 
@@ -223,12 +226,15 @@ def check_localisable(program: Program) -> None:
 # ---- gates
 
 
-def levels(parts: Iterable[Stratum]) -> dict[str, int]:
-    """Return for each derived predicate how many gates must be open before it is complete."""
+def levels(parts: Iterable[Stratum], merged: Collection[Rule] = ()) -> dict[str, int]:
+    """Return for each derived predicate how many gates must be open before it is complete.
+
+    The aggregates of `merged` rules are computed in parts.
+    """
     found: dict[str, int] = {}
     for stratum in parts:
         read = (found.get(atom.predicate, 0) for rule in stratum.rules for atom in rule.positive)
-        gates = (gate_of(rule, found) for rule in stratum.rules)
+        gates = (gate_of(rule, found) + (rule in merged) for rule in stratum.rules)
         found.update(dict.fromkeys(stratum.predicates, max((*read, *gates))))
     return found
 
@@ -271,7 +277,8 @@ class _Emission:
 
     def localised(self) -> Localised:
         """Return all that was gathered."""
-        self.levels = levels(self.candidate.parts)
+        chosen = zip(self.candidate.program.rules, self.candidate.arrangement.chosen, strict=True)
+        self.levels = levels(self.candidate.parts, {rule for rule, each in chosen if each.merged is not None})
         for name in self.candidate.program.predicates:
             self.copies[name] = self._copies(name)
         reasons = tuple(map(self._reason, self.candidate.program.rules, self.candidate.arrangement.chosen))
@@ -286,6 +293,7 @@ class _Emission:
             {name: tuple(routes) for name, routes in self.routes.items()},
             tuple(self.gates[level].predicate for level in sorted(self.gates)),
             frozenset(self.outboxes),
+            NUMBER in self.predicates,
             reasons,
             self.candidate.arrangement.cost,
         )
@@ -355,20 +363,43 @@ class _Emission:
     def _last(self, rule: Rule, chosen: Chosen, body: tuple[Literal, ...]) -> tuple[tuple[Rule, ...], str]:
         """Return the rules that derive the head from the last step, and what they do in words."""
         key, rows = chosen.plan.last.key, chosen.plan.last.rows
-        if chosen.gathered is None:
+        if chosen.gathered is None and chosen.merged is None:
             head, text = self._head(rule, key, rows, replicated=key is None)
             return (replace(rule, head=head, body=self._gated(rule, body, bool(rule.aggregations))),), text
-        terms = target(rule)
-        gathered = self._auxiliary("rows", terms, chosen.gathered, rows)
-        sent = Rule(
-            self._outbox(gathered.relation, gathered, terms, replicated=key is None), self._gated(rule, body)
-        )
-        owner = terms[chosen.gathered] if isinstance(chosen.gathered, int) else FIRST
+        made: list[Rule] = []
+        words: list[str] = []
+        if chosen.gathered is not None:
+            terms = target(rule)
+            gathered = self._auxiliary("rows", terms, chosen.gathered, rows)
+            outbox = self._outbox(gathered.relation, gathered, terms, replicated=key is None)
+            made.append(Rule(outbox, self._gated(rule, body)))
+            words.append(f"{_count(rows)} are gathered at {where(chosen.gathered)}")
+            body = (Atom(gathered.relation, terms),)
+        owned, later, place = rule, 0, chosen.gathered
+        if chosen.merged is not None:
+            part = Partial.of(rule)
+            heads = min(rows, self.candidate.estimates.rows(rule.head.predicate))
+            parts = self._auxiliary("part", part.terms, chosen.merged, heads)
+            self._define(NUMBER, 1)
+            outbox = self._outbox(parts.relation, parts, part.terms, replicated=False)
+            numbered = (Atom(NUMBER, (TASK,)), *body)
+            made.append(
+                Rule(
+                    outbox,
+                    self._gated(rule, numbered, True),
+                    group=part.group,
+                    aggregations=part.aggregations,
+                )
+            )
+            words.append(f"each task's part of a group becomes one row, which goes to {where(chosen.merged)}")
+            body = (Atom(parts.relation, part.terms),)
+            owned, later, place = replace(rule, aggregations=part.merging), 1, chosen.merged
+        owner = rule.group[place] if isinstance(place, int) else FIRST
         head, text = self._head(
             rule, owner, self.candidate.estimates.rows(rule.head.predicate), replicated=False
         )
-        grouped = replace(rule, head=head, body=self._gated(rule, (Atom(gathered.relation, terms),), True))
-        return (sent, grouped), f"{_count(rows)} are gathered at {where(chosen.gathered)}; {text}"
+        grouped = replace(owned, head=head, body=self._gated(rule, body, True, later))
+        return (*made, grouped), "; ".join((*words, text))
 
     def _head(
         self, rule: Rule, key: Term | Fixed | None, rows: float, *, replicated: bool
@@ -383,11 +414,16 @@ class _Emission:
         )
         return self._outbox(name, home, terms, replicated=replicated), text
 
-    def _gated(self, rule: Rule, body: tuple[Literal, ...], is_strict: bool = False) -> tuple[Literal, ...]:
-        """Return the body behind the gate of its rule, if it negates or is strict for another reason."""
+    def _gated(
+        self, rule: Rule, body: tuple[Literal, ...], is_strict: bool = False, later: int = 0
+    ) -> tuple[Literal, ...]:
+        """Return the body behind the gate of its rule, if it negates or is strict for another reason.
+
+        It may be some gates `later`.
+        """
         if not is_strict and not any(isinstance(literal, Negation) for literal in body):
             return body
-        level = (gate_of if is_strict else negation_gate)(rule, self.levels)
+        level = (gate_of if is_strict else negation_gate)(rule, self.levels) + later
         if not level:
             return body
         gate = self.gates.setdefault(level, Atom(f"gate {level}", ()))

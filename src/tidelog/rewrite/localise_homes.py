@@ -19,12 +19,16 @@ from itertools import chain
 from math import inf
 from typing import Final
 
+from tidelog.logic.inference import Inferred
 from tidelog.logic.program import Atom, Program, Rule, Term, Variable
 from tidelog.logic.strata import Stratum
-from tidelog.rewrite.localise_plans import COPYING, Plan, Read, Step, plans_of
+from tidelog.rewrite.localise_plans import COPYING, Plan, Read, Step, plans_of, target
 from tidelog.rewrite.localise_sizes import SMALL, Estimates, spread
+from tidelog.rewrite.partial_aggregates import is_mergeable, telling_apart, tells_apart, types_in
 
 PASSES: Final = 3  # over all homes in hill climbing
+SKEWED_FROM: Final = 10_000  # rows of groups for which their skew matters …
+MANY: Final = 4  # … if there are so many times more of them than partial results of all tasks
 RECURSIVE: Final = 2  # what a recursion sends costs rounds too: this many times its rows
 
 
@@ -46,6 +50,7 @@ class Chosen:
     plan: Plan
     places: tuple[tuple[Place | None, ...], ...]  # of the reads of each step; None for tests
     gathered: Place | None  # where the rows of an aggregate are gathered, if the last step does not have them
+    merged: Place | None  # where partial results of an aggregate are merged, if it is computed in parts
     sent: float  # the estimated cost of what is sent, copies apart
     copies: frozenset[tuple[str, Place]]  # that the plan reads
 
@@ -102,10 +107,11 @@ def arrange(
         name: 0 if program.predicates[name].arity else EVERYWHERE for name in sorted(program.derived)
     }
     recursive = _recursive_rules(program.rules, parts)
+    inferred = types_in(program, estimates.sizes.types)
     starts = [first, {**first, **kept_arguments(parts)}]
     found = []
     for start in starts if starts[0] != starts[1] else starts[:1]:
-        arranging = _Arranging(program, plans, estimates, tasks, dict(start), auxiliary, recursive)
+        arranging = _Arranging(program, plans, estimates, tasks, dict(start), auxiliary, recursive, inferred)
         arranging.climb()
         found.append(arranging.arrangement())
     return min(found, key=lambda arrangement: arrangement.cost)
@@ -167,6 +173,7 @@ class _Arranging:
         homes: dict[str, Place],
         auxiliary: frozenset[str],
         recursive: frozenset[int],
+        inferred: Inferred,
     ) -> None:
         self.program = program
         self.rules = program.rules
@@ -179,6 +186,8 @@ class _Arranging:
         self.chosen: dict[int, Chosen] = {}
         self.touching = _rules_by_predicate(program.rules)
         self.recursive = recursive
+        self.skew = _suspected(program.rules, estimates)
+        self.inferred = inferred
         self._known: dict[tuple[int, Place, tuple[tuple[Place | None, ...], ...]], Chosen] = {}  # by shape
         for _ in range(2):  # the second time each rule knows the copies that all others read
             self._choose_all(range(len(self.rules)))
@@ -290,14 +299,14 @@ class _Arranging:
         known = self._known.get((id(shape), home, places))
         if known is not None:
             return known
-        gathered, sent = self._sending(self.rules[number], plan.last)
+        gathered, merged, sent = self._sending(self.rules[number], plan.last)
         copies = frozenset(
             (read.atom.predicate, place)
             for read, place in zip(shape.reads, chain(*places), strict=True)
             if read.atom is not None and place is not None
         )
         weight = RECURSIVE if number in self.recursive else 1
-        chosen = Chosen(plan, places, gathered, weight * (plan.moved + sent), copies)
+        chosen = Chosen(plan, places, gathered, merged, weight * (plan.moved + sent), copies)
         self._known[id(shape), home, places] = chosen
         return chosen
 
@@ -321,23 +330,47 @@ class _Arranging:
 
     # ---- what a rule sends
 
-    def _sending(self, rule: Rule, last: Step) -> tuple[Place | None, float]:
-        """Return where the rows of an aggregate are gathered, and the estimated cost of sending."""
+    def _sending(self, rule: Rule, last: Step) -> tuple[Place | None, Place | None, float]:
+        """Return where rows of an aggregate are gathered, where its parts are, and what sending costs."""
         home = self.homes[rule.head.predicate]
         if not rule.aggregations:
             is_here = last.key is None or is_aligned(rule.head.terms, home, last.key)
-            return None, 0.0 if is_here else self._sent(last.rows, home)
+            return None, None, 0.0 if is_here else self._sent(last.rows, home)
         heads = min(last.rows, self.estimates.rows(rule.head.predicate))
         results = self._sent(heads, home)
+        parts = COPYING * min(last.rows, heads * self.tasks)
+        skew = max((self.skew.get(read.atom.predicate, 0) for read in last.reads if read.atom), default=0)
+        is_risky = last.rows > SKEWED_FROM and (MANY * parts <= COPYING * last.rows or skew > 0)
+        can_merge = self.tasks > 1 and last.key is not None and is_mergeable(rule, self.inferred)
         if last.key in rule.group:
-            return None, 0.0 if is_aligned(rule.head.terms, home, last.key) else results
+            cost = 0.0 if is_aligned(rule.head.terms, home, last.key) else results
+            if can_merge and is_risky and self._is_derived(last):
+                # Nobody knows how large the largest group is: to divide it is better if that costs no more.
+                cost += parts + 1 + self.tasks * skew
+            return None, None, cost
+        owner, results = self._owner(rule, home, results)
+        if can_merge and tells_apart(rule, last.key):
+            return None, owner, parts + results
         gathering = last.rows if last.key is None else COPYING * last.rows
+        if can_merge and is_risky and (dividing := telling_apart(rule)):
+            return target(rule).index(dividing[0]), owner, gathering + parts + results
+        return owner, None, gathering + results
+
+    def _owner(self, rule: Rule, home: Place, results: float) -> tuple[Place, float]:
+        """Return at which argument's owner a group is, and what it costs to send its results from there."""
         if not rule.group:
-            return FIRST, gathering + results
+            return FIRST, results
         for place, variable in enumerate(rule.group):
             if is_aligned(rule.head.terms, home, variable):
-                return place, gathering
-        return 0, gathering + results
+                return place, 0.0
+        return 0, results
+
+    def _is_derived(self, step: Step) -> bool:
+        """Whether a step reads derived facts where its key is owned: their skew is known to nobody."""
+        return any(
+            read.atom is not None and read.arguments and read.atom.predicate in self.homes
+            for read in step.reads
+        )
 
     def _sent(self, rows: float, place: Place) -> float:
         return spread(rows, self.tasks) if place is EVERYWHERE else rows
@@ -360,6 +393,29 @@ def _rules_by_predicate(rules: Sequence[Rule]) -> dict[str, tuple[int, ...]]:
         for atom in _atoms(rule):
             found.setdefault(atom.predicate, {})[number] = None
     return {name: tuple(numbers) for name, numbers in found.items()}
+
+
+def _suspected(rules: Sequence[Rule], estimates: Estimates) -> Mapping[str, int]:
+    """Return how many rows of a derived relation may have the same value in some column.
+
+    So many have a frequent value in a given relation from which it is derived: it may be joined with others,
+    or be left out of the head.
+    """
+    found: dict[str, int] = {}
+    for (name, _), rows in estimates.sizes.heavy.items():
+        found[name] = max(found.get(name, 0), rows)
+    reading: dict[str, set[str]] = {}
+    for rule in rules:
+        for atom in rule.positive:
+            reading.setdefault(atom.predicate, set()).add(rule.head.predicate)
+    for name, rows in sorted(found.items(), key=lambda pair: -pair[1]):
+        waiting, seen = [name], {name}
+        while waiting:
+            further = reading.get(waiting.pop(), set()) - seen
+            found.update({each: max(found.get(each, 0), rows) for each in further})
+            seen |= further
+            waiting += further
+    return found
 
 
 def _recursive_rules(rules: Sequence[Rule], parts: Iterable[Stratum]) -> frozenset[int]:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
 
+from tidelog.logic.inference import Columns
 from tidelog.logic.program import (
     Atom,
     Comparison,
@@ -44,6 +45,7 @@ class Sizes:
     distinct: Mapping[tuple[str, int], int] = field(default_factory=dict)  # values of a predicate's column
     matching: Mapping[tuple[str, int, Value], int] = field(default_factory=dict)  # rows with a value there
     heavy: Mapping[tuple[str, int], int] = field(default_factory=dict)  # rows with the most frequent values
+    types: Mapping[str, Columns] = field(default_factory=dict)  # of what is given, as far as that is known
 
     @staticmethod
     def of(

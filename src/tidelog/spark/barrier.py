@@ -18,7 +18,7 @@ from tidelog.equality.divided import by_rules, task_of
 from tidelog.errors import Inconsistent
 from tidelog.io.columns import Batch
 from tidelog.logic.program import BOTTOM, Program
-from tidelog.spark.memory import Counted
+from tidelog.spark.memory import Metered
 from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Reading, Task, given_rows, written
 from tidelog.temporal import divided as temporal
 from tidelog.temporal.intake import split_batch
@@ -54,7 +54,7 @@ class Exchange:
             raise RuntimeError(f"{len(hosts)} of {self.count} tasks were started: Spark tries again")
         # Memory is not limited yet: a task that ended before it met the others would let them wait for ever.
         mesh, attempt = self._meet(context, hosts)
-        read = Counted(batches, given_rows)
+        read = Metered(batches, given_rows)
         try:
             parts = self._parts(read, mesh, attempt)
             yield from self.task.rows(parts, read, hosts.count(hosts[mesh.number]))

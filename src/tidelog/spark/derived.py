@@ -18,7 +18,7 @@ from tidelog.logic.program import free_name
 from tidelog.spark.around import Around
 from tidelog.spark.failures import telling
 from tidelog.spark.layout import metadata_of
-from tidelog.spark.nulls import Counted
+from tidelog.spark.nulls import Lacking
 from tidelog.spark.parquet import Target, WriteRows
 from tidelog.spark.schemas import Output, Slots, never_null, plain_names, slots
 from tidelog.spark.shipping import Shipped
@@ -59,13 +59,13 @@ def union(frames: Sequence[DataFrame]) -> DataFrame:
     return union(frames[:middle]).unionAll(union(frames[middle:]))
 
 
-class Counts:
+class Observed:
     """How many facts there are of each predicate, once an action has run, with rejected rows and violations.
 
     Where something is said of missing values, `edge.y drop-row` is how many rows of `edge` had none for `y`.
     """
 
-    def __init__(self, outputs: Iterable[str], nulls: Iterable[Counted]) -> None:
+    def __init__(self, outputs: Iterable[str], nulls: Iterable[Lacking]) -> None:
         self._observation = Observation()
         outputs = list(outputs)
         self._names = {name: name for name in outputs}
@@ -119,10 +119,10 @@ class Derived(Mapping[str, DataFrame]):
         is_divided: bool = False,
         are_counted: bool = True,
         write_files: Callable[[Target], DataFrame] | None = None,
-        nulls: Sequence[Counted] = (),
+        nulls: Sequence[Lacking] = (),
     ) -> None:
         self.outputs = {**outputs, **{name: each.output for name, each in (around or {}).items()}}
-        self.observation = Counts(outputs, nulls)
+        self.observation = Observed(outputs, nulls)
         self.counts_nulls = bool(nulls)
         self._make_rows = make_rows
         self._slots = given

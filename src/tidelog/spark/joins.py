@@ -16,7 +16,6 @@ Invariant: after each stratum its frames hold the facts that its rules derive, e
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any, Final
@@ -55,7 +54,7 @@ from tidelog.logic.values import ColumnType, Value, boolean
 from tidelog.reasoner import Reasoner
 from tidelog.spark.around import Readable
 from tidelog.spark.derived import quoted
-from tidelog.spark.memory import Counted, Limit
+from tidelog.spark.memory import Limit, Metered
 from tidelog.spark.schemas import Input, Output, Slots, arrow_of, spark_type
 from tidelog.spark.task import NULLS, REJECTS, TAG, VIOLATIONS, Collected, Reading
 from tidelog.violations import told_apart, violated
@@ -66,7 +65,6 @@ BEFORE, AFTER = "rows before", "rows after"  # the relations of the program that
 REJECTED: Final = spark_types.StructType(
     [spark_types.StructField(name, spark_types.StringType()) for name in ("place", "code", "reason", "row")]
 )
-CONSTRAINTS: Final = "spark.sql.constraintPropagation.enabled"
 ONE_GROUP: Final = "an aggregate is computed from all rows of a group at once"
 ROW: Final = Variable(" row")  # no variable of a program has a space
 
@@ -184,7 +182,7 @@ class Evaluation:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Yield the rows that follow from those of each part."""
-        read = Counted(batches)
+        read = Metered(batches)
         yield from self.limit.within(self._rows(read), read)
 
     def _rows(self, batches: Iterable[Any]) -> Iterator[Any]:
@@ -283,6 +281,7 @@ class Joins:
     limits: Limits
     limit: Limit = field(default_factory=Limit)  # on the memory of each task
     frames: dict[str, DataFrame] = field(default_factory=dict)
+    nothing: dict[str, DataFrame] = field(default_factory=dict)  # a frame without rows, by predicate
 
     @staticmethod
     def of(
@@ -326,13 +325,12 @@ class Joins:
     def run(self) -> None:
         """Derive everything: each round is a job."""
         numbers = {id(rule): number for number, rule in enumerate(self.program.rules)}
-        with _without_constraints(self.session):
-            for name in self.program.predicates:
-                given = self.frames.get(name)
-                # Each rule, and each round of a recursion, would read it and remove duplicates again.
-                self.frames[name] = self.empty(name) if given is None else _kept(given)
-            for stratum in strata(self.program.rules):
-                self._close(stratum, numbers)
+        for name in self.program.predicates:
+            given = self.frames.get(name)
+            # Each rule, and each round of a recursion, would read it and remove duplicates again.
+            self.frames[name] = self.empty(name) if given is None else self._kept(name, given)
+        for stratum in strata(self.program.rules):
+            self._close(stratum, numbers)
 
     def empty(self, name: str) -> DataFrame:
         """Return a frame of a predicate without facts."""
@@ -424,7 +422,7 @@ class Joins:
         if not stratum.recursive:
             for name in stratum.predicates:
                 parts = [frame for rule, frame in found if rule.head.predicate == name]
-                self.frames[name] = _kept(_union([self.frames[name], *parts]).distinct())
+                self.frames[name] = self._kept(name, _union([self.frames[name], *parts]).distinct())
             return
         new = self._new(stratum, found)
         rounds = 0
@@ -432,7 +430,7 @@ class Joins:
             rounds += 1
             for name, frame in new.items():
                 grown = self.frames[name].union(frame)
-                self.frames[name] = _kept(grown) if rounds % CONSOLIDATED == 0 else grown
+                self.frames[name] = self._kept(name, grown) if rounds % CONSOLIDATED == 0 else grown
             found = [
                 (rule, bodies[id(rule)].heads(self.frames, atom, new[atom.predicate]))
                 for rule in stratum.rules
@@ -448,10 +446,22 @@ class Joins:
             parts = [frame for rule, frame in found if rule.head.predicate == name]
             if parts:
                 known = self.frames[name]
-                frame = _kept(_union(parts).distinct().join(known, known.columns, "left_anti"))
+                frame = self._kept(name, _union(parts).distinct().join(known, known.columns, "left_anti"))
                 if self._count(frame):
                     new[name] = frame
         return new
+
+    def _kept(self, name: str, frame: DataFrame) -> DataFrame:
+        """Return facts of a predicate so that they are computed once, and kept by the workers, or on disk.
+
+        A frame that is kept has the conditions that Spark has inferred for its plan, such as that a column is
+        not null, some of them on columns that it does not have: a union of such frames would fail with "key
+        not found". A union has those only that all its parts have, and a frame that was kept when it was made
+        of no rows has none. That one has no partitions either, so that no task runs for it.
+        """
+        if name not in self.nothing:
+            self.nothing[name] = self.empty(name).localCheckpoint(eager=False)
+        return frame.union(self.nothing[name]).localCheckpoint(eager=False)
 
     def _count(self, frame: DataFrame) -> int:
         rows = frame.count()
@@ -630,29 +640,6 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 def _schema(held: Sequence[Held]) -> spark_types.StructType:
     fields = [spark_types.StructField(f"c{place}", each.spark) for place, each in enumerate(held)]
     return spark_types.StructType(fields)
-
-
-def _kept(frame: DataFrame) -> DataFrame:
-    """Return the frame so that it is computed once, and kept by the workers, on disk if it must be."""
-    return frame.localCheckpoint(eager=False)
-
-
-@contextmanager
-def _without_constraints(session: SparkSession) -> Iterator[None]:
-    """In the block, Spark infers no conditions, such as that a column is not null, from others.
-
-    A frame that is kept has those of its plan, some of them on columns that it does not have; a union of such
-    frames fails then with "key not found". No column of a relation is ever null, so little is to be inferred.
-    """
-    before = session.conf.get(CONSTRAINTS, None)
-    session.conf.set(CONSTRAINTS, "false")
-    try:
-        yield
-    finally:
-        if before is None:
-            session.conf.unset(CONSTRAINTS)
-        else:
-            session.conf.set(CONSTRAINTS, before)
 
 
 def _in_slots(name: str, frame: DataFrame, places: Slots) -> DataFrame:

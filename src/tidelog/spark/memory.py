@@ -217,7 +217,7 @@ def _held() -> tuple[int, int, int]:
     return whole, resident - shared, mapped
 
 
-class Counted(Iterable[Any]):
+class Metered(Iterable[Any]):
     """Batches that a task reads, and how many rows and bytes they had. Mutable.
 
     `rows_of` says how many rows of a batch count.
@@ -254,7 +254,7 @@ class Limit:
     slots: int | None = None  # how many tasks can run at once, if that is known
     undivided: str = ""  # why more tasks do not help, if so
 
-    def within(self, items: Iterator[Item], read: Counted, beside: int = 1) -> Iterator[Item]:
+    def within(self, items: Iterator[Item], read: Metered, beside: int = 1) -> Iterator[Item]:
         """Yield items, and let computing them take no more memory: then it is an error, not the end.
 
         What is done with an item is not limited. `beside` is how many such tasks run on the machine.
@@ -286,7 +286,7 @@ class Limit:
         free = available_bytes()
         return int(MOST * free / beside) if free is not None else ASSUMED
 
-    def _fault(self, size: int, progress: str, read: Counted, is_own: bool) -> Diagnostic:
+    def _fault(self, size: int, progress: str, read: Metered, is_own: bool) -> Diagnostic:
         """Return the error: what was read and derived, and how many tasks would do."""
         rows, size_read, ratio = read.rows, read.bytes, 1.0
         read.watch = None

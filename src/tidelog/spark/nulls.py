@@ -11,7 +11,7 @@ from tidelog.spark import codes
 from tidelog.spark.schemas import Input
 
 Said = str | Mapping[str, str | Mapping[str, str]]
-Counted = tuple[str, str, str]  # a predicate, a column, and what is done about values that it lacks
+Lacking = tuple[str, str, str]  # a predicate, a column, and what is done about values that it lacks
 
 
 def with_nulls(inputs: Mapping[str, Input], said: Said | None) -> dict[str, Input]:
@@ -65,7 +65,7 @@ def nulls_of(words: str | Mapping[str, str], names: Sequence[str]) -> tuple[Null
     return tuple(_read(words[one]) if one in words else Nulls.REJECT for one in names)
 
 
-def counted(inputs: Sequence[Input]) -> list[Counted]:
+def counted(inputs: Sequence[Input]) -> list[Lacking]:
     """Return the columns of inputs of which something is said, and what."""
     return [
         (each.predicate.written, column, what.value)

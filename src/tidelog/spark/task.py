@@ -34,7 +34,7 @@ from tidelog.proof.explanation_form import explanation_to_json
 from tidelog.reasoner import Reasoner
 from tidelog.relation import Relation, misfit_error
 from tidelog.spark import codes
-from tidelog.spark.memory import Counted, Limit
+from tidelog.spark.memory import Limit, Metered
 from tidelog.spark.parquet import FILES, Target
 from tidelog.store.state import BatchId
 from tidelog.temporal.intake import split_batch
@@ -120,10 +120,10 @@ class Task:
         An error is a row too, which raises it where an output is used: Spark would repeat a task that fails,
         and show the way through its own code.
         """
-        read = Counted(batches, given_rows)
+        read = Metered(batches, given_rows)
         yield from self.rows(self._parts(read), read)
 
-    def rows(self, parts: Iterator[Part], read: Counted, beside: int = 1) -> Iterator[Any]:
+    def rows(self, parts: Iterator[Part], read: Metered, beside: int = 1) -> Iterator[Any]:
         """Yield the rows of outputs in batches, an error as a row; `beside` tasks run on this machine."""
         made = (batch for part in parts for batch in self._batches(*part))
         try:

@@ -19,10 +19,13 @@ import numpy.typing as npt
 
 from tidelog.engine.exchange import kernels
 from tidelog.engine.exchange.values import Rows, Values
+from tidelog.logic.inference import Columns
 from tidelog.logic.program import Program
-from tidelog.logic.values import Value
+from tidelog.logic.types import types_of_kinds
+from tidelog.logic.values import Kind, Value
 from tidelog.rewrite.localise import Sizes
 from tidelog.rewrite.localise_sizes import constants_of
+from tidelog.rewrite.partial_aggregates import has_sums
 
 Ids = npt.NDArray[np.int32]
 Part = tuple[Sequence[Ids], int]  # columns and rows
@@ -42,6 +45,7 @@ class Counts:
     sketches: npt.NDArray[np.uint8]
     matching: npt.NDArray[np.int64]
     weights: npt.NDArray[np.int64]  # of the values that may be frequent: about how many rows have each
+    kinds: npt.NDArray[np.int64]  # of the values of each column, a bit for each; none unless that matters
     frequent: tuple[Any, ...]  # a parcel with these values; relations are numbers of columns
 
 
@@ -57,18 +61,23 @@ class Counting:
             if name in read
             for place in range(program.predicates[name].arity)
         ]
+        self.needs_kinds = has_sums(program)
         self.constants = sorted(constants_of(program), key=lambda each: (each[0], each[1], repr(each[2])))
 
     def count(self, given: Mapping[str, Sequence[Part]], values: Values, tasks: int) -> Counts:
         """Count a task's part of the given facts."""
         rows = np.array([sum(count for _, count in given.get(name, ())) for name in self.names], np.int64)
         sketches = np.zeros((len(self.columns), kernels.SKETCH), np.uint8)
+        kinds = np.zeros(len(self.columns), np.int64)
         weights: list[int] = []
         frequent: list[Rows] = []
         for number, (name, place) in enumerate(self.columns):
             parts = [columns[place] for columns, count in given.get(name, ()) if count]
             for part in parts:
                 kernels.sketch(part, values.hashes, sketches[number])
+                if self.needs_kinds:
+                    found = np.flatnonzero(np.bincount(values.dictionary.kind[part]))
+                    kinds[number] |= sum(1 << kind for kind in found.tolist())
             if tasks > 1 and parts:
                 ids, about = _frequent(parts, tasks)
                 weights += about
@@ -79,6 +88,7 @@ class Counting:
             sketches,
             np.array(matching, np.int64),
             np.array(weights, np.int64),
+            kinds,
             values.pack(frequent, None),
         )
 
@@ -102,7 +112,16 @@ class Counting:
         }
         heavy, weights = self._heavy(counts, values, rows, tasks)
         known = {each: count for each, count in zip(self.constants, matching, strict=True) if rows[each[0]]}
-        return Sizes(rows, distinct, known, weights), heavy
+        return Sizes(rows, distinct, known, weights, self._types(counts)), heavy
+
+    def _types(self, counts: Sequence[Counts]) -> dict[str, Columns]:
+        """Return the types of given facts, of the predicates that are read, where these matter."""
+        found: dict[str, Columns] = {}
+        masks = np.bitwise_or.reduce([each.kinds for each in counts]).tolist() if self.needs_kinds else ()
+        for (name, _), mask in zip(self.columns, masks, strict=False):
+            types = types_of_kinds(kind for kind in Kind if mask >> kind & 1)
+            found[name] = (*found.get(name, ()), types)
+        return found
 
     def _heavy(
         self, counts: Sequence[Counts], values: Values, rows: Mapping[str, int], tasks: int

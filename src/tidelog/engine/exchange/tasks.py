@@ -33,8 +33,9 @@ from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, ProgramError, Severity, Source, Span, TidelogError
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.program import Program
+from tidelog.logic.values import integer
 from tidelog.relation import Relation, column_names
-from tidelog.rewrite.localise import EVERYWHERE, Localised, NotLocalisable, Place, Sizes, localise
+from tidelog.rewrite.localise import EVERYWHERE, NUMBER, Localised, NotLocalisable, Place, Sizes, localise
 
 Ids = npt.NDArray[np.int32]
 Integers = npt.NDArray[np.int64]
@@ -198,7 +199,7 @@ class Task:
         self._read.know(len(self._read.dictionary) // self.owners if shares else 0)
         counting = Counting(self.program)
         mine = counting.count(self._given, self._read, self.owners)
-        parts = mine.rows, mine.sketches, mine.matching, mine.weights, *mine.frequent
+        parts = mine.rows, mine.sketches, mine.matching, mine.weights, mine.kinds, *mine.frequent
         every = {task: Frame(0, parts) for task in range(self.mesh.count) if task != self.mesh.number}
         found = self._swap(COUNTED, every)
         counts = [mine, *(_counts_of(frame, mine) for _, frame in sorted(found.items()))]
@@ -267,6 +268,9 @@ class Task:
             memory.give_back()  # what was read, and what was sent
         if self.is_owner:
             self._add_heavy(heavy)
+            if self.plan.is_numbered:
+                number = self.dictionary.encode(integer(self.mesh.number))
+                self._engine.add(NUMBER, [np.array([number], np.int32)], 1)
         self._sent = {name: self._engine.size(name) for name in self._sources}
 
     def _deliver(self, parcels: Mapping[int, Sequence[Rows]]) -> None:
@@ -673,12 +677,13 @@ def _in_passes(
 
 
 def _counts_of(frame: Frame, like: Counts) -> Counts:
-    rows, sketches, matching, weights, *frequent = frame.parts
+    rows, sketches, matching, weights, kinds, *frequent = frame.parts
     return Counts(
         np.frombuffer(rows, np.int64),
         np.frombuffer(sketches, np.uint8).reshape(like.sketches.shape),
         np.frombuffer(matching, np.int64),
         np.frombuffer(weights, np.int64),
+        np.frombuffer(kinds, np.int64),
         tuple(frequent),
     )
 
