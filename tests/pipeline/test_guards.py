@@ -119,7 +119,7 @@ path = "orders.csv"
 min-rows = 1
 max-drop = "120 %"
 max-rejected = true
-max-age = "1 day"
+max-age = "1 fortnight"
 allow-empty = true
 
 [[guard]]
@@ -142,7 +142,7 @@ max-rows = "1 %"
     for said in (
         "`max-drop` is neither a number of rows nor a share: `120 %`",
         "`max-rejected` is not a whole number",
-        "`max-age` is not a duration: `1 day`",
+        "`max-age` is not a duration: `1 fortnight`",
         "`allow-empty` contradicts `min-rows`",
         "`max-age` is a guard of sources",
         "there is no key `max-dorp` in [[guard]] 1",

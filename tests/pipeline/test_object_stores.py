@@ -132,7 +132,7 @@ def test_tables_of_others_at_an_address(folder: Path, storage: dict[str, str], s
         address, rows.slice(0, 1).set_column(0, "from", [["z"]]), mode="append", storage_options=options
     )
     assert job.run().version.feed["edge"].added == 1
-    assert f"read {address}: +1 −0 rows to version 1" in told
+    assert f"read {address}: +1 −0 to version 1" in told
     # Spark publishes to file systems only, and says what it needs to read from an object store.
     on_spark = Job(
         "reach.rls", publish="out", sources=[Source("edge", address, "delta")], storage=storage, session=spark

@@ -153,7 +153,7 @@ def test_changes_are_applied_by_the_feed(maker: Any, folder: Path) -> None:
     told.clear()
     source.append((6, "f"))
     run = job.run()
-    assert told == [f"read t: +1 −0 rows to version {run.version.inputs['e < t'].version}"]
+    assert told == [f"read t: +1 −0 to version {run.version.inputs['e < t'].version}"]
     assert run.version.inputs["e < t"].rejected == 1 and run.version.inputs["e < t"].rejects is not None
     told.clear()
     source.append((None, "g"))

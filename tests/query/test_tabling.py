@@ -188,6 +188,22 @@ def test_what_is_negated_is_completed_first_even_if_recursion_asks_for_it() -> N
     assert asked == 7  # 2 to 6, and what 6 leads to: not 90
 
 
+def test_what_two_components_ask_for_is_complete_before_either_reads_it() -> None:
+    """`class` is asked by `alike`, and by `walk`, which `alike` asks for, too: it is completed before `walk`."""
+    text = """
+        alike(#min(?y), ?x) :- walk(?x, ?y) .
+        alike(?x, ?n) :- degree(?x, ?n), class(?x) .
+        degree(?x, #count(?y)) :- walk(?x, ?y) .
+        walk(?x, ?y) :- same(?x, ?y), class(?y) .
+        class(?x) :- same(?x, ?x), ~part(?x, ?x) .
+        same(?y, ?x) :- same(?x, ?y) .
+        same(?x, ?z) :- same(?x, ?y), same(?y, ?z) .
+        same(?x, ?y) :- link(?x, ?y) .
+    """
+    reasoner = reasoner_of(text, link=[(4, 1)], part=[(2, 2)])
+    assert ask(reasoner, "alike(?x, ?y)") == {(1, 1), (1, 2), (1, 4), (4, 2)}
+
+
 def test_groups_that_are_not_asked_for_are_not_made() -> None:
     reasoner = reasoner_of(
         f"n(?x, #count(?y)) :- tc(?x, ?y) . {LINEAR} many(?x) :- n(?x, ?n), ?n > 1 .", e=pairwise(range(100))

@@ -164,7 +164,7 @@ class Feed:
     def shown(self) -> str:
         """What is said of it."""
         found = self.input
-        return f"{found.shown}: +{self.came:,} −{self.went.num_rows:,} rows to version {found.version}"
+        return f"{found.shown}: +{self.came:,} −{self.went.num_rows:,} to version {found.version}"
 
     def apply(self, change: Change, name: str, still: Callable[[Rows], Rows] | None = None) -> None:
         """Change facts of a predicate accordingly; `still` gives those of deleted rows that are there yet."""

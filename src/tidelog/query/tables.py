@@ -268,8 +268,14 @@ class Tables:
                 component.secured = self._losses
 
     def _demanded(self, relations: Iterable[str]) -> list[Component]:
-        """The components of which something new is asked."""
-        return list(dict.fromkeys(self._asked[relation] for relation in relations))
+        """The components of which something new is asked, the lowest first.
+
+        What was asked of a component and is not complete yet is not asked again: so nothing that may ask it,
+        too, is completed before it.
+        """
+        number = self._definitions.component_of
+        found = dict.fromkeys(self._asked[relation] for relation in relations)
+        return sorted(found, key=lambda component: number[component.predicates[0]])
 
     # ---- memory
 
