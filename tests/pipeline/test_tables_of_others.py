@@ -126,7 +126,7 @@ def test_changes_are_applied_by_the_feed(maker: Any, folder: Path) -> None:
     source.delete("x = 3")
     run = job.run()
     found = run.version.inputs["e < t"]
-    assert [line.partition(":")[0] for line in told] == ["read t"] and "−2 rows" in told[0]
+    assert [line.partition(":")[0] for line in told] == ["read t"] and "−2 to" in told[0]
     assert facts("out") == {"e": {(1, "a"), (2, "b"), (7, "k")}, "q": {(2,), (7,)}}
     assert (found.rows, found.version != first.version) == (3, True)
     feed = run.version.feed

@@ -189,7 +189,7 @@ def test_what_is_negated_is_completed_first_even_if_recursion_asks_for_it() -> N
 
 
 def test_what_two_components_ask_for_is_complete_before_either_reads_it() -> None:
-    """`class` is asked by `alike`, and by `walk`, which `alike` asks for, too: it is completed before `walk`."""
+    """`class` is asked by `alike`, and by `walk`, which `alike` asks for: it is completed before `walk`."""
     text = """
         alike(#min(?y), ?x) :- walk(?x, ?y) .
         alike(?x, ?n) :- degree(?x, ?n), class(?x) .
