@@ -196,6 +196,7 @@ def test_rules_over_time_are_measured_before_they_are_committed(write: Write) ->
     assert run.version.reason == "incremental" and run.version.tables["alarm"].rows == 2
 
 
+@pytest.mark.slow
 def test_guards_on_spark(write: Write, spark: Any) -> None:
     write("edge.csv", "from,to\na,b\nb,c\n")
     program = tl.parse("@declare edge(from: string, to: string) . loop(?x) :- edge(?x, ?x) .")

@@ -78,7 +78,7 @@ def test_partitions_decimals_and_rejected_rows(make: Make, session: Any, orders:
     assert "1.234" in rejected and "FR/1.csv" in rejected
 
 
-@pytest.mark.parametrize("partitions", [None, 2])
+@pytest.mark.parametrize("partitions", [None, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_second_day(
     make: Make,
     orders: list[Source],

@@ -431,6 +431,7 @@ def test_several_streams_are_one_query(streaming: Job, spark: Any, write: Write)
         Job.load("job.toml", session=spark).stream()
 
 
+@pytest.mark.parametrize("session", ["spark", pytest.param("connect", marks=pytest.mark.slow)], indirect=True)
 def test_a_function_for_queries_of_others(streaming: Job, session: Any, write: Write) -> None:
     """It takes each batch once, in this process or in one of a server of Spark Connect."""
     streaming.close()

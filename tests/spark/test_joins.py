@@ -137,6 +137,7 @@ def rows_of(derived: ts.Derived) -> dict[str, list[tuple[Any, ...]]]:
         return {name: sorted(map(tuple, frame.collect())) for name, frame in derived.items()}
 
 
+@pytest.mark.parametrize("session", ["spark", pytest.param("connect", marks=pytest.mark.slow)], indirect=True)
 def test_joins_derive_what_a_task_derives(joined: SparkSession) -> None:
     found = ts.derive(GRAPH, frames_of(joined))
     whole = ts.derive(GRAPH, frames_of(joined), partitions=1)

@@ -36,7 +36,15 @@ def edges(session: SparkSession, rows: Rows) -> DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("apply", "partitions"), [(None, None), (True, 1), (True, 2), (False, 1), (False, 2)]
+    ("apply", "partitions"),
+    [
+        (None, None),
+        (True, 2),
+        *(
+            pytest.param(apply, tasks, marks=pytest.mark.slow)
+            for apply, tasks in [(True, 1), (False, 1), (False, 2)]
+        ),
+    ],
 )
 def test_a_change_is_like_deriving_anew(
     spark: SparkSession, apply: bool | None, partitions: int | None
