@@ -567,7 +567,7 @@ class Job:
     def _keep_failed(self, publication: Publication, origin: Origin, error: GuardFailed) -> None:
         failures = [each.message for each in error.diagnostics]
         publication.set_aside({**origin.to_json(), "failures": failures}, reason=origin.reason)
-        self.reached("set aside", f"look at it with `tidelog diff {self.store.shown} failed`")
+        self.reached("set aside", f"as `failed`: look at it with `tidelog diff {self.store.shown} failed`")
 
     def _commit_version(self, publication: Publication, origin: Origin) -> Manifest:
         manifest = Manifest.of(publication.commit(origin.to_json(), reason=origin.reason))

@@ -419,7 +419,7 @@ class Publication:
         record = {"run": self.run, "tables": sorted(self._used), "version": version.to_json(), "files": files}
         self.folder.write(FAILED, json.dumps(record, ensure_ascii=False).encode())
         self._is_committing = True  # the files stay
-        self.on_step("set aside")
+        self.on_step("failed version")
         return replace(version, uncommitted={name: tuple(paths) for name, paths in files.items()})
 
     def _before(self, table: str) -> Mapping[str, DataFile]:
