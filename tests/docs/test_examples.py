@@ -195,9 +195,11 @@ def test_demo_on_spark(workplace: Path) -> None:
     )
     assert done.returncode == 0, done.stdout
     for words in (
-        r"\nSpark 4\.[\d.]+ on local\[\*\]\nread edge.csv: 2 rows\nderived 3 facts from 2\npublished ",
-        r"\nmaintained \+4 −0\npublished version 2: .* \(edge \+1 −0, reach \+3 −0\)",
-        r"\n\+ reach\(a, d\) \.\n",
+        r"\nSpark 4\.[\d.]+ on local\[\*\]\nread orders: 3 rows, 2 rejected\nderived 2 facts\npublished ",
+        r"\norders/country=DE/monday\.csv:4:1,.*'three' is not an integer",
+        r"\n0 +ann +1\.75\n1 +bob +7\.00\n",
+        r"\nmaintained \+2 −1\npublished version 2: .* \(order \+1 −0, total \+1 −1\)",
+        r'\n\+ order\(5, "bob", 0\.75, "FR"\) \.\n',
     ):
         assert re.search(words, done.stdout), f"{words}\n{done.stdout}"
 

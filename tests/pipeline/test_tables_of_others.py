@@ -238,6 +238,35 @@ def test_the_same_on_spark(maker: Any, folder: Path, spark: Any) -> None:
     assert (10,) in facts("out")["q"]
 
 
+def check_refresh(maker: Any, **settings: Any) -> None:
+    """A refresh reads the whole table, also where the feed would tell what has changed since."""
+    source = maker()
+    source.append((1, "a"), (2, "b"))
+    make(maker.format, **settings)[0].run()
+    source.append((3, "c"))
+    source.delete("x = 2")
+    job, told = make(maker.format, **settings)
+    run = job.run(refresh=["q"])
+    assert run.version.reason == "refresh" and "read t: 2 rows" in told, told
+    assert facts("out") == {"e": {(1, "a"), (3, "c")}, "q": {(3,)}}
+    told.clear()
+    source.append((4, "d"))
+    assert job.run().version.inputs["e < t"].rows == 3 and "+1 −0 to" in told[0]
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::ResourceWarning")
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_refresh_reads_all_rows(maker: Any, folder: Path) -> None:
+    check_refresh(maker)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::ResourceWarning")
+@pytest.mark.parametrize("maker", MAKERS)
+def test_a_refresh_on_spark_reads_all_rows(maker: Any, folder: Path, spark: Any) -> None:
+    check_refresh(maker, engine="spark", session=spark)
+
+
 def test_what_is_refused(write: Write, capsys: pytest.CaptureFixture[str]) -> None:
     Delta().append((1, "a"))
     write("rules.rls", PROGRAM)

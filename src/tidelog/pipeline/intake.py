@@ -44,6 +44,7 @@ class Intake:
         self._is_integer_time = program.is_integer_time
         self.items = self._feedings(program, session)
         self.inputs: dict[str, Input] = {}
+        self._again: Collection[str] = ()  # predicates whose inputs are read whole
 
     def _feedings(self, program: Program, session: Callable[[], Any]) -> list[Feeding]:
         """Return the inputs; those that only Spark has are read there, and come to this process."""
@@ -60,8 +61,9 @@ class Intake:
     def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
         """The predicates whose inputs are others than in a version; the other inputs are kept.
 
-        Those of predicates that are read `again` are said to be others, whatever they are.
+        Those of predicates that are read `again` are said to be others, whatever they are, and are read whole.
         """
+        self._again = again
         keys = {item.key for item in self.items}
         changed = [
             item.predicate
@@ -133,7 +135,7 @@ class Intake:
     def _apply_feed(self, change: Change, before: Manifest, name: str) -> bool:
         """Apply what changed in the only table that gives a predicate's facts; return whether it is known."""
         items = self.of([name])
-        if not items:
+        if not items or name in self._again:
             return False
         tables = {item.key: item.table for item in items}
         of_table = next((item for item in items if item.table is not None), items[0])

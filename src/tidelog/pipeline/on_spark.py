@@ -121,6 +121,7 @@ class SparkIntake:
         self._readings: dict[str, Reading] = {}
         self._together: Together | None = None
         self._feeds: dict[str, Feed | None] = {}  # what changed in tables, by predicate
+        self._again: Collection[str] = ()  # predicates whose inputs are read whole
         shutil.rmtree(store.rejects(number), ignore_errors=True)  # of a run that failed
 
     # ---- what has changed
@@ -128,8 +129,9 @@ class SparkIntake:
     def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
         """Return the predicates whose inputs are others than in a version; the other inputs are kept.
 
-        Those of predicates that are read `again` are said to be others, whatever they are.
+        Those of predicates that are read `again` are said to be others, whatever they are, and are read whole.
         """
+        self._again = again
         found = {item.key: self._input(item) for item in self._items}
         found |= {item.key: Input(item.predicate, item.shown, item.marks) for item in self._stated}
         changed = [
@@ -329,7 +331,7 @@ class SparkIntake:
             inputs = {item.key: item.table for item in items}
             inputs |= {item.key: None for item in self._stated if item.predicate == name}
             found = next((item for item in items if item.table is not None), None)
-            if found is None:
+            if found is None or name in self._again:
                 self._feeds[name] = None
                 return None
             for item in items:
