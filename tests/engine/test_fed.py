@@ -19,7 +19,8 @@ from tidelog.engine.columnar.closing import ClosingEngine
 from tidelog.engine.fed import Fed
 from tidelog.errors import EvaluationError
 from tidelog.logic.program import Program
-from tidelog.rewrite.localise import Localised, Sizes, localise
+from tidelog.logic.values import integer
+from tidelog.rewrite.localise import NUMBER, Localised, Sizes, localise
 
 MOST = 4000  # facts of a random program
 
@@ -70,6 +71,8 @@ def run(program: Program, localised: Localised, count: int) -> list[Task]:
             for row in rows:
                 for number in places(row, copy.place, count):
                     tasks[number].add(copy.relation, row)
+    for number, task in enumerate(tasks if localised.is_numbered else ()):
+        task.add(NUMBER, (integer(number),))
     for task in tasks:
         task.sent = {source: task.engine.size(source) for source in localised.routes}
         task.fed.begin()
@@ -116,6 +119,7 @@ PROGRAMS = {
         lost(?x, #count(?y)) :- unreached(?x, ?y) .
         total(#sum(?n, ?x)) :- lost(?x, ?n) .
         most(?x) :- lost(?x, ?n), ~more(?n) . more(?n) :- lost(_, ?n), lost(_, ?m), ?n < ?m .
+        first(?y, #min(?x), #max(?x), #sum(?x), #count(?x)) :- path(?x, ?y) .
     """,
 }
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tidelog.errors import DataError
 from tidelog.pipeline import Engine, Job, Source, Step, Version, difference
+from tidelog.pipeline.guards import Guards
 from tidelog.pipeline.rollback import roll_back
 from tidelog.publish import TableVersion
 
@@ -33,6 +34,7 @@ class Scene:
     expected: Callable[[Path, frozenset[str]], Facts]
     engine: Engine = field(default_factory=lambda: Engine("columnar"))
     probe: str | None = None  # a fact that no input has
+    guards: Guards = field(default_factory=Guards)
 
     @contextmanager
     def history(self, states: list[tuple[Any, ...]]) -> Iterator[tuple[Job, dict[int, Facts]]]:
@@ -45,7 +47,8 @@ class Scene:
             patched.setattr("tidelog.publish.files.MANY", 3)  # so that small files are merged
             folder = Path(name)
             held: dict[int, Facts] = {}
-            job = Job(tl.parse(""), publish="out", sources=self.sources, folder=folder, engine=self.engine)
+            parts: dict[str, Any] = {"sources": self.sources, "engine": self.engine, "guards": self.guards}
+            job = Job(tl.parse(""), publish="out", folder=folder, **parts)
             with ExitStack() as warm:
                 for *inputs, rules, event in states:
                     self.write(folder, *inputs)

@@ -19,8 +19,13 @@ from tests.pipeline.conftest import MAY_BE_EMPTY, Write
 from tidelog.__main__ import main
 from tidelog.errors import DataError
 from tidelog.pipeline import Job, Source, read
+from tidelog.pipeline.guards import Expectation, Guards, Severity
 
-PROGRAM = "@declare e(x: int, y: string) . q(?x) :- e(?x, _), ?x > 1 ."
+PROGRAM = """@declare e(x: int, y: string) .
+q(?x) :- e(?x, _), ?x > 1 .
+twice(?x) :- e(?x, ?y), e(?x, ?z), ?y != ?z .
+"""
+LEFT_OUT = Guards(expectations=(Expectation("twice", Severity.DROP, None, "e", ("x",)),))
 ANY = "e(?x, ?y) :- f(?x, ?y) ."
 FEED = {"delta.enableChangeDataFeed": "true"}
 Row = tuple[int | None, str]
@@ -106,9 +111,9 @@ def make(form: str, publish: str = "out", **settings: Any) -> tuple[Job, list[st
 
 
 def facts(folder: str) -> dict[str, set[tuple[Any, ...]]]:
-    """What is published."""
+    """What is published of predicates that have facts."""
     version = read(folder)
-    return {name: set(version[name]) for name in version}
+    return {name: set(version[name]) for name in version if len(version[name])}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning", "ignore::ResourceWarning")
@@ -179,13 +184,18 @@ STEPS = st.one_of(
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
-@given(batches=st.lists(st.lists(STEPS, max_size=3), min_size=1, max_size=3), partitioned=st.booleans())
+@given(
+    batches=st.lists(st.lists(STEPS, max_size=3), min_size=1, max_size=3),
+    partitioned=st.booleans(),
+    guards=st.sampled_from([Guards(), LEFT_OUT]),
+)
 def test_the_same_as_from_scratch(
-    maker: Any, folder: Path, batches: list[list[tuple[str, Any]]], partitioned: bool
+    maker: Any, folder: Path, batches: list[list[tuple[str, Any]]], partitioned: bool, guards: Guards
 ) -> None:
     shutil.rmtree("out", ignore_errors=True)
     source = maker(partitioned)
-    job, _ = make(maker.format, filter="?x != 2")
+    parts: dict[str, Any] = {"filter": "?x != 2", "guards": guards}
+    job, _ = make(maker.format, **parts)
     job.run()
     for batch in batches:
         for name, rows in batch:
@@ -197,7 +207,7 @@ def test_the_same_as_from_scratch(
                 getattr(source, name)(*rows)
         version = job.run().version
         shutil.rmtree("anew", ignore_errors=True)
-        anew = make(maker.format, "anew", filter="?x != 2")[0].run().version
+        anew = make(maker.format, "anew", **parts)[0].run().version
         assert facts("out") == facts("anew")
         one, other = version.inputs["e < t"], anew.inputs["e < t"]
         assert (one.rows, one.filtered, one.version) == (other.rows, other.filtered, other.version)

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tidelog.pipeline import Job, Step, read
+from tidelog.pipeline.drops import tables_of, with_drops
+from tidelog.pipeline.guard_settings import resolve
+from tidelog.pipeline.guards import Expectation, Guards, Severity
 from tidelog.pipeline.manifest import Progress
 from tidelog.pipeline.settings import Stream
 from tidelog.pipeline.stream import watermark
@@ -21,8 +24,10 @@ RULES = """\
 alarm(?s) :- boxminus[0, 3] hot(?s), room(?s) .
 lately(?s) :- diamondminus[0, 5] alarm(?s), ~quiet(?s) .
 any() :- lately(_) .
+false(?s) :- quiet(?s), hot(?s) .
 hot("z")@-9 . quiet("z")@-9 . room("a") . room("b") .
 """
+LEFT_OUT = Guards(expectations=(Expectation("false", Severity.DROP, None, "hot", ("sensor",)),))
 # Facts of intervals that begin at least so much after the last watermark, and how far that moves then.
 FACT = st.tuples(
     st.sampled_from(["hot", "hot", "quiet"]), st.sampled_from("abc"), st.integers(0, 6), st.integers(0, 8)
@@ -37,17 +42,26 @@ def written(folder: Path) -> dict[str, set[tuple[str, ...]]]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=8, deadline=None)
-@given(scripts=st.lists(SCRIPT, max_size=5), stopped=st.integers(0, 12), is_closed=st.booleans())
+@given(
+    scripts=st.lists(SCRIPT, max_size=5),
+    stopped=st.integers(0, 12),
+    is_closed=st.booleans(),
+    guards=st.sampled_from([Guards(), LEFT_OUT]),
+)
 def test_tables_keep_what_is_forgotten(
     tmp_path_factory: pytest.TempPathFactory,
     scripts: list[tuple[list[tuple[bool, tuple[str, str, int, int]]], float]],
     stopped: int,
     is_closed: bool,
+    guards: Guards,
 ) -> None:
     folder = tmp_path_factory.mktemp("job")
-    job = Job(rules_in(folder), publish="published", engine="columnar", folder=folder)
+    job = Job(rules_in(folder), publish="published", engine="columnar", folder=folder, guards=guards)
     job.run()
-    whole = tl.Reasoner(tl.parse(RULES))
+    program = tl.parse(RULES)
+    program = with_drops(program, resolve(guards, program).drops, ())
+    tables = {name: each.name for name, each in tables_of(program).items()}
+    whole = tl.Reasoner(program)
     whole.materialise()
     mark, steps = 0.0, [stopped]
 
@@ -74,7 +88,9 @@ def test_tables_keep_what_is_forgotten(
                         job.close()
                     job.refresh_sinks()  # what was committed is published by whoever comes next
             whole.apply(text, missing="ignore")
-            expected = {name: {tuple(map(str, row)) for row in whole[name]} for name in whole}
+            expected = {
+                table: {tuple(map(str, row)) for row in whole[name]} for table, name in tables.items()
+            }
             assert written(folder) == expected
             if is_closed:
                 job.close()
