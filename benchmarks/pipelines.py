@@ -32,6 +32,14 @@ def read_distinct_write(session: Any, folder: Path, target: Path) -> None:
     every.distinct().write.mode("overwrite").parquet(str(target))
 
 
+def ten_records(session: Any, number: int) -> Any:
+    """The same change as the rows of a batch: records that say which facts go and which come."""
+    before, after = f"department {number}", f"department {number + 1}"
+    gone = [("-", f"person {place}", before) for place in range(5)] if number else []
+    come = [("+", f"person {place}", after) for place in range(5 if number else 10)]
+    return session.createDataFrame([*gone, *come], "op string, x string, y string")
+
+
 def ten_facts(job: Job, number: int) -> Run:
     """A version in which five people of W5 have changed their department: ten facts."""
     before, after = f"department {number}", f"department {number + 1}"

@@ -16,7 +16,7 @@ NAME = "spark"
 PLAIN = "plain-read-distinct-write"
 VARIANTS = {
     "W5": ("columnar", "pipeline", PLAIN),
-    "update": ("pipeline",),
+    "update": ("pipeline", "batches"),
 }
 SIZES = {
     "W5": (1_000_000, 4_000_000),

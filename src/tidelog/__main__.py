@@ -101,7 +101,7 @@ def _use_utf8() -> None:
     """Programs, data and messages are UTF-8, whatever the terminal's language is."""
     for stream, errors in (
         (sys.stdin, "surrogateescape"),
-        (sys.stdout, "strict"),
+        (sys.stdout, "backslashreplace"),  # names of files may be no text; in JSON these are escapes, too
         (sys.stderr, "backslashreplace"),
     ):
         reconfigure = getattr(stream, "reconfigure", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import re
@@ -67,6 +68,13 @@ def test_everything_is_utf8_whatever_the_language() -> None:
     done = subprocess.run(command, input=bad, env=environment, capture_output=True, check=False)
     assert done.returncode == 1
     assert b"E101]: the byte E9 is not UTF-8" in done.stderr
+
+
+def test_a_name_that_is_not_utf8_is_escaped_in_json() -> None:
+    done = subprocess.run([*COMMAND, "check", "--format", "json", b"\xf5"], capture_output=True, check=False)
+    assert done.returncode == 1
+    (fault,) = json.loads(done.stdout)
+    assert (fault["code"], fault["file"]) == ("E501", "\udcf5")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full disk to write to")

@@ -49,21 +49,10 @@ def together(several: list[Case]) -> str:
 LISTS = st.lists(cases(EVERYTHING).filter(ends), min_size=PROGRAMS, max_size=PROGRAMS)
 
 
-@pytest.mark.parametrize("strategy", ["task", "exchange"])
+@pytest.mark.parametrize("strategy", ["task", "exchange", "joins"])
 @settings(max_examples=TIMES, deadline=None, phases=[Phase.generate], suppress_health_check=NOT_HERE)
 @given(LISTS)
 def test_random_programs(session: SparkSession, strategy: str, several: list[Case]) -> None:
-    check(session, strategy, several)
-
-
-@settings(max_examples=3, deadline=None, phases=[Phase.generate], suppress_health_check=NOT_HERE)
-@given(LISTS)
-def test_random_programs_by_joins(session: SparkSession, several: list[Case]) -> None:
-    """Fewer of them: each round of each recursion is a job."""
-    check(session, "joins", several)
-
-
-def check(session: SparkSession, strategy: str, several: list[Case]) -> None:
     """Compare what a strategy derives with the reference."""
     program = tl.parse(together(several))
     expected = reference.evaluate(program)

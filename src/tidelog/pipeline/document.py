@@ -16,6 +16,7 @@ from tidelog.pipeline import codes
 from tidelog.pipeline.toml_places import Places, find_places
 
 _AT = re.compile(r" ?\(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)")
+_DEEP = re.compile(r"(?:[\[{]\s*){50}")
 
 
 class Document:
@@ -26,9 +27,11 @@ class Document:
         self.faults: list[Diagnostic] = []
         try:
             self.values = tomllib.loads(source.text)
+            self.places: Places = find_places(source.text)
         except tomllib.TOMLDecodeError as error:
             raise DataError(_not_toml(error, source)) from None
-        self.places: Places = find_places(source.text)
+        except RecursionError:
+            raise DataError(_too_deep(source)) from None
 
     @property
     def root(self) -> Table:
@@ -205,6 +208,12 @@ class Table:
             if key in self._values:
                 self._asked[key] = None
                 self.wrong(key, reason)
+
+
+def _too_deep(source: Source) -> Diagnostic:
+    found = _DEEP.search(source.text)
+    span = None if found is None else Span(source, found.start(), found.start() + 1)
+    return Diagnostic(codes.NOT_TOML, "arrays are nested too deeply", span)
 
 
 def _not_toml(error: tomllib.TOMLDecodeError, source: Source) -> Diagnostic:
