@@ -106,13 +106,10 @@ def update(variant: str, setting: Setting) -> Measurement:
     job = job_of(setting.facts.program, setting.folder, setting.session)
     rows = job.run().version.rows
     with job:
+        change: Callable[[int], object] = partial(ten_facts, job)
         if variant == "batches":
             batches = job.batches("worksFor", op="op")
-
-            def change(number: int) -> None:
-                batches(ten_records(setting.session, number), number)
-        else:
-            change = partial(ten_facts, job)
+            change = lambda number: batches(ten_records(setting.session, number), number)  # noqa: E731
         timings = [tree_timed(partial(change, number)) for number in range(UPDATES[variant])]
     warm = timings[WARMING[variant] :]
     return Measurement(

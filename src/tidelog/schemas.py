@@ -25,8 +25,9 @@ from tidelog.logic.inference import (
     united,
 )
 from tidelog.logic.program import Fact, Predicate, Program, Query, Transfer
-from tidelog.logic.types import ANY, Contents
+from tidelog.logic.types import ANY, NEVER, Contents, Type
 
+_LITERAL = frozenset({Type.LITERAL})
 WITH_SCHEMAS = ("parquet", "arrow")  # formats of files that say what their columns hold
 
 
@@ -115,7 +116,12 @@ class SchemasOf:
             for each in self.program.imports
             if known[each.predicate].declared or not _has_schema(each, given)
         )
-        return infer_columns(replace(self.program, imports=imports), given)
+        # Literals of a type that no declaration names are missing values that are kept.
+        nulls = {
+            name: tuple(NEVER if each == ANY else each & _LITERAL for each in columns)
+            for name, columns in given.items()
+        }
+        return infer_columns(replace(self.program, imports=imports), given, nulls)
 
     def of(self, predicate: Predicate) -> Schema:
         """Return what the columns of a predicate hold."""

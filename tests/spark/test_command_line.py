@@ -79,9 +79,11 @@ def test_files_are_those_that_are_written_without_spark(
 @pytest.mark.usefixtures("spark")
 def test_what_spark_does_not_do_is_told(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     program = folder / "other.rls"
-    program.write_text('@import p :- turtle{ resource = "p.ttl" } . q(?x) :- p(?x, ?y, ?z) .')
+    program.write_text(
+        '@declare p(x: int) . q(?x, ?x, ?x) :- p(?x) . @export q :- turtle{ resource = "q.ttl" } .'
+    )
     for arguments, told in (
-        (["run", str(program), "--engine", "spark"], "`turtle` is no format of Spark's"),
+        (["run", str(program), "--engine", "spark"], "`turtle` is no format that Spark writes"),
         (["run", str(program), "--engine", "spark", "--conf", "tidelog.x=1"], "no setting `tidelog.x`"),
         (["run", str(program), "--engine", "spark", "--watch"], "--watch makes no sense"),
         (["repl", str(program), "--engine", "spark"], "runs in this process"),
@@ -101,4 +103,4 @@ def test_what_spark_does_not_do_is_told(folder: Path, capfd: pytest.CaptureFixtu
     kept = folder / "kept.csv"
     assert main(["run", *given[1:2], *given[3:], "--rejects", str(kept), "--format", "csv"]) == 0
     assert f"left out 1 row that could not be read; see {kept}" in capfd.readouterr().err
-    assert kept.read_text().startswith("place,code,reason,row\np,E504,'x' is not an integer")
+    assert "/p.csv:2:1,E504,'x' is not an integer,x\n" in kept.read_text()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Iterable
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidelog as tl
+from tidelog.io.faults import OnError
 from tidelog.logic.resolve import program_of
+from tidelog.pipeline import Job
+from tidelog.spark.failures import telling
 from tidelog.spark.files import read_program
+from tidelog.spark.given import needed_for, resolved
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,16 +77,21 @@ def scans(frame: Any) -> int:
 
 def test_files_of_one_form_are_read_in_one_scan(folder: Path, session: SparkSession) -> None:
     path = folder / "program.rls"
-    given, frames = read_program(program_of(path), session, [], None, {})
-    groups = [names for names, _ in frames.groups]
-    assert groups == [("a.tsv", "b.tsv", "c.tsv"), ("f.tsv", "g.tsv"), ("city.parquet", "town.parquet")]
+    read = read_program(program_of(path), session, [], None, {})
+    given, frames = read.given, read.frames
+    groups = [[Path(name).name for name in names] for names, _ in frames.groups]
+    assert groups == [
+        ["a.tsv", "a.tsv", "c.tsv", "with%20%5Bspace%5D.tsv"],
+        ["f.tsv", "g.tsv"],
+        ["city.parquet", "town.parquet"],
+    ]
     derived = given.derive(frames, None, "collect", "fail", given.choose(frames, None, None))
-    # Three of several files; each of `again`, `elsewhere`, `spaced`, `skipping` and `few` alone.
-    assert scans(derived["every"]) == 3 + 5
+    # Three of several files; `b`, `again` and `skipping` alone. A task reads the first row of `few`.
+    assert scans(derived["every"]) == 3 + 3
     rows = {tuple(row) for row in derived["every"].collect()}
     assert rows == {tuple(map(str, row)) for row in tl.Reasoner(path)["every"]}
     assert ("a", "x", "5") in rows and ("again", "x", "0") in rows  # of two files, and one file again
-    assert [tuple(row) for row in derived.nulls.collect()] == [("b", "c2", "drop-row", 1)]
+    assert list(read.left_out()) == [("b.tsv", "c2", 1)]
 
 
 def test_a_query_reads_only_the_files_that_it_needs(folder: Path, spark: SparkSession) -> None:
@@ -92,27 +102,33 @@ def test_a_query_reads_only_the_files_that_it_needs(folder: Path, spark: SparkSe
         q(?x) :- c(?x, _) .
     """
     (folder / "two.rls").write_text(text)
-    given, frames = read_program(program_of(folder / "two.rls"), spark, [], None, {})
-    assert len(frames.groups) == 1
     (folder / "more" / "c.tsv").write_text("x\tno number\n")
-    answers = given.query(frames, "p(?x)", "fail")["answers"]
+    program = program_of(folder / "two.rls")
+    needed = needed_for(resolved("p(?x)", program), program)
+    read = read_program(program, spark, [], None, {}, needed=needed)
+    answers = read.given.query(read.frames, "p(?x)", "fail")["answers"]
     assert {row.x for row in answers.collect()} == {"x", "\u00fc"}
 
 
-def test_rows_that_cannot_be_read_are_told_by_predicate(folder: Path, spark: SparkSession) -> None:
-    (folder / "b.tsv").write_text("x\tno number\n")
+def test_rows_that_cannot_be_read_are_told_by_file_and_line(folder: Path, spark: SparkSession) -> None:
+    (folder / "b.tsv").write_text("x\t1\nx\tno number\n")
     text = """
         @import a :- tsv{ resource = "a.tsv", format = (string, int) } .
         @import b :- tsv{ resource = "b.tsv", format = (string, int) } .
         p(?x) :- a(?x, _), ~b(?x, ?x) .
     """
     (folder / "two.rls").write_text(text)
-    given, frames = read_program(program_of(folder / "two.rls"), spark, [], None, {})
-    derived = given.derive(frames, None, "collect", "fail")
-    assert [(row.place, row.code, row.row) for row in derived.rejects.collect()] == [
-        ("b", "E504", '["x", "no number"]')
-    ]
-    assert {row.x for row in derived["p"].collect()} == {"x", "\u00fc"}
+    read = read_program(program_of(folder / "two.rls"), spark, [], None, {}, OnError.COLLECT)
+    assert len(read.frames.groups) == 1
+    derived = read.given.derive(read.frames, None, "collect", "fail")
+    with derived.persist():
+        assert {row.x for row in derived["p"].collect()} == {"x", "\u00fc"}
+        told = [(row.diagnostic.place, row.diagnostic.code, row.text) for row in read.rejects()]
+    assert told == [("b.tsv:2:2", "E504", "x\tno number")]
+    read = read_program(program_of(folder / "two.rls"), spark, [], None, {})
+    with pytest.raises(tl.DataError, match=r"E504.*no number") as raised, read.rejecting():
+        read.given.derive(read.frames, None, "fail", "fail")["p"].collect()
+    assert [each.place for each in raised.value.diagnostics] == ["b.tsv:2:2"]
 
 
 def test_what_no_rule_reads_stays_outside_of_tasks(folder: Path, spark: SparkSession) -> None:
@@ -124,10 +140,91 @@ def test_what_no_rule_reads_stays_outside_of_tasks(folder: Path, spark: SparkSes
         @output city, town .
     """
     (folder / "two.rls").write_text(text)
-    given, frames = read_program(program_of(folder / "two.rls"), spark, [], None, {})
-    assert not frames.groups
-    derived = given.derive(frames, None, "fail", "fail")
+    read = read_program(program_of(folder / "two.rls"), spark, [], None, {})
+    assert not read.frames.groups
+    derived = read.given.derive(read.frames, None, "fail", "fail")
     with redirect_stdout(io.StringIO()) as printed:
         derived["town"].explain()
     assert "mapInArrow" not in printed.getvalue() and "MapInArrow" not in printed.getvalue()
     assert [tuple(row) for row in derived["town"].collect()] == [("town", 3)]
+
+
+# How files may be imported: what their lines are, what is declared, and the options of the import.
+LINES = {
+    "plain": "x,1,2020-01-01\ny,2,2021-01-01\n",
+    "headed": "name,size,day\nx,1,2020-01-01\ny,2,2021-01-01\n",
+    "turned": "size,day,name\n1,2020-01-01,x\n2,2021-01-01,y\n",
+    "odd": '"a" ,1,2020-01-01\n"b"c,2,2021-01-01\n  ,3,2022-01-01\n"d\ne",4,2023-01-01\n',
+    "blank": "x,,2020-01-01\n,2,2021-01-01\ny,2,\n",
+}
+DECLARED = "@declare p(name: string, size: int, day: date) ."
+UNDECLARED = "q(?x, ?y, ?z) :- p(?x, ?y, ?z) ."
+TEXTS = "@declare p(name: string, size: string, day: string) ."
+IMPORTS = [
+    ("headed", DECLARED, "header = true"),
+    ("turned", "@declare p(name: int, size: date, day: string) .", "ignore_headers = true"),
+    ("odd", DECLARED, ""),
+    ("blank", DECLARED, "nulls = (value, drop_row, value)"),
+]
+MORE_IMPORTS = [
+    ("plain", DECLARED, ""),
+    ("plain", UNDECLARED, ""),
+    ("plain", UNDECLARED, "format = (string, int, date)"),
+    ("plain", "@declare p(name: string, size: int) .", "format = (string, int, skip)"),
+    ("plain", DECLARED, "limit = 1"),
+    ("headed", DECLARED, "ignore_headers = true"),
+    ("headed", UNDECLARED, "ignore_headers = true"),
+    ("turned", DECLARED, "header = true"),
+    ("turned", "@declare p(size: int, day: date, name: string) .", "header = true"),
+    ("odd", TEXTS, "quoting = false"),
+    ("odd", UNDECLARED, ""),
+    ("blank", TEXTS, ""),
+    ("blank", DECLARED, 'nulls = "drop-row"'),
+    ("blank", DECLARED, "nulls = value"),
+]
+
+
+def outcome(reasoner: Callable[[], Any]) -> Any:
+    """Return facts, or what is wrong with the data and where."""
+    try:
+        return reasoner()
+    except tl.TidelogError as error:
+        return [(each.code, each.place) for each in error.diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("lines", "declared", "options"),
+    [*IMPORTS, *(pytest.param(*each, marks=pytest.mark.slow) for each in MORE_IMPORTS)],
+)
+def test_imports_are_read_as_without_spark(
+    folder: Path, spark: SparkSession, lines: str, declared: str, options: str
+) -> None:
+    """Facts are the same, on the command line and in a job, and so is what is wrong with rows, and where."""
+    (folder / "p.csv").write_text(LINES[lines])
+    path = folder / "import.rls"
+    options = f", {options}" if options else ""
+    path.write_text(f'{declared} @import p :- csv{{ resource = "p.csv"{options} }} . @output p .')
+
+    def embedded() -> Any:
+        return texts(tl.Reasoner(path)["p"].to_arrow().to_pylist())
+
+    def on_spark() -> Any:
+        read = read_program(program_of(path), spark, [], None, {})
+        with telling(), read.rejecting():
+            frame = read.given.derive(read.frames, None, "fail", "fail")["p"]
+            return texts(row.asDict() for row in frame.collect())
+
+    def in_a_job(engine: str) -> Any:
+        session = spark if engine == "spark" else None
+        publish = str(folder / engine)
+        job = Job(program_of(path), publish=publish, folder=folder, engine=engine, session=session)
+        return texts(job.store.read("p", job.run().version.version).to_pylist())
+
+    expected = outcome(embedded)
+    assert outcome(on_spark) == expected
+    if isinstance(expected, set):
+        assert in_a_job("spark") == in_a_job("columnar")
+
+
+def texts(rows: Iterable[dict[str, Any]]) -> set[tuple[tuple[str, str], ...]]:
+    return {tuple((name, str(value)) for name, value in row.items()) for row in rows}

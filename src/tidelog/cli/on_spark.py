@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from argparse import Namespace
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
@@ -24,7 +24,7 @@ from tidelog.io.atomic import replacing
 from tidelog.io.export import Export, export_file
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import DELIMITED, canonical_format
-from tidelog.io.nulls import is_counted_apart
+from tidelog.io.nulls import Nulls, is_counted_apart
 from tidelog.io.write import WriteOptions
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.logic.values import ColumnType
@@ -35,7 +35,8 @@ from tidelog.spark.strategies import SETTINGS, Choice
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidelog.spark.frames import Frames
+    from tidelog.spark.derived import Derived
+    from tidelog.spark.files import Files
     from tidelog.spark.given import Given
 
 # Options that only a reasoner in this process has.
@@ -72,15 +73,15 @@ def run(options: Namespace) -> int:
     shown = [name for name in names if options.output or name not in {item.predicate for item, _ in exports}]
     if not options.output:
         check_printable(len(shown) + len(program.queries), form)
-    given, frames = _given(options, program)
-    given = replace(given, mixed=form.mixed)
+    files = _files(options, program)
+    given, frames = replace(files.given, mixed=form.mixed), files.frames
     _warn(given, options, messages)
     choice = given.choose(frames, None, None)
     messages.say(described(choice))
     if program.queries and choice.strategy != ONE_QUERY.strategy:
         messages.say(f"queries of the program on Spark by {ONE_QUERY.strategy}: {ONE_QUERY.reason}")
     derived = given.derive(frames, names, _on_error(options), "fail", choice)
-    with telling(), derived.persist():
+    with telling(), files.rejecting(), derived.persist():
         for transfer, export in exports:
             write_frame(derived[program.predicates[transfer.predicate].written], export, transfer.span)
             messages.say(f"wrote {export.path}")
@@ -97,16 +98,10 @@ def run(options: Namespace) -> int:
                 results.append(_result(predicate.written, frame))
         if options.stats is not None:
             facts = {name: derived[name].count() for name in derived}
-        skipped = _report_rejects(derived, options, messages)
-    with telling():
         for query in program.queries:
-            results.append(
-                _result(
-                    query_name(query.text),
-                    given.query(frames, _body(query.text), "skip", _told_before)[ANSWERS],
-                    "query",
-                )
-            )
+            answers = given.query(frames, _body(query.text), "skip", _told_before)[ANSWERS]
+            results.append(_result(query_name(query.text), answers, "query"))
+        skipped = _report_rejects(files, derived, options, messages)
     if results:
         print_results(results, Form("table", rows=form.rows) if options.output else form)
     report_statistics(options, choice, perf_counter() - start, facts, skipped)
@@ -116,25 +111,26 @@ def run(options: Namespace) -> int:
 def query(options: Namespace) -> int:
     """The exit code of `tidelog query --engine spark`."""
     from tidelog.spark.failures import telling
-    from tidelog.spark.given import ANSWERS
+    from tidelog.spark.given import ANSWERS, needed_for, resolved
 
     start = perf_counter()
     form = Form.of(options, "table")
     form.check_mixed()
     check_printable(1, form)
     program, messages = _program(options), Messages(options.quiet)
-    given, frames = _given(options, program)
-    given = replace(given, mixed=form.mixed)
+    asked = needed_for(resolved(options.query, program), program)
+    files = _files(options, program, asked)
+    given, frames = replace(files.given, mixed=form.mixed), files.frames
     _warn(given, options, messages)
     given.check_one_task(frames, "a query")
     derived = given.query(frames, options.query, _on_error(options), messages.diagnose)
     answers = derived[ANSWERS]
     if options.limit is not None:
         answers = answers.limit(options.limit)
-    with telling(), derived.persist():
+    with telling(), files.rejecting(), derived.persist():
         found = _result(" ".join(options.query.split()), answers, "query")
         rows = answers.count() if options.stats is not None else 0
-        skipped = _report_rejects(derived, options, messages)
+        skipped = _report_rejects(files, derived, options, messages)
     print_result(found, form)
     report_statistics(options, ONE_QUERY, perf_counter() - start, {"answers": rows}, skipped)
     return 0
@@ -144,10 +140,10 @@ def choice_of(options: Namespace, program: Program) -> Choice:
     """Where a program would run, over its imports and the data files of the options; no job runs."""
     from tidelog.spark.files import read_program
 
-    session, files = start_session(options), existing_data(options.data)
+    session, data = start_session(options), existing_data(options.data)
     header = HEADERS[getattr(options, "input_header", "auto")]
-    given, frames = read_program(program, session, files, header, {})
-    return given.choose(frames, None, None)
+    files = read_program(program, session, data, header, {})
+    return files.given.choose(files.frames, None, None)
 
 
 def report_statistics(
@@ -215,7 +211,7 @@ def start_session(options: Namespace) -> SparkSession:
     return session
 
 
-def _given(options: Namespace, program: Program) -> tuple[Given, Frames]:
+def _files(options: Namespace, program: Program, needed: Callable[[str], bool] | None = None) -> Files:
     """The program with the frames of its imports and data files, in the session that the options ask for."""
     from tidelog.spark.files import read_program
 
@@ -229,8 +225,8 @@ def _given(options: Namespace, program: Program) -> tuple[Given, Frames]:
         "max_facts": options.max_facts,
         "time": time_settings(options),
     }
-    files = existing_data(options.data)
-    return read_program(program, session, files, HEADERS[options.input_header], settings)
+    data, header = existing_data(options.data), HEADERS[options.input_header]
+    return read_program(program, session, data, header, settings, faults_of(options)[0], needed)
 
 
 def _warn(given: Given, options: Namespace, messages: Messages) -> None:
@@ -281,8 +277,13 @@ def _on_error(options: Namespace) -> str:
     return "fail" if faults_of(options)[0] is OnError.FAIL else "collect"
 
 
-def _report_rejects(derived: Any, options: Namespace, messages: Messages) -> int:
-    """Say how many rows were left out, write them to a file if that is asked for, and return their number."""
+def _report_rejects(files: Files, derived: Derived, options: Namespace, messages: Messages) -> int:
+    """Say how many rows were left out, write them to a file if that is asked for, and return their number.
+
+    Spark rejects most of them as it reads files, and tasks some that only they understand.
+    """
+    for shown, column, rows in files.left_out():
+        messages.say(told_of_nulls(shown, column, Nulls.DROP_ROW.value, rows))
     for row in derived.nulls.sort("predicate", "column").toLocalIterator() if derived.counts_nulls else ():
         if is_counted_apart(row["nulls"]):
             messages.say(told_of_nulls(*row))
@@ -290,6 +291,8 @@ def _report_rejects(derived: Any, options: Namespace, messages: Messages) -> int
     if on_error is OnError.FAIL:
         return 0
     faults = Faults(on_error, path)
+    for bad in files.rejects():
+        faults.add(bad)
     for row in derived.rejects.toLocalIterator():
         faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), row.row))
     faults.close()

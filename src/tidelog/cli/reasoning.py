@@ -229,10 +229,11 @@ class Work:
             self.messages.say(event.text)
 
 
-def told_of_nulls(place: str, column: str, done: str, rows: int) -> str:
+def told_of_nulls(place: str, column: str | None, done: str, rows: int) -> str:
     """What became of rows that lack a value, in a line."""
     what = "left out" if done == Nulls.DROP_ROW.value else "kept"
-    return f"{what} {counted(rows, 'row')} of {place} without a value in column `{column}`"
+    where = "" if column is None else f" in column `{column}`"
+    return f"{what} {counted(rows, 'row')} of {place} without a value{where}"
 
 
 def _is_within(span: Span | None, others: Iterable[Span]) -> bool:

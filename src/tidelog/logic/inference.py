@@ -105,9 +105,13 @@ def infer(
     return Inferred(known.columns, by_place(warnings))
 
 
-def infer_columns(program: Program, given: Mapping[str, Columns] | None = None) -> Inferred:
+def infer_columns(
+    program: Program,
+    given: Mapping[str, Columns] | None = None,
+    nulls: Mapping[str, Columns] | None = None,
+) -> Inferred:
     """Infer the types of all columns, without looking for what can never match."""
-    return Inferred(_known(program, given).columns)
+    return Inferred(_known(program, given, nulls).columns)
 
 
 def _known(

@@ -17,10 +17,13 @@ from tidelog.errors import DataError, Diagnostic, Span, counted
 from tidelog.io.arrays import text_array
 from tidelog.io.columns import Batch, Column, column_of_values
 from tidelog.io.faults import Faults, OnError
+from tidelog.io.nulls import Nulls, policy
 from tidelog.io.source import DataFile, import_file
 from tidelog.io.tables import read
+from tidelog.logic.inference import Columns
 from tidelog.logic.program import Fact, Program, TimedFact
 from tidelog.logic.terms import exact
+from tidelog.logic.types import NEVER, Type, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
 from tidelog.pipeline.filters import Filter
@@ -30,6 +33,7 @@ from tidelog.pipeline.settings import Settings, Source
 from tidelog.pipeline.shapes import columns_of
 from tidelog.pipeline.source_files import StoredFile, data_files_of, find_predicate_of
 from tidelog.pipeline.versioned import Versioned
+from tidelog.schemas import WITH_SCHEMAS
 from tidelog.temporal.relation import INTERVAL
 
 Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content
@@ -60,6 +64,7 @@ class Feeding:
     volatile: bool = False
     time: tuple[str, ...] = ()  # what the last columns of its rows tell of when they hold
     table: Versioned | None = None  # what `read` reads, if that has versions
+    held: Columns = ()  # the types of its values, whatever rows there are, where they do not say that
     span: Span | None = field(default=None, compare=False)
 
     def times(self) -> Iterator[int]:
@@ -161,6 +166,7 @@ def _imported(program: Program, read_files: ReadFiles) -> Iterator[Feeding]:
             paths,
             (file,) if paths else (),
             time=time,
+            held=held_in(file),
             span=transfer.span,
         )
 
@@ -183,8 +189,21 @@ def _of_files(source: Source, settings: Settings, program: Program, read_files: 
         Filter.of(source.filter, predicate, source.span),
         source.on_error,
         time=source.times,
+        held=held_in(files[0]) if files else (),
         span=source.span,
     )
+
+
+def held_in(file: DataFile) -> Columns:
+    """The types of the values that a file may have: texts say nothing of them, but by declared types."""
+    types = [kind for kind in file.types or () if kind is not ColumnType.SKIP]
+    types = types[: len(types) - file.times]
+    found = []
+    for place, kind in enumerate(types):
+        is_missing = policy(file.nulls, place) is Nulls.VALUE
+        own = NEVER if file.format in WITH_SCHEMAS else types_of_column(kind)
+        found.append(own | ({Type.LITERAL} if is_missing else NEVER))
+    return tuple(found)
 
 
 def _of_table(source: Source, settings: Settings, program: Program) -> Feeding:

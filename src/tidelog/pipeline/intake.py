@@ -61,7 +61,7 @@ class Intake:
     def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
         """The predicates whose inputs are others than in a version; the other inputs are kept.
 
-        Those of predicates that are read `again` are said to be others, whatever they are, and are read whole.
+        Those of predicates that are read `again` are said to be others in any case, and are read whole.
         """
         self._again = again
         keys = {item.key for item in self.items}
@@ -119,13 +119,23 @@ class Intake:
     def load(self, reasoner: Reasoner, inputs: Iterable[Taken]) -> None:
         """Let a reasoner without facts have what is read here."""
         for taken in inputs:
+            self._note_types(reasoner, [taken.item])
             if taken.item.time:
                 reasoner.load_timed(taken.item.predicate, taken.timed(self._is_integer_time))
             else:
                 reasoner.load(taken.item.predicate, taken.batches())
 
-    def replace(self, change: Change, number: int, before: Manifest, predicates: Sequence[str]) -> None:
+    @staticmethod
+    def _note_types(reasoner: Reasoner, items: Iterable[Feeding]) -> None:
+        for item in items:
+            if item.held:
+                reasoner.schemas.data.restore({item.predicate: item.held})
+
+    def replace(
+        self, reasoner: Reasoner, change: Change, number: int, before: Manifest, predicates: Sequence[str]
+    ) -> None:
         """Let the explicit facts of predicates become, in a transaction, what their inputs give."""
+        self._note_types(reasoner, self.of(predicates))
         for name in predicates:
             if not self._apply_feed(change, before, name):
                 always = [item for item in self.of([name]) if not item.time]

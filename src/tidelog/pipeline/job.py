@@ -388,7 +388,7 @@ class Job:
             gone = reasoner.program.predicates.keys() - program.predicates.keys()
             edited += [name for name in gone if name not in edited]
         if isinstance(intake, Intake):
-            intake.replace(change, publication.number, before, edited)
+            intake.replace(reasoner, change, publication.number, before, edited)
         else:
             intake.replace(change, before, edited)
         intake.check_rejects()

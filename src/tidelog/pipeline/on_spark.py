@@ -26,7 +26,7 @@ from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.columns import Batch
 from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import file_name
-from tidelog.io.source import Header, import_file
+from tidelog.io.source import import_file
 from tidelog.logic.inference import Columns, infer
 from tidelog.logic.program import Program, Transfer
 from tidelog.logic.resolve import giving_times
@@ -72,7 +72,7 @@ from tidelog.spark.schemas import arrow_of, slots
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.source import Source
-from tidelog.spark.sources import Found, found_files, local_files
+from tidelog.spark.sources import Found, found_files, local_files, source_of
 from tidelog.spark.strategies import Choice
 from tidelog.spark.task import NONE, READ, STATE, TAG
 from tidelog.spark.writer import FILES_SCHEMA
@@ -129,7 +129,7 @@ class SparkIntake:
     def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
         """Return the predicates whose inputs are others than in a version; the other inputs are kept.
 
-        Those of predicates that are read `again` are said to be others, whatever they are, and are read whole.
+        Those of predicates that are read `again` are said to be others in any case, and are read whole.
         """
         self._again = again
         found = {item.key: self._input(item) for item in self._items}
@@ -643,25 +643,9 @@ def _imported(transfer: Transfer, program: Program) -> Item:
     """Return a file that the program imports as a source."""
     predicate = program.predicates[transfer.predicate]
     file = import_file(transfer, predicate)
-    time = transfer.options.get("time", ())
-    assert isinstance(time, tuple), "the resolver has seen to that"
-    header = {Header.NAMES: True, Header.NONE: False, Header.IGNORED: True, Header.DETECTED: None}[
-        file.header
-    ]
-    made = Source(
-        predicate.written,
-        str(file.path),
-        file.format,
-        types=file.types,
-        header=header,
-        delimiter=file.delimiter,
-        quoting=file.quoting,
-        base=file.base,
-        time=time,
-        nulls=tuple(each.value for each in file.nulls),
-        limit=file.limit,
-        span=transfer.span,
-    )
+    made = source_of(file, predicate, transfer)
+    if file.path is not None:
+        made = replace(made, path=str(file.path.absolute()))
     return Item(f"{predicate.name} < {file.shown}", predicate.name, made, "fail", False)
 
 

@@ -212,10 +212,9 @@ def _data_file(path: Path, source: Source, program: Program, predicate: Predicat
     has_skipped = ColumnType.SKIP in types
     header = Header.NONE
     if name in DELIMITED:
-        given = source.header if source.header is not None else (True if source.columns else None)
-        header = {None: Header.DETECTED, True: Header.NAMES, False: Header.NONE}[given]
+        header = source.first_row
         if has_skipped:
-            header = Header.IGNORED if given else Header.NONE
+            header = Header.NONE if header in (Header.NONE, Header.DETECTED) else Header.IGNORED
     return DataFile(
         path,
         name,

@@ -154,10 +154,10 @@ class Delimited:
 
     def _carried(self, file: Found) -> Carried:
         source = self.wanted.source
-        given = source.header if source.header is not None else (True if source.columns else None)
+        header = source.first_row
         if ColumnType.SKIP in self.wanted.given:
-            return self.wanted.carried(file, self.format, Header.IGNORED if given else Header.NONE)
-        header = {None: Header.DETECTED, True: Header.NAMES, False: Header.NONE}[given]
+            header = Header.NONE if header in (Header.NONE, Header.DETECTED) else Header.IGNORED
+            return self.wanted.carried(file, self.format, header)
         found = self.wanted.carried(file, self.format, header)
         return with_names(found, self.wanted, self._in_files)
 

@@ -20,16 +20,22 @@ from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.formats import EXTENSIONS, format_of
 from tidelog.io.source import DataFile, Header, data_file, predicate_of
 from tidelog.logic.program import Predicate, Program
+from tidelog.logic.values import ColumnType
 from tidelog.spark import codes
 from tidelog.spark.changes import CHANGE_TYPE
 from tidelog.spark.derived import quoted
-from tidelog.spark.files import DELIMITED, FORMATS
 from tidelog.spark.maintaining import OPERATION
+from tidelog.spark.own_readers import FAULT, FILE, Arriving, Carried
+from tidelog.spark.rows import read_schema, shape_of
+from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.shipping import Shipped, ship
+from tidelog.spark.sources import DELIMITED
 
 TAG: Final = "predicate"
 INSERTED: Final = "+"
 _STRING: Final = spark_types.StringType()
-_NO_NULL: Final = "\x01"  # what Spark takes an empty field without quotes for
+FORMATS: Final = (*DELIMITED, "parquet", "json", "jsonl")
+_FILE_SCHEMA: Final = "path string, modificationTime timestamp, length bigint, content binary"
 
 Select = Callable[[DataFrame], DataFrame]
 
@@ -105,44 +111,50 @@ def _read(session: SparkSession, path: Path, predicate: Predicate, header: bool 
     reader = reader.option("pathGlobFilter", f"{{{','.join(endings)}}}")
     place = str(path.resolve())
     if file.format in DELIMITED:
-        return _delimited(reader, place, file, predicate)
+        ship(session, scratch_folder())
+        return _delimited(reader, path, file, predicate)
     if file.format == "parquet":
         return reader.schema(session.read.parquet(str(first)).schema).parquet(place)
     return _json(reader, place, file, predicate)
 
 
-def _delimited(reader: Any, place: str, file: DataFile, predicate: Predicate) -> DataFrame:
-    """Return the columns of delimited files as texts, which are read as those of files are."""
-    names, has_header = _columns(file, predicate)
-    frame: DataFrame = reader.csv(
-        place,
-        spark_types.StructType([spark_types.StructField(name, _STRING) for name in names]),
-        sep=file.delimiter,
-        header=has_header,
-        enforceSchema=False,  # a file whose header is another one is an error
-        quote='"',
-        escape='"',
-        multiLine=True,  # a quoted field may go on in the next line
-        nullValue=_NO_NULL,
-        emptyValue="",
-        mode="FAILFAST",
+def _delimited(reader: Any, folder: Path, file: DataFile, predicate: Predicate) -> DataFrame:
+    """Return the columns of delimited files as texts, which tasks read as `tidelog run` does.
+
+    Spark's own reader of CSV drops lines of white space, and keeps quotes that it should not.
+    """
+    names, header = _columns(file, predicate)
+    types = (ColumnType.STRING,) * len(names)
+    shape = shape_of(names, types)
+    known = tuple(names) if header is Header.NAMES else ()
+    like = Carried(None, file.format, types, known, header, file.delimiter, file.quoting, name=str(folder))
+    # Of each file only the path is taken: Spark does not read its content.
+    files = reader.format("binaryFile").schema(_FILE_SCHEMA).load(str(folder.resolve()))
+    rows = files.select(F.col("path").alias(FILE)).mapInArrow(
+        Shipped(Arriving(like, shape)), read_schema(shape.names, shape.types)
     )
-    return frame.fillna("")
+    fault = F.col(FAULT)
+    said = F.concat(
+        F.lit("DataError: error["), fault.code, F.lit("]: "), fault.reason, F.lit("\n  --> "), fault.place
+    )
+    is_fact = F.when(fault.isNotNull(), F.raise_error(said).cast("boolean")).otherwise(F.lit(True))
+    found: DataFrame = rows.where(is_fact).select(*map(quoted, names))
+    return found
 
 
-def _columns(file: DataFile, predicate: Predicate) -> tuple[list[str], bool]:
-    """Return the columns of delimited files, as the first one has them, and whether it has a header."""
+def _columns(file: DataFile, predicate: Predicate) -> tuple[list[str], Header]:
+    """Return the columns of delimited files, as the first one has them, and what their first rows are."""
     with file.open() as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
         first = next(csv.reader(text, delimiter=file.delimiter), [])
     known = [name for name in predicate.columns if name is not None]
     if file.header is not Header.NONE and len(known) == predicate.arity and set(known) <= set(first):
-        return first, True
-    has_header = file.header is Header.NAMES
+        return first, Header.NAMES
+    header = Header.IGNORED if file.header is Header.NAMES else Header.NONE
     plain = [f"c{place}" for place in range(1, predicate.arity + 1)]
     if len(first) == predicate.arity:
-        return plain, has_header
+        return plain, header
     if len(first) == predicate.arity + 1:  # the last one says what becomes of a row
-        return [*plain, OPERATION], has_header
+        return [*plain, OPERATION], header
     message = f"`{predicate.written}` has {counted(predicate.arity, 'column')}, and the file {len(first)}"
     help = f"further columns need a header that names {', '.join(known) or 'them'} and `{OPERATION}`"
     raise DataError(Diagnostic(codes.WRONG_COLUMNS, message, place=file.shown, help=help))

@@ -1,6 +1,7 @@
 """What runs in tasks when Spark reads files for a program: tidelog's own readers, for what SQL does not have.
 
 - `Whole` reads whole files: delimited text in which records go over several lines, JSON arrays, RDF.
+- `Arriving` reads whole files that come one after the other.
 - `Lines` reads lines that Spark has split: JSON lines, N-Triples, N-Quads.
 - `Messages` reads messages, such as those of Kafka, each of which is a record.
 - `Located` looks at rejected rows of lines: which cell, why, and on which line of the file.
@@ -21,6 +22,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final, cast
+from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -35,7 +37,7 @@ from tidelog.io.careful import Block, Layout, read_block
 from tidelog.io.columns import Batch, Column
 from tidelog.io.delimited import BLOCK, blocks_of
 from tidelog.io.faults import BadRow, Faults, OnError
-from tidelog.io.formats import DELIMITED
+from tidelog.io.formats import DELIMITED, is_compressed
 from tidelog.io.nulls import NULL
 from tidelog.io.records import records
 from tidelog.io.source import DataFile
@@ -262,19 +264,12 @@ class Whole:
                 file = self.files[address]
                 if NUMBER not in row:
                     file = replace(file, content=row["content"])
-                rows = self._read(file, address)
+                rows = whole_rows(file, address, self.shape)
                 if self.rejects is not None:
                     rows = self._written(
                         rows, Path(self.rejects, f"whole-{addresses.index(address):05d}.csv")
                     )
                 yield from rows
-
-    def _read(self, file: Carried, address: str) -> Iterator[Any]:
-        faults = Kept()
-        for found in read(file, faults):
-            yield from self.shape.rows(found, address, file.shown)
-            yield from self.shape.faults(faults.taken(), address)
-        yield from self.shape.faults(faults.taken(), address)
 
     def _written(self, rows: Iterator[Any], path: Path) -> Iterator[Any]:
         """Yield rows, and write those that are rejected."""
@@ -294,6 +289,32 @@ class Whole:
                         writer.writerows(told.to_pylist())
                     stream.write(text.getvalue().encode())
                 yield batch
+
+
+@dataclass(frozen=True)
+class Arriving:
+    """Reads whole files that are like another one, from paths that the machine has."""
+
+    like: Carried  # its name is that of the folder
+    shape: Shape
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows of the files."""
+        for batch in batches:
+            for address in batch.column(FILE).to_pylist():
+                path = Path(unquote(urlparse(address).path))
+                name = str(Path(self.like.name, path.name))
+                file = replace(self.like, path=path, name=name, compressed=is_compressed(path))
+                yield from whole_rows(file, address, self.shape)
+
+
+def whole_rows(file: Carried, address: str, shape: Shape) -> Iterator[Any]:
+    """Yield the rows of a file."""
+    faults = Kept()
+    for found in read(file, faults):
+        yield from shape.rows(found, address, file.shown)
+        yield from shape.faults(faults.taken(), address)
+    yield from shape.faults(faults.taken(), address)
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,14 @@ from tidelog.spark.frames import PREDICATE, Frames
 from tidelog.spark.own_readers import FAULT, FILE, LEFT_OUT, RAW, ROW, Checked, Lines, Located, Whole
 from tidelog.spark.rows import (
     BAD,
+    FAULT_SCHEMA,
     REJECTS_SCHEMA,
     Reading,
+    Scan,
     Wanted,
     any_of,
     listed,
     locating,
-    observed_facts,
     read_schema,
     shape_of,
     text_lines,
@@ -114,7 +115,7 @@ def _read(
     if name in DELIMITED:
         return Delimited(session, wanted, name, files, base, rejects).reading()
     if name in TYPED:
-        return _Table(wanted, _typed_files(session, source, name, files, base), files).reading()
+        return _typed(session, wanted, name, files, base)
     if name == "text":
         return _text(session, wanted, files)
     if name in JSON or name in RDF:
@@ -149,7 +150,7 @@ class Together:
         told = shared.get
         found = told["by_source"][self._sharing(name).index(name)].asDict()
         files = [file for file in told["files"] if file in own]
-        return {**found, "filtered": 0, "files": files, "marks": told["marks"]}
+        return {**found, "filtered": 0, "files": files, "marks": told.get("marks", ())}
 
     def _sharing(self, name: str) -> list[str]:
         """Return the names of the readings that share a scan with one, in order."""
@@ -189,9 +190,8 @@ def together(readings: Mapping[str, Reading], may_share: Callable[[str], bool] =
         scans = [scan for name in names if (scan := readings[name].scan) is not None]
         observation = Observation()
         shared |= dict.fromkeys(names, observation)
-        facts = observed_facts(
-            scans[0].rows(scans), observation, has_lines=True, sources=[scan.files for scan in scans]
-        )
+        files_of_each = [scan.files for scan in scans]
+        facts = first.facts_among(scans[0].rows(scans), observation, sources=files_of_each)
         columns = first.input.columns
         for name, scan in zip(names, scans, strict=True):
             inputs |= dict.fromkeys(scan.files, replace(readings[name].input, columns=columns))
@@ -346,6 +346,26 @@ def _not_readable(source: Source, error: Exception) -> Exception:
     return source.wrong(codes.NOT_READABLE, f"`{source.shown}` cannot be read: {reason}", help)
 
 
+def _typed(
+    session: SparkSession, wanted: Wanted, name: str, files: Sequence[Found], base: str | None
+) -> Reading:
+    """Return the rows of files that have a schema; those of one schema can be read in one scan."""
+    source = wanted.source
+    frame = _typed_files(session, source, name, files, base)
+    reading = _Table(wanted, frame, files).reading()
+    if base is not None or source.limit is not None or wanted.is_nullary:
+        return reading
+    fields = tuple((each.name, each.dataType.simpleString()) for each in frame.schema.fields)
+    options = tuple(sorted(source.options.items()))
+    key = name, fields, options, wanted.given, wanted.names, wanted.nulls
+
+    def rows(scans: Sequence[Scan]) -> DataFrame:
+        every = [file for scan in scans for file in scan.found]
+        return _Table(wanted, _typed_files(session, source, name, every, None), every).reading().checked
+
+    return replace(reading, scan=Scan(key, tuple(file.address for file in files), rows, tuple(files)))
+
+
 def _typed_files(
     session: SparkSession, source: Source, name: str, files: Sequence[Found], base: str | None
 ) -> DataFrame:
@@ -410,6 +430,7 @@ class _Table:
                 F.col(each) if each in schema.names else F.lit(None).cast(of).alias(each)
                 for each, of in beside.items()
             ),
+            F.lit(None).cast(FAULT_SCHEMA).alias(FAULT),
             (any_of(left_out) & ~is_bad).alias(LEFT_OUT),
             is_bad.alias(BAD),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from typing import Final
@@ -14,7 +14,7 @@ from pyspark.sql import types as spark_types
 
 from tidelog.errors import Diagnostic
 from tidelog.io.formats import RDF
-from tidelog.io.nulls import Nulls
+from tidelog.io.nulls import Nulls, policy
 from tidelog.io.source import Header, time_types_of
 from tidelog.logic.program import Predicate
 from tidelog.logic.types import types_of_column
@@ -40,6 +40,7 @@ from tidelog.spark.source import Source
 from tidelog.spark.sources import Found, escaped
 
 BAD: Final = "_bad"  # whether a row is no fact
+REJECTED: Final = "a row that tidelog cannot read"  # what a job fails with that must read all rows
 _MARK: Final = f"pmod(xxhash64({RAW}), {1 << 16})"  # of a line, by which rejected ones are found again
 _MOST_MARKS: Final = 1 << 12  # beyond that, all lines are looked at again
 _BOOLEAN: Final = spark_types.BooleanType()
@@ -90,25 +91,83 @@ class Reading:
         frozenset()
     )  # addresses of files whose rejected rows are written as they are read
     has_values: bool = False  # the data has values of its own types, not texts
+    is_strict: bool = False  # a job that reads a rejected row fails with `REJECTED`
 
     @cached_property
     def frame(self) -> DataFrame:
         """The facts, perhaps several times: the predicate's columns, and those that say when.
 
         Once an action has run over it, `counts.get` has how many rows were `read`, `rejected` and
-        `left_out` for a missing value, how many facts were `filtered`, where Spark has read them, which
-        `files` have rejected rows, and the `marks` of rejected lines where rows are lines.
+        `left_out` for a missing value, of these how many were `lacking` one in each column that is so, how
+        many facts were `filtered`, where Spark has read them, which `files` have rejected rows, and the
+        `marks` of rejected lines where rows are lines.
         """
         is_fact = ~F.col(BAD) & ~F.col(LEFT_OUT)
         condition = self.filtering.condition
         rows = self.checked
         if condition is not None and self.filtering.is_pushed:
             rows, condition = rows.where(~is_fact | condition), None
-        facts = observed_facts(rows, self.counts, condition, has_lines=self.of_lines is not None)
+        facts = self.facts_among(rows, self.counts, condition)
         if not self.input.columns:
             return facts.where(quoted(NULLARY)).select(quoted(NULLARY)).limit(1)
         facts = facts.select(*map(quoted, self.input.columns))
         return facts if self.filtering.keep is None else self.filtering.keep(facts)
+
+    def facts_among(
+        self,
+        rows: DataFrame,
+        counts: Observation,
+        condition: Column | None = None,
+        sources: Sequence[Sequence[str]] = (),
+    ) -> DataFrame:
+        """Return the facts among rows that are checked, and count all kinds of rows.
+
+        If the files of several sources are read at once, they are counted for each of them, too.
+        """
+        is_left_out = F.col(LEFT_OUT)
+        is_rejected = F.col(BAD) & ~is_left_out
+        is_fact = ~F.col(BAD) & ~is_left_out
+        dropped = F.lit(False) if condition is None else is_fact & ~condition
+        lacking = [is_left_out & (self._lacking == name) for name in self.dropping]
+
+        def numbers(among: Column) -> Iterator[Column]:
+            yield F.count_if(among).alias("read")
+            yield F.count_if(among & is_rejected).alias("rejected")
+            yield F.count_if(among & is_left_out).alias("left_out")
+            if lacking:
+                yield F.array(*(F.count_if(among & each) for each in lacking)).alias("lacking")
+
+        by_source = [F.struct(*numbers(F.col(FILE).isin(list(files)))) for files in sources]
+        marks = F.collect_set(F.when(is_rejected, F.expr(_MARK))).alias("marks")
+        # What is observed is computed once: Spark pushes no filter below it.
+        observed = rows.observe(
+            counts,
+            *numbers(F.lit(True)),
+            F.count_if(dropped).alias("filtered"),
+            F.collect_set(F.when(is_rejected, F.col(FILE))).alias("files"),
+            *([marks] if self.of_lines is not None else []),
+            *([F.array(*by_source).alias("by_source")] if by_source else []),
+        )
+        taken = is_fact if condition is None else is_fact & condition
+        if self.is_strict:
+            taken = F.when(is_rejected, F.raise_error(F.lit(REJECTED)).cast(_BOOLEAN)).otherwise(taken)
+        return observed.where(taken)
+
+    @property
+    def dropping(self) -> tuple[str, ...]:
+        """The columns for which rows that lack a value are left out, in the order of the counts `lacking`."""
+        nulls = enumerate(self.input.columns[: len(self.input.types)])
+        return tuple(name for place, name in nulls if policy(self.input.nulls, place) is Nulls.DROP_ROW)
+
+    @property
+    def _lacking(self) -> Column:
+        """The first column without a value, of a row that is left out for that; NULL if it is not known.
+
+        Tasks that read whole files return no value of such a row, and say the column's name.
+        """
+        said = F.regexp_extract(F.col(f"{FAULT}.reason"), "column `(.*)`", 1)
+        first = F.coalesce(*(F.when(F.col(quoted(name)).isNull(), F.lit(name)) for name in self.dropping))
+        return F.when(F.col(FAULT).isNull(), first).otherwise(said)
 
     @cached_property
     def rejects(self) -> DataFrame:
@@ -199,40 +258,6 @@ class Wanted:
 
 
 # ---- frames of all kinds of files
-
-
-def observed_facts(
-    rows: DataFrame,
-    counts: Observation,
-    condition: Column | None = None,
-    has_lines: bool = False,
-    sources: Sequence[Sequence[str]] = (),
-) -> DataFrame:
-    """Return the facts among rows that are checked, and count all kinds of rows.
-
-    If the files of several sources are read at once, they are counted for each of them, too.
-    """
-    is_left_out = F.col(LEFT_OUT)
-    is_rejected = F.col(BAD) & ~is_left_out
-    is_fact = ~F.col(BAD) & ~is_left_out
-    dropped = F.lit(False) if condition is None else is_fact & ~condition
-    by_source = []
-    for files in sources:
-        is_own = F.col(FILE).isin(list(files))
-        kinds = {"read": is_own, "rejected": is_own & is_rejected, "left_out": is_own & is_left_out}
-        by_source.append(F.struct(*(F.count_if(each).alias(name) for name, each in kinds.items())))
-    # What is observed is computed once: Spark pushes no filter below it.
-    observed = rows.observe(
-        counts,
-        F.count(F.lit(1)).alias("read"),
-        F.count_if(is_rejected).alias("rejected"),
-        F.count_if(is_left_out).alias("left_out"),
-        F.count_if(dropped).alias("filtered"),
-        F.collect_set(F.when(is_rejected, F.col(FILE))).alias("files"),
-        *([F.collect_set(F.when(is_rejected, F.expr(_MARK))).alias("marks")] if has_lines else []),
-        *([F.array(*by_source).alias("by_source")] if by_source else []),
-    )
-    return observed.where(is_fact if condition is None else is_fact & condition)
 
 
 def any_of(flags: Sequence[Column]) -> Column:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from tidelog.errors import DataError, Diagnostic, Span
 from tidelog.io.nulls import Nulls
+from tidelog.io.source import Header
 from tidelog.logic.values import ColumnType
 
 ON_SPARK: Final = ("jdbc", "table", "frame")  # sources, and sinks, that only Spark has
@@ -19,7 +20,8 @@ class Source:
     """Where the facts of a predicate come from: files, a table, a query, or a DataFrame.
 
     `path` is a file, a folder, a pattern, or several of them, with or without a scheme. `columns` names the
-    columns of the data that hold the predicate's, in its order, or by the names of its columns. `filter`
+    columns of the data that hold the predicate's, in its order, or by the names of its columns; None stands
+    for columns that are found by their order. `filter`
     has literals of the rule language over the predicate's columns as variables. `options` are passed to
     Spark's reader.
     """
@@ -27,10 +29,10 @@ class Source:
     predicate: str
     path: str | tuple[str, ...] = ()
     format: str | None = None
-    columns: tuple[str, ...] | Mapping[str, str] | None = None
+    columns: tuple[str | None, ...] | Mapping[str, str] | None = None
     types: tuple[ColumnType | str, ...] | None = None
     filter: str | None = None
-    header: bool | None = None
+    header: bool | Header | None = None
     delimiter: str | None = None
     quoting: bool = True
     base: str | None = None
@@ -51,6 +53,14 @@ class Source:
     def times(self) -> tuple[str, ...]:
         """What the columns behind the arguments say of when a fact holds: `interval`, `start`, `end`…"""
         return (self.time,) if isinstance(self.time, str) else tuple(self.time)
+
+    @property
+    def first_row(self) -> Header:
+        """What the first row of delimited files is; columns that are named are those of a header."""
+        if isinstance(self.header, Header):
+            return self.header
+        given = self.header if self.header is not None else (True if self.columns else None)
+        return {None: Header.DETECTED, True: Header.NAMES, False: Header.NONE}[given]
 
     def missing(self, arity: int) -> tuple[Nulls, ...]:
         """What is done about missing values, by column."""

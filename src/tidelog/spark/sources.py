@@ -22,10 +22,11 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 
-from tidelog.errors import DataError, counted, suggest
+from tidelog.errors import DataError, Diagnostic, counted, suggest
 from tidelog.io.formats import EXTENSIONS, canonical_format
+from tidelog.io.source import DataFile
 from tidelog.logic.column_types import TYPES
-from tidelog.logic.program import Predicate, Program
+from tidelog.logic.program import Predicate, Program, Transfer
 from tidelog.logic.values import ColumnType
 from tidelog.spark import codes
 from tidelog.spark.conversions import is_open
@@ -45,6 +46,42 @@ _EXTENSIONS: Final = {
 _NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 _LOOKED_AT_HERE: Final = 1 << 28  # bytes that this process looks at itself; executors look at more
 _MARK: Final = b"\xef\xbb\xbf"
+
+
+def source_of(file: DataFile, predicate: Predicate, transfer: Transfer | None = None) -> Source:
+    """Return the source that is a file of this machine; raise `DataError` if Spark does not read such.
+
+    With a transfer, that is the import which names the file.
+    """
+    span = None if transfer is None else transfer.span
+    time = () if transfer is None else transfer.options.get("time", ())
+    assert isinstance(time, tuple), "the resolver has seen to that"
+
+    def wrong(message: str, help: str) -> DataError:
+        return DataError(Diagnostic(codes.FORMAT, message, span, help, place=file.shown))
+
+    if file.path is None:
+        raise wrong("Spark does not read standard input", "write it to a file first")
+    if file.compressed != file.path.name.lower().endswith(".gz"):
+        message = "Spark decompresses the files whose names end with .gz, and no others"
+        raise wrong(message, "rename the file, or read it without Spark")
+    is_named = bool(file.names) or not predicate.declared
+    width = predicate.arity + len(time)
+    return Source(
+        predicate.written,
+        file.shown,
+        file.format,
+        columns=None if is_named else (None,) * width,
+        types=None if file.types is None else file.types[: len(file.types) - len(time)],
+        header=file.header,
+        delimiter=file.delimiter,
+        quoting=file.quoting,
+        base=file.base,
+        time=time,
+        nulls=tuple(each.value for each in file.nulls),
+        limit=file.limit,
+        span=span,
+    )
 
 
 def predicate_of(source: Source, program: Program) -> Predicate:
@@ -167,11 +204,16 @@ def _listed(session: SparkSession, written: str, source: Source, folder: Path) -
         if has_magic or local.exists():
             return _listed_here(local, has_magic, source)
     path = written if local is None else f"file:{local}"
+    reader = session.read.format("text").option("recursiveFileLookup", "true")
     try:
-        reader = session.read.format("text").option("recursiveFileLookup", "true")
         addresses = reader.load(path).inputFiles()
     except AnalysisException as error:
-        raise _no_files(source, written, local, error) from None
+        try:  # no pattern, but a name with such characters in it
+            addresses = reader.load(escaped(path)).inputFiles() if glob.has_magic(path) else []
+        except AnalysisException:
+            addresses = []
+        if not addresses:
+            raise _no_files(source, written, local, error) from None
     if not addresses:
         raise _no_files(source, written, local, None)
     found = sorted(map(_normal, addresses))
