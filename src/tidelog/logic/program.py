@@ -299,6 +299,7 @@ class Program:
     given_times: frozenset[str] = frozenset()  # predicates whose facts are stated or imported with times
     is_integer_time: bool = False  # the time points are the integers, not the rationals
     sandbox: Sandbox = field(default=OPEN, compare=False)  # of what is added to it
+    files: tuple[Path, ...] = field(default=(), compare=False)  # that it was read from, included ones too
 
     def __repr__(self) -> str:
         parts = {"rule": self.rules, "fact": self.facts, "predicate": self.predicates}

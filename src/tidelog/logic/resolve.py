@@ -250,6 +250,7 @@ class Resolver:
             frozenset(self.given_times),
             self.is_integer_time,
             self.sandbox,
+            tuple(self.includes.scopes),
         )
 
     def surroundings(self, scope: Scope) -> Surroundings:

@@ -262,6 +262,14 @@ def stamps_of(files: Iterable[Path], known: Mapping[str, Stamp]) -> dict[str, St
     return found
 
 
+def are_unchanged(files: Iterable[Path], stamps: Mapping[str, Stamp]) -> bool:
+    """Whether files are all there, with the content that they had."""
+    try:
+        return stamps_of(files, stamps) == stamps
+    except OSError:
+        return False
+
+
 def _content(path: Path) -> str:
     made = blake2b(digest_size=16)
     with path.open("rb") as stream:

@@ -47,6 +47,7 @@ from tidelog.pipeline.guard_settings import resolve
 from tidelog.pipeline.guarding import Guarding, ReasonerRows, TableRows
 from tidelog.pipeline.guards import Finding, GuardFailed, Guards, Severity
 from tidelog.pipeline.holding import Changes, Holding
+from tidelog.pipeline.inputs import Stamp, are_unchanged, stamps_of
 from tidelog.pipeline.intake import Intake
 from tidelog.pipeline.job_file import load_settings
 from tidelog.pipeline.manifest import Batch, Input, Manifest, Origin
@@ -92,6 +93,14 @@ class Run:
 
     def __str__(self) -> str:
         return f"version {self.version.version}"
+
+
+@dataclass(frozen=True)
+class _Read:
+    """A program, and what tells whether the files that it was read from have changed since."""
+
+    program: Program
+    stamps: Mapping[str, Stamp]
 
 
 class Job:
@@ -179,6 +188,7 @@ class Job:
         self._open: StoredReasoner | None = None
         self.guarding: Guarding | None = None  # of the last run
         self._begun: tuple[StoredReasoner, Begun] | None = None
+        self._read: _Read | None = None  # the program of the job's file
 
     # ---- runs
 
@@ -706,6 +716,12 @@ class Job:
             raise DataError(Diagnostic(codes.DAMAGED, message, help="run the job first, with --full"))
         return reasoner
 
+    @property
+    def open_reasoner(self) -> StoredReasoner:
+        """The reasoner of the transaction that is being filled."""
+        assert self._open is not None, "a transaction has begun"
+        return self._open
+
     def _opened(self, before: Manifest) -> StoredReasoner | None:
         """Return the reasoner of a version, which is opened unless it is at hand."""
         held = self._open
@@ -758,10 +774,13 @@ class Job:
     def stated_program(self) -> Program:
         """Return the program, as its file is now."""
         program, sandbox = self.settings.program, self.settings.sandbox
-        if isinstance(program, str):
+        if not isinstance(program, str):
+            return with_times(as_program(program, sandbox), self.settings)
+        if self._read is None or not are_unchanged(self._read.program.files, self._read.stamps):
             path, parameters = self.settings.resolve(program), dict(self.settings.parameters)
-            program = load_program(path, parameters, sandbox=sandbox)
-        return with_times(as_program(program, sandbox), self.settings)
+            found = with_times(load_program(path, parameters, sandbox=sandbox), self.settings)
+            self._read = _Read(found, stamps_of(found.files, {}))
+        return self._read.program
 
     def refresh_sinks(self) -> None:
         """Write the current version to the sinks, unless they have it."""

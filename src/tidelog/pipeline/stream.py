@@ -337,13 +337,13 @@ class Batches:
         """Return how the records of a stream are read."""
         from tidelog.pipeline.stream_sources import Incoming
 
-        program = self.job.reasoner().program
+        program = self.job.open_reasoner.program
         predicate = find_named(str(stream.predicate), program, stream.span)
         return Incoming.of(stream, predicate, program, self.job.settings)
 
     def records(self, shape: Shape, stream: Stream, faults: Faults, highest: str | None) -> Records:
         """Return what gathers the records of a stream."""
-        reasoner = self.job.reasoner()
+        reasoner = self.job.open_reasoner
         parts = shape, reasoner.engine, faults, highest, stream.missing == "ignore"
         return TimedRecords(reasoner.time, *parts) if stream.times else Records(*parts)
 

@@ -94,6 +94,7 @@ class DeltaTables:
         self._package = package()
         self._due: set[str] = set()
         self._heads: dict[str, State] = {}
+        self._last_read: tuple[str, tuple[Version, ...]] | None = None
 
     def changes_folder(self, table: str) -> Folder:
         """Return where change files of a table are."""
@@ -207,9 +208,15 @@ class DeltaTables:
         for file in state.files.values():
             known = file.columns["number"]
             if first <= _bound(known.high) and _bound(known.low) <= last:
-                rows = self._rows(file, SCHEMA.names)
-                found += [Version.from_record(row) for row in rows if first <= row["number"] <= last]
+                found += [each for each in self._recorded(file) if first <= each.number <= last]
         return tuple(sorted(found, key=lambda version: version.number))
+
+    def _recorded(self, file: DataFile) -> tuple[Version, ...]:
+        """Return the versions of a file of their table. Files do not change: the last one read is kept."""
+        if self._last_read is None or self._last_read[0] != file.path:
+            rows = self._rows(file, SCHEMA.names)
+            self._last_read = file.path, tuple(Version.from_record(row) for row in rows)
+        return self._last_read[1]
 
     def _rows(self, file: DataFile, columns: list[str]) -> list[dict[str, Any]]:
         schema = pa.schema([SCHEMA.field(name) for name in columns])
