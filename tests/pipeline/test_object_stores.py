@@ -1,9 +1,10 @@
-"""Jobs whose tables and sources are in an object store: a server that speaks S3, in this process."""
+"""Jobs whose tables and sources are in an object store: a server that speaks S3."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import pytest
 
 from tests.object_store import object_store
 from tests.pipeline.conftest import RULES, Write
+from tests.pipeline.test_kills import kill
 from tidelog.__main__ import main
 from tidelog.errors import DataError
-from tidelog.pipeline import Engine, Job, Source, read
-from tidelog.publish.storage import delta_options, s3a_options
+from tidelog.pipeline import Engine, Job, Source, Step, read
+from tidelog.pipeline.guards import GuardFailed, Guards, Limits
+from tidelog.publish.storage import Folder, delta_options, s3a_options
 
 SECRET = "not-to-be-seen"
 JOB = """\
@@ -133,7 +136,7 @@ def test_tables_of_others_at_an_address(folder: Path, storage: dict[str, str], s
     )
     assert job.run().version.feed["edge"].added == 1
     assert f"read {address}: +1 −0 to version 1" in told
-    # Spark publishes to file systems only, and says what it needs to read from an object store.
+    # Spark says what it needs to read from an object store.
     on_spark = Job(
         "reach.rls", publish="out", sources=[Source("edge", address, "delta")], storage=storage, session=spark
     )
@@ -142,9 +145,6 @@ def test_tables_of_others_at_an_address(folder: Path, storage: dict[str, str], s
     assert spark.conf.get("fs.s3a.endpoint") == storage["endpoint"]
     for key in s3a_options({**storage, "session-token": "t"}):
         spark.conf.unset(key)
-    elsewhere = Job("reach.rls", publish="s3://bucket/x", engine=Engine(state="s"), storage=storage)
-    with pytest.raises(DataError, match=r"E812[\s\S]*columnar"):
-        elsewhere.run()
     frame = spark.read.format("tidelog").options(**{f"storage.{key}": each for key, each in storage.items()})
     found = frame.option("predicate", "edge").load("s3://bucket/derived")
     assert {tuple(row) for row in found.collect()} == {("a", "b"), ("b", "c"), ("z", "b")}
@@ -189,3 +189,190 @@ def test_keys_that_are_not_let_in(
         assert main(["pipeline", str(path)]) == 1
     found = capsys.readouterr().err
     assert "E911" in found and "ACCESS_DENIED" in found and SECRET not in found
+
+
+# ---- tasks of Spark
+
+
+LOG = "@declare log(at: datetime, n: decimal(12, 2), text: string) .\n"  # which no rule reads
+FILES = (
+    ("from,to\na,b\nb,c\n", "at,n,text\n2024-01-01T00:00:00Z,1.5,x\n1960-01-01T00:00:00.5Z,2,ÿ\n"),
+    ("from,to\na,b\nb,d\nd,e\n", "at,n,text\n2024-01-01T00:00:00Z,1.5,x\n"),
+    ("from,to\na,b\n", "at,n,text\n2024-01-01T00:00:00Z,1.5,x\n2024-01-01T00:00:00Z,1.5,y\n"),
+)
+
+
+@pytest.fixture
+def there(write: Write, storage: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Storage settings, in a folder with the first input; Spark compares what has changed, however little."""
+    monkeypatch.setattr("tidelog.pipeline.on_spark.MOST_ROWS", 1)
+    write("reach.rls", RULES + LOG)
+    given(write, 0)
+    return {**storage, "secret-key": SECRET, "catalog": f"sqlite:///{Path('catalog.sqlite').absolute()}"}
+
+
+def given(write: Write, place: int) -> None:
+    for name, text in zip(("edge.csv", "log.csv"), FILES[place], strict=True):
+        write(name, text)
+
+
+def on_spark(storage: dict[str, str], session: Any, name: str, partitions: int | None = None) -> Job:
+    engine = Engine(state="state", partitions=partitions)
+    sources = [Source("edge", "edge.csv", header=True), Source("log", "log.csv", header=True)]
+    made = {"sources": sources, "engine": engine, "session": session, "storage": storage}
+    return Job("reach.rls", publish=f"s3://bucket/{name}", **made)
+
+
+def alike(job: Job, full: bool = False) -> str:
+    """Run a job, and one in this process that publishes here: the same tables; return why it published."""
+    job.run(full)
+    settings = replace(job.settings, publish="here", engine=Engine("columnar"), storage={})
+    Job.of(settings).run(full)
+    one, other = read(job.settings.publish, storage=job.settings.storage), read("here")
+    assert set(one) == set(other)
+    for name in one:
+        assert one.to_arrow(name).schema.equals(other.to_arrow(name).schema), name
+        assert one[name] == other[name], name
+        assert set(one.changes(name)) == set(other.changes(name)), name
+    return one.manifest.reason
+
+
+def stored(storage: dict[str, str], name: str) -> dict[str, bytes]:
+    """Return the files below an address, by their paths."""
+    folder = Folder.at(f"s3://bucket/{name}", storage)
+    return {each.path: folder.read(each.path) or b"" for each in folder.listed()}
+
+
+def data_files(storage: dict[str, str], name: str) -> set[str]:
+    """Return the data files of tables, named or not."""
+    return {path for path in stored(storage, name) if "/part-" in path and not path.startswith("_")}
+
+
+def named(storage: dict[str, str], name: str, versions: int) -> set[str]:
+    """Return the data files that versions name."""
+    address = f"s3://bucket/{name}"
+    found = (read(address, each, storage) for each in range(1, versions + 1))
+    return {
+        file.removeprefix(f"{address}/") for each in found for table in each for file in each.files(table)
+    }
+
+
+def test_spark_publishes_at_an_address(
+    write: Write, there: dict[str, str], spark: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job = on_spark(there, spark, "spark")
+    assert alike(job) == "full"
+    table = deltalake.DeltaTable("s3://bucket/spark/reach", storage_options=delta_options(there))
+    assert table.to_pyarrow_table().num_rows == 3
+    given(write, 1)
+    assert alike(on_spark(there, spark, "spark")) == "incremental"
+    table.update_incremental()
+    assert set(zip(*table.to_pyarrow_table().to_pydict().values(), strict=True)) == {
+        *[("a", "b"), ("a", "d"), ("a", "e"), ("b", "d"), ("b", "e"), ("d", "e")]
+    }
+    assert Path("state/_state").is_dir() and sorted(path.name for path in Path("state").iterdir()) == [
+        "_state"
+    ]
+    assert data_files(there, "spark") == named(there, "spark", 2)
+    files = stored(there, "spark") | {str(path): path.read_bytes() for path in Path("state").rglob("*.*")}
+    assert not [path for path, content in files.items() if SECRET.encode() in content]
+    assert SECRET not in "".join(capfd.readouterr())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("form", "kind", "partitions"),
+    [("delta", "connect", 2), ("iceberg", "connect", None), ("parquet", "spark", 2)],
+)
+def test_spark_publishes_any_format(
+    write: Write,
+    there: dict[str, str],
+    request: pytest.FixtureRequest,
+    form: str,
+    kind: str,
+    partitions: int | None,
+) -> None:
+    session = request.getfixturevalue(kind)
+    job = on_spark(there, session, f"any-{form}", partitions)
+    job = Job.of(replace(job.settings, format=form), session=session)
+    for place, full in enumerate((False, False, True)):
+        given(write, place)
+        assert alike(job, full) == ("incremental" if place == 1 and partitions is None else "full")
+    assert job.store.published.format == form
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("full", [False, True], ids=["incremental", "full"])
+def test_spark_sets_aside_at_an_address(write: Write, there: dict[str, str], spark: Any, full: bool) -> None:
+    job = on_spark(there, spark, f"aside-{full}")
+    job.settings = replace(job.settings, guards=Guards(predicates={"reach": Limits(min_rows=3)}))
+    address = job.settings.publish
+    job.run()
+    given(write, 2)
+    with pytest.raises(GuardFailed, match="`reach` has 1 row"):
+        job.run(full)
+    assert set(read(address, "failed", there)["reach"]) == {("a", "b")}
+    assert len(read(address, storage=there)["reach"]) == 3
+    given(write, 1)
+    assert job.run(full).version.version == 2
+    assert len(read(address, storage=there)["reach"]) == 6
+    assert data_files(there, f"aside-{full}") == named(there, f"aside-{full}", 2)
+
+
+@pytest.mark.slow
+def test_files_of_a_run_that_fails_on_spark(write: Write, there: dict[str, str], spark: Any) -> None:
+    def leave(step: Step) -> None:
+        """Leave a file as an attempt of a task does whose result is lost."""
+        if step.name == "derived":
+            (path,) = [path for path in data_files(there, "fails") if path.startswith("reach/")]
+            Folder.at("s3://bucket/fails", there).write(f"{path}.again", b"half of a file")
+
+    job = on_spark(there, spark, "fails")
+    job.listeners.append(leave)
+    job.settings = replace(job.settings, guards=Guards(predicates={"reach": Limits(min_rows=9)}))
+    with pytest.raises(GuardFailed):
+        job.run()
+    assert any(path.endswith(".again") for path in data_files(there, "fails"))
+    write("edge.csv", "from,to\na,b\nonly\n")
+    job.settings = replace(job.settings, guards=Guards(), max_rejects=0)
+    job.listeners.clear()
+    with pytest.raises(DataError, match="1 row"):
+        job.run()  # which has removed what was set aside, and then its own files
+    assert job.store.number is None and not data_files(there, "fails")
+    assert list(Path("state/_rejects/1").rglob("*.csv"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", ["derived", "table reach", "ready"])
+def test_spark_is_killed_while_it_publishes(
+    write: Write, there: dict[str, str], spark: Any, step: str
+) -> None:
+    name = f"killed-{step.replace(' ', '-')}"
+    storage = "\n".join(f'{key} = "{value}"' for key, value in there.items() if key != "secret-key")
+    sources = "".join(
+        f'[[source]]\npredicate = "{each}"\npath = "{each}.csv"\nheader = true\n' for each in ("edge", "log")
+    )
+    engine = 'engine = { state = "state", master = "local[2]" }'
+    secret = 'secret-key = { env = "OUR_SECRET" }'
+    top = f'program = "reach.rls"\npublish = "s3://bucket/{name}"\n{engine}\n'
+    write("job.toml", f"{top}[storage]\n{secret}\n{storage}\n{sources}")
+    alike(Job.load("job.toml", session=spark))
+    given(write, 1)
+    kill(step, "run", "--full")
+    assert read(f"s3://bucket/{name}", storage=there).number == 1
+    alike(Job.load("job.toml", session=spark))
+    assert read(f"s3://bucket/{name}", storage=there).number == 2
+    run("vacuum", "job.toml", "--keep", "2")
+    assert data_files(there, name) == named(there, name, 2)
+
+
+@pytest.mark.slow
+def test_an_object_store_that_lets_tasks_in_no_longer(
+    write: Write, there: dict[str, str], spark: Any
+) -> None:
+    with (
+        object_store(requests=24) as storage,
+        pytest.raises(DataError, match="INVALID_ACCESS_KEY_ID") as found,
+    ):
+        on_spark({**storage, "secret-key": SECRET}, spark, "out", 2).run()
+    assert SECRET not in str(found.value)

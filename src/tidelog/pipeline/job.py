@@ -56,7 +56,7 @@ from tidelog.pipeline.publishing import begun_in, check_values, publish_facts, r
 from tidelog.pipeline.rebuilding import depended_on, differing, rebuild
 from tidelog.pipeline.settings import DEFAULT_ENGINE, Engine, Settings, Sink, Source, Stream
 from tidelog.pipeline.sinks import Sinks, check_sinks
-from tidelog.pipeline.source_files import check_place, check_sources, find_named, with_times
+from tidelog.pipeline.source_files import check_sources, find_named, with_times
 from tidelog.pipeline.spark_session import check_pyspark, description_of, stages_of, start_session
 from tidelog.pipeline.state import State
 from tidelog.pipeline.store import store_of
@@ -201,7 +201,6 @@ class Job:
         start = self._start = perf_counter()
         program = self.program()
         check_sinks(self.settings, program)
-        check_place(self.settings)
         again = _refreshed(refresh, program)
         if again and full:
             raise ValueError("`full` derives everything again: leave `refresh` out")
@@ -239,7 +238,6 @@ class Job:
             program = self.stated_program()
         for look in (
             lambda: check_sinks(self.settings, program),
-            lambda: check_place(self.settings),
             lambda: Guarding(self.settings, program),
             lambda: check_sources(self.settings, program),
         ):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.columns import Batch
@@ -56,8 +56,8 @@ from tidelog.pipeline.state import APP, State
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.versioned import Feed, Versioned, feed_of
 from tidelog.publish import Publication, Published
-from tidelog.publish.files import ROWS
-from tidelog.publish.schemas import CHANGE_TYPE, is_same, normal
+from tidelog.publish.files import ROWS, read_file
+from tidelog.publish.schemas import CHANGE_TYPE, columns_of_changes, is_same, normal
 from tidelog.publish.storage import Folder, s3a_options
 from tidelog.publish.tables import DELETE, INSERT
 from tidelog.spark.derived import Derived, quoted, union
@@ -65,7 +65,7 @@ from tidelog.spark.failures import telling
 from tidelog.spark.frames import Frames
 from tidelog.spark.given import Given, held_by, read_by, tagged_rows
 from tidelog.spark.maintaining import fetched
-from tidelog.spark.parquet import StateFolder, Target, WriteRows
+from tidelog.spark.parquet import ReadFiles, StateFolder, Target, WriteRows
 from tidelog.spark.reading import Together, read_source, together
 from tidelog.spark.rows import Reading
 from tidelog.spark.schemas import arrow_of, slots
@@ -437,15 +437,21 @@ class _Facts:
 
 @dataclass(frozen=True)
 class Written:
-    """What tasks have written: how many rows of each table, in which files."""
+    """What tasks have written: the files of each table, below its folder, and the rows of each file."""
 
     derived: Derived
-    rows: Mapping[str, int]
-    files: Mapping[str, Sequence[str]]
+    files: Mapping[str, Mapping[str, int]]
+    folders: Mapping[str, Folder]
+    schemas: Mapping[str, Any]
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """How many rows there are of each table."""
+        return {name: sum(files.values()) for name, files in self.files.items()}
 
     def head(self, name: str) -> Any:
-        """Return the rows of the first file of a table that has any."""
-        return pq.read_table(next(path for path in self.files[name] if pq.read_metadata(path).num_rows))
+        """Return the rows of the first file of a table."""
+        return read_file(self.folders[name], next(iter(self.files[name])), self.schemas[name])
 
 
 def derive_on_spark(
@@ -464,34 +470,33 @@ def derive_on_spark(
     has_state = choice.tasks == 1 and len(derived.around) < len(names)
     if has_state and derived.around:  # the state has all facts
         derived = given.derive(frames, wanted, "fail", "fail", choice, goes_around_tasks=False)
-    folders = {name: publication.folder_of(name) for name in names}
+    storage, filesystem = publication.folder.storage, publication.folder.filesystem
+    folders = {name: Folder(publication.folder_of(name), storage) for name in names}
     schemas = {name: normal(arrow_schema(derived, name)) for name in names}
     kept = None
     if has_state:
         kept = StateFolder(str(state.path_for(publication.number).resolve()), APP, publication.number)
-    target = Target("", publication.run, schemas, "", ROWS, kept, folders)
-    files: dict[str, list[str]] = {name: [] for name in names}
+    paths = {name: folder.path() for name, folder in folders.items()}
+    target = Target("", publication.run, schemas, "", ROWS, kept, paths, filesystem)
+    files: dict[str, dict[str, int]] = {name: {} for name in names}
     for name, file, rows in derived.write(target):
         if name == STATE:
             state.take(publication.number, file)
         elif rows:
-            files[name].append(f"{folders[name]}/{file}")
+            files[name][file] = rows
     for name in derived.around:
-        folder = Path(folders[name], f"part-{publication.run}-rows")
-        with telling():
-            derived[name].write.parquet(str(folder))
-        files[name] += sorted(str(file) for file in folder.glob("*.parquet"))
+        files[name] = write_files(derived[name], folders[name], schemas[name], publication.run)
     base = publication.base.tables if publication.base else {}
-    for name, paths in files.items():
+    for name, found in files.items():
         old = base.get(name)
         if old is None or not is_same(old.schema, schemas[name]):
-            publication.replace(name, schemas[name], paths)
+            publication.replace(name, schemas[name], found)
         else:
-            _replace(session, publication, published, name, schemas[name], paths)
+            now = read_files(session, folders[name], found, schemas[name])
+            _replace(session, publication, published, name, schemas[name], found, now)
     for name in base.keys() - files.keys():
         publication.drop(name)
-    counts = {name: sum(pq.read_metadata(path).num_rows for path in paths) for name, paths in files.items()}
-    return Written(derived, counts, files)
+    return Written(derived, files, folders, schemas)
 
 
 def arrow_schema(derived: Derived, name: str) -> Any:
@@ -520,28 +525,55 @@ def _replace(
     published: Published,
     name: str,
     schema: Any,
-    paths: Sequence[str],
+    files: Iterable[str],
+    now: DataFrame,
 ) -> None:
     """Make files the content of a table, with what differs from the version before, found by Spark."""
     then = published_frame(session, published, name, publication.base.number if publication.base else 0)
-    now = session.read.schema(then.schema).parquet(*paths) if paths else then.limit(0)
-    folder = Path(publication.changes_folder_of(name), f"cdc-{publication.run}-rows")
-    changed = differences(then, now)
-    with telling():
-        changed.write.parquet(str(folder))
-    found = sorted(str(file) for file in folder.glob("*.parquet"))
-    if sum(pq.read_metadata(file).num_rows for file in found):
-        publication.replace(name, schema, paths, found)
+    folder = Folder(publication.changes_folder_of(name), publication.folder.storage)
+    changes = write_files(differences(then, now), folder, columns_of_changes(schema), publication.run, "cdc-")
+    if changes:
+        publication.replace(name, schema, files, changes)
 
 
 def published_frame(session: SparkSession, published: Published, name: str, version: int) -> DataFrame:
     """Return a published table as a frame, read from its files."""
-    from pyspark.sql.pandas.types import from_arrow_schema
+    schema = published.version(version).tables[name].schema
+    return read_files(session, published.folder, published.files(name, version), schema)
 
-    found = published.version(version).tables[name]
-    schema = from_arrow_schema(found.schema)
-    files = published.files(name, version)
-    return session.read.schema(schema).parquet(*files) if files else session.createDataFrame([], schema)
+
+def read_files(session: SparkSession, folder: Folder, files: Iterable[str], schema: Any) -> DataFrame:
+    """Return the rows of files of a folder as a frame: Spark reads disks, tasks of ours object stores.
+
+    Spark as it comes has no file system for these.
+    """
+    paths, columns = [folder.relative(file) for file in files], from_arrow_schema(schema)
+    if not paths:
+        return session.createDataFrame([], columns)
+    if folder.is_local:
+        return session.read.schema(columns).parquet(*map(folder.location, paths))
+    types = to_arrow_schema(columns, timezone="UTC")
+    task = ReadFiles([folder.path(path) for path in paths], types, folder.filesystem)
+    return session.range(0, len(paths), 1, len(paths)).mapInArrow(Shipped(task), columns)
+
+
+def write_files(frame: DataFrame, folder: Folder, schema: Any, run: str, prefix: str = "") -> dict[str, int]:
+    """Write the rows of a frame into a folder, and return how many each file has; who writes is who reads."""
+    if folder.is_local:
+        name = f"{prefix}part-{run}-rows"
+        with telling():
+            frame.write.parquet(folder.location(name))
+        counts = {
+            file.name: pq.read_metadata(file).num_rows for file in (folder.local / name).glob("*.parquet")
+        }
+        return {f"{name}/{file}": rows for file, rows in sorted(counts.items()) if rows}
+    columns = tuple(str(place) for place, _ in enumerate(frame.columns))
+    places = {"rows": folder.path()}
+    target = Target("", run, {"rows": schema}, prefix, folders=places, filesystem=folder.filesystem)
+    rows = frame.toDF(*columns).withColumn(TAG, F.lit("rows"))
+    files = rows.mapInArrow(Shipped(WriteRows(target, TAG, {"rows": columns})), FILES_SCHEMA)
+    with telling():
+        return {each.file: each.rows for each in files.collect()}
 
 
 def differences(previous: DataFrame, current: DataFrame) -> DataFrame:

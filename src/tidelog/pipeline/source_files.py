@@ -62,14 +62,6 @@ def check_sources(settings: Settings, program: Program) -> None:
         raise DataError(faults)
 
 
-def check_place(settings: Settings) -> None:
-    """Raise `DataError` if the engine cannot publish where the job says."""
-    if settings.engine.name == "spark" and is_remote(settings.publish):
-        message = f"tasks of Spark write tables to a file system, not to `{settings.publish}`"
-        help = 'publish into a folder that all executors see, or use name = "columnar" in [engine]'
-        raise DataError(Diagnostic(codes.NEEDS_SPARK, message, settings.spans.get("publish"), help))
-
-
 def with_times(program: Program, settings: Settings) -> Program:
     """The program, in which predicates hold at times whose sources say so; raises what is wrong with that."""
     given = [(source.predicate, source.span) for source in settings.sources if source.times]

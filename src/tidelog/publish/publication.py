@@ -33,6 +33,7 @@ import datetime as dt
 import json
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -473,7 +474,8 @@ class Publication:
         """Release the lock; files of a version that was not committed are deleted."""
         try:
             if not self._is_committing:
-                remove_files(self.folder, self.tables, self._used, self.run)
+                with suppress(OSError):  # what cannot be deleted now, `vacuum` deletes
+                    remove_files(self.folder, self.tables, self._used, self.run)
         finally:
             if self.lock is not None:
                 self.lock.release()

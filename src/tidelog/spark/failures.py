@@ -26,6 +26,7 @@ _PYTHON: Final = re.compile(
     r"Python in worker has different version: ([\d.]+) than that in driver: (\d+\.\d+)"
 )
 _CAUSE: Final = re.compile(r"Caused by: [\w.$]+: (.*?)(?=\n\s+at |\n\s*\.\.\. |\Z)", re.DOTALL)
+_RAISED: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
 _ONE: Final = re.compile(
     r"error\[(?P<code>\w+)\]: (?P<message>.*?)"
     r"(?:\n +--> (?P<place>[^\n]*))?(?P<excerpt>(?:\n[ \d]*\|[^\n]*)*)(?:\n  help: (?P<help>.*))?",
@@ -63,12 +64,14 @@ def error_of(error: Exception) -> TidelogError:
 
 
 def _reason(text: str) -> str:
-    """Return why Java failed: the last cause if some are told, else the first line.
+    """Return why Java failed: what a task raised, else the last cause if some are told, else the first line.
 
     >>> _reason("x failed\\n\\tat A.b(C)\\nCaused by: java.io.IOException: no file\\nf.csv\\n\\tat D.e(F)\\n")
     'no file f.csv'
+    >>> _reason("x: Traceback (most recent call last):\\n  File a, line 1\\nOSError: full\\n SQLSTATE: 38000")
+    'OSError: full'
     """
-    causes = _CAUSE.findall(text)
+    causes = _RAISED.findall(text) or _CAUSE.findall(text)
     told = " ".join(causes[-1].split()) if causes else text.strip().splitlines()[0]
     return _END.sub("", told)
 

@@ -1,6 +1,6 @@
 """Parquet files that tasks write: a folder for each predicate, and names that readers skip.
 
-Knows no Spark.
+They lie on a disk, or where else a file system of Arrow reaches; Spark's own need not. Knows no Spark.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from tidelog.io.atomic import replacing
@@ -25,6 +26,7 @@ FILES: Final = " files"  # the output that says which files were written; no pre
 COLUMNS: Final = ("predicate", "file", "rows")  # its columns
 MANIFEST: Final = "_manifest.json"  # skipped, too
 ROWS: Final = 1 << 20  # of a row group
+READ: Final = 1 << 16  # rows that are read at once
 
 
 @dataclass(frozen=True)
@@ -51,22 +53,23 @@ class Target:
     rows: int | None = None  # most rows of a file
     state: StateFolder | None = None
     folders: Mapping[str, str] = field(default_factory=dict)  # of predicates, if not below `folder`
+    filesystem: Any = field(default_factory=pafs.LocalFileSystem, repr=False)  # Arrow's; may have secrets
 
-    def folder_of(self, predicate: str) -> Path:
-        """Return the folder of a predicate."""
-        if predicate in self.folders:
-            return Path(self.folders[predicate])
-        return Path(self.folder, quote(predicate, safe=" "))
+    def folder_of(self, predicate: str) -> str:
+        """Return the folder of a predicate, as the file system takes it."""
+        found = self.folders.get(predicate)
+        return str(Path(self.folder, quote(predicate, safe=" "))) if found is None else found
 
     def remove_unfinished(self) -> None:
         """Remove files of this run that are not read: of tasks that died, or that Spark ran twice."""
         for predicate in self.schemas:
-            for left in self.folder_of(predicate).glob(f"{HIDDEN}part-{self.run}-*"):
+            for left in Path(self.folder_of(predicate)).glob(f"{HIDDEN}part-{self.run}-*"):
                 left.unlink(missing_ok=True)
 
     def file_of(self, predicate: str) -> File:
         """Return a new file of a predicate."""
-        return File(self.folder_of(predicate), self.schemas[predicate], self.run, self.prefix)
+        folder, schema = self.folder_of(predicate), self.schemas[predicate]
+        return File(folder, schema, self.run, self.prefix, self.filesystem)
 
     def write(self, predicate: str, parts: Iterable[tuple[Sequence[Any], int]]) -> Iterator[tuple[str, int]]:
         """Write columns and their rows after others; yield the name of each file and its rows.
@@ -91,12 +94,14 @@ class Target:
 class File:
     """A Parquet file that is being written. Mutable."""
 
-    def __init__(self, folder: Path, schema: Any, run: str, prefix: str = HIDDEN) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.path = folder / f"{prefix}part-{run}-{uuid.uuid4().hex}.parquet"
+    def __init__(self, folder: str, schema: Any, run: str, prefix: str, filesystem: Any) -> None:
+        if isinstance(filesystem, pafs.LocalFileSystem):  # others have no folders
+            filesystem.create_dir(folder, recursive=True)
+        self.name = f"{prefix}part-{run}-{uuid.uuid4().hex}.parquet"
         self.schema = schema
         self.rows = 0
-        self._writer = pq.ParquetWriter(self.path, schema, compression="snappy")
+        self._path, self._filesystem = f"{folder}/{self.name}", filesystem
+        self._writer = pq.ParquetWriter(self._path, schema, compression="snappy", filesystem=filesystem)
 
     def write(self, columns: Sequence[Any], rows: int) -> None:
         """Write rows, converted to the types of the schema."""
@@ -107,13 +112,14 @@ class File:
     def close(self) -> str:
         """Complete the file, and return its name."""
         self._writer.close()
-        return self.path.name
+        return self.name
 
     def remove(self) -> None:
-        """Remove the file."""
+        """Remove the file; one that cannot be removed is named by nobody."""
         with suppress(OSError):
             self._writer.close()
-        self.path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._filesystem.delete_file(self._path)
 
 
 @dataclass(frozen=True)
@@ -137,7 +143,7 @@ class Commit:
             no_values = [pa.array([], field.type) for field in target.schemas[name]]
             written += [(name, *each) for each in target.write(name, [(no_values, 0)])]
         for name, hidden, rows in written:
-            place = target.folder_of(name) / hidden
+            place = Path(target.folder_of(name), hidden)
             final = place.with_name(hidden.removeprefix(HIDDEN))
             with suppress(FileNotFoundError):  # it has its name
                 place.rename(final)
@@ -148,7 +154,7 @@ class Commit:
             stream.write(json.dumps({"files": files}, indent=1, ensure_ascii=False).encode())
         for name, old in before.items() if self.is_overwriting else ():
             for file in old.keys() - files.get(name, {}).keys():
-                (target.folder_of(name) / file).unlink(missing_ok=True)
+                Path(target.folder_of(name), file).unlink(missing_ok=True)
         target.remove_unfinished()
         if written:
             columns = map(list, zip(*written, strict=True))
@@ -206,3 +212,21 @@ class WriteRows:
             yield pa.RecordBatch.from_pydict(
                 {key: list(each) for key, each in zip(COLUMNS, columns, strict=True)}
             )
+
+
+@dataclass(frozen=True)
+class ReadFiles:
+    """What a task does that reads files: the places of some among all in, their rows out."""
+
+    paths: Sequence[str]
+    schema: Any  # Arrow's
+    filesystem: Any = field(repr=False)  # Arrow's; may have secrets
+
+    def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
+        """Yield the rows of the files, in the types of the schema."""
+        for place in (place for batch in batches for place in batch.column(0).to_pylist()):
+            with self.filesystem.open_input_file(self.paths[place]) as stream:
+                file = pq.ParquetFile(stream, pre_buffer=True)
+                for rows in file.iter_batches(READ, columns=self.schema.names):
+                    columns = [rows.column(each.name).cast(each.type) for each in self.schema]
+                    yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
