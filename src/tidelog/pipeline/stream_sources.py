@@ -384,13 +384,13 @@ class Incomes:
         rows, stream = self.reading.checked, self.incoming.stream
         types = {each.name: each.dataType for each in rows.schema.fields}
         addresses = {address_of(path): place for place, path in enumerate(self.files)}
-        place = F.lit(0)
+        place = F.expr("0L")
         if len(addresses) > 1:
             known = [F.lit(each) for pair in addresses.items() for each in pair]
-            place = F.coalesce(F.element_at(F.create_map(*known), F.col(FILE)), F.lit(0))
+            place = F.coalesce(F.element_at(F.create_map(*known), F.col(FILE)), F.lit(0)).cast(_LONG)
         # Parts of a file are read in their order, so that such numbers tell which record came first.
         number = F.col(_NUMBER) if _NUMBER in types else F.monotonically_increasing_id()
-        event = F.lit(None).cast(_SECONDS)
+        event = F.expr(f"CAST(NULL AS {_SECONDS.simpleString()})")
         if _EVENT in types:
             event = F.col(_EVENT)
         elif stream.event_time is not None:
@@ -398,13 +398,13 @@ class Incomes:
         moment = F.lit(True)  # that of messages
         if stream.event_time is not None and stream.event_time in types:
             moment = _is_moment(F.col(quoted(stream.event_time)), types[stream.event_time])
-        beside = {_PLACE: place.cast(_LONG), _NUMBER: number, _EVENT: event, _MOMENT: moment}
+        beside = {_PLACE: place, _NUMBER: number, _EVENT: event, _MOMENT: moment}
         rows = rows.withColumns(beside)
         return rows.withColumn(_WHY, self._why())
 
     def _why(self) -> Column:
         """Return why a record that can be read is rejected; NULL if it is not."""
-        stream, found = self.incoming.stream, F.lit(None).cast(_REASON_TYPE)
+        stream, found = self.incoming.stream, F.expr(f"CAST(NULL AS {_REASON_TYPE})")
         if stream.event_time is not None:
             bound = None if self.watermark is None else read_point(self.watermark)[0]
             if bound is not None:
@@ -415,11 +415,10 @@ class Incomes:
             found = F.when(F.col(_EVENT).isNull(), _reason(codes.BAD_RECORD, reason)).otherwise(found)
         if self.incoming.shape.has_op:
             op = F.lower(stripped(F.col(quoted(stream.op))))
-            end = F.lit("` is no operation: use `+`, `insert`, `-` or `delete`")
-            reason = F.concat(F.lit("`"), op, end)
-            is_known = op.isin(*sorted(INSERTS | DELETES))
+            is_known = op.isin(sorted(INSERTS | DELETES))
+            reason = F.format_string("`%s` is no operation: use `+`, `insert`, `-` or `delete`", op)
             found = F.when(~is_known, _reason(codes.BAD_RECORD, reason)).otherwise(found)
-        return F.when(~F.col(BAD), found)
+        return F.when(F.expr(f"NOT {BAD}"), found)
 
     def write_rejects(self, folder: Path) -> None:
         """Let tasks write the rejected records into a folder."""
@@ -444,10 +443,11 @@ class Incomes:
         """Yield the well-formed records, some at a time, with where each stands: its file, and its number."""
         if self.reading is None:
             return
-        is_good = ~F.col(BAD) & ~F.col(LEFT_OUT) & F.col(_WHY).isNull()
         rows = self._rows.observe(self._counts, *self._counted())
         columns = self.reading.input.columns
-        rows = rows.where(is_good).select(*map(quoted, columns), _PLACE, _NUMBER, _EVENT, _MOMENT)
+        rows = rows.where(f"NOT {BAD} AND NOT {LEFT_OUT} AND {_WHY} IS NULL").select(
+            *map(quoted, columns), _PLACE, _NUMBER, _EVENT, _MOMENT
+        )
         reading, faults = self.reading.input.reading(), Faults(OnError.FAIL)
         with telling():
             for table in fetched(rows, MOST_ROWS):
@@ -470,12 +470,12 @@ class Incomes:
             self.latest = write_point(point, is_calendar)
 
     def _counted(self) -> list[Column]:
-        late = F.col(f"{_WHY}.code") == codes.LATE
-        return [
-            F.count_if(F.col(BAD)).alias("unreadable"),
-            F.count_if(F.col(_WHY).isNotNull() & ~late).alias("malformed"),
-            F.count_if(late).alias("late"),
-        ]
+        counted = {
+            "unreadable": BAD,
+            "malformed": f"{_WHY} IS NOT NULL AND {_WHY}.code <> '{codes.LATE}'",
+            "late": f"{_WHY}.code = '{codes.LATE}'",
+        }
+        return [F.expr(f"count_if({condition}) AS {name}") for name, condition in counted.items()]
 
     @cached_property
     def rejected(self) -> dict[str, int]:

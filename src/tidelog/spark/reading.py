@@ -421,17 +421,15 @@ class _Table:
                 column = value
             values.append(column.alias(wanted.columns[place]))
             spark.append(of)
-        beside = {FILE: STRING, ROW: _LONG}
         is_bad = any_of(bad)
+        # Expressions as texts: each is one call of Java, where columns and their operators take some.
+        beside = [f"{quoted(name)} AS {_GIVEN}{place}" for place, name in enumerate(chosen)]
+        for name, of in (FILE, STRING), (ROW, _LONG), (FAULT, FAULT_SCHEMA):
+            beside.append(name if name in schema.names else f"CAST(NULL AS {of.simpleString()}) AS {name}")
         checked = rows.select(
             *values,
-            *(F.col(quoted(name)).alias(f"{_GIVEN}{place}") for place, name in enumerate(chosen)),
-            *(
-                F.col(each) if each in schema.names else F.lit(None).cast(of).alias(each)
-                for each, of in beside.items()
-            ),
-            F.lit(None).cast(FAULT_SCHEMA).alias(FAULT),
-            (any_of(left_out) & ~is_bad).alias(LEFT_OUT),
+            *map(F.expr, beside),
+            (any_of(left_out) & ~is_bad).alias(LEFT_OUT) if left_out else F.expr(f"FALSE AS {LEFT_OUT}"),
             is_bad.alias(BAD),
         )
         columns = tuple(sorted(f"{each}: {schema[each].dataType.simpleString()}" for each in names))

@@ -262,7 +262,7 @@ class Wanted:
 
 def any_of(flags: Sequence[Column]) -> Column:
     """Return whether one of some conditions holds."""
-    return reduce(lambda one, other: one | other, flags, F.lit(False))
+    return reduce(lambda one, other: one | other, flags) if flags else F.lit(False)
 
 
 def read_schema(names: Sequence[str], types: Sequence[ColumnType]) -> spark_types.StructType:
