@@ -1,22 +1,32 @@
 """Run a job on Spark with a small heap over rows that do not fit it; print what the driver's process took.
 
-`python -m tests.pipeline.small_memory ROWS`: in the working folder, a run and one after some have changed.
+`python -m tests.pipeline.small_memory run ROWS`: in the working folder, twice, some rows changed in between.
+`python -m tests.pipeline.small_memory stream ROWS`: the same rows come and go, a file in each batch.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+from pyspark.sql import SparkSession
+
+import tidelog as tl
+from tidelog.pipeline import Engine, Job, Sink, Source, Stream
+from tidelog.pipeline.manifest import Manifest
 
 HEAP = "512m"
 FILES = 8
+LETTERS = 280  # of a text
 BAD = 20  # one row of so many has a number that is none
 PROGRAM = """\
 @declare note(id: int, tag: string, text: string) .
@@ -26,69 +36,100 @@ missing(?t) :- listed(?t), ~seen(?t) .
 """
 
 
-def write_notes(path: Path, first: int, rows: int, seed: int) -> None:
-    """Write a file of notes whose texts, of 120 letters, are all different."""
-    letters = np.random.default_rng(seed).integers(97, 123, (rows, 120), np.uint8)
+def write_notes(path: Path, first: int, rows: int, seed: int, operation: str | None = None) -> None:
+    """Write a file of notes, whose texts all differ; with an operation they are records of a stream."""
+    letters = np.random.default_rng(seed).integers(97, 123, (rows, LETTERS), np.uint8)
     numbers = np.arange(first, first + rows).astype(str).astype(object)
     numbers[::BAD] = "none"
-    columns = {
+    columns = {} if operation is None else {"op": pa.array([operation] * rows)}
+    columns |= {
         "id": pa.array(numbers, pa.string()),
         "tag": pa.array([f"t{number}" for number in range(10)]).take(pa.array(np.arange(rows) % 10)),
         "text": pa.Array.from_buffers(
             pa.string(),
             rows,
-            [None, pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * 120), pa.py_buffer(letters)],
+            [None, pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * LETTERS), pa.py_buffer(letters)],
         ),
     }
     pa_csv.write_csv(pa.table(columns), path)
 
 
-def prepare(rows: int, is_changed: bool) -> None:
-    """Write the files of a day; on the second one, the last file is another one."""
-    Path("notes").mkdir(exist_ok=True)
+def prepare(rows: int, what: str) -> None:
+    """Write the files of a day, of which the second one has another last file, or the records of a stream."""
+    folder = Path("records" if what == "stream" else "notes")
+    folder.mkdir(exist_ok=True)
     each = rows // FILES
     for number in range(FILES):
-        is_other = is_changed and number == FILES - 1
-        if is_other or not is_changed:
-            write_notes(Path("notes", f"{number}.csv"), number * each, each, number + 100 * is_other)
+        path, is_last = folder / f"{number}.csv", number == FILES - 1
+        if what == "stream":
+            write_notes(path, 0, each, 0, "-" if number % 2 else "+")
+            os.utime(path, (number, number))  # the oldest file is read first
+        elif what == "first" or is_last:
+            write_notes(path, number * each, each, number + 100 * (what == "second"))
 
 
-def run(rows: int) -> None:
-    """Run the job twice, and print counts and peaks as JSON."""
-    from pyspark.sql import SparkSession
+def prepared(rows: int, what: str) -> None:
+    """Write files in another process, so that this one does not take the memory for it."""
+    subprocess.run([sys.executable, "-m", __spec__.name, "prepare", str(rows), what], check=True)
 
-    import tidelog as tl
-    from tidelog.pipeline import Engine, Job, Sink, Source
 
+def job_of(sources: list[Source], **others: Any) -> Job:
+    """Return a job in a session with a small heap."""
     Path("listed.csv").write_text("tag\nt1\nt11\n")
     Path("seen.csv").write_text("tag\nt1\n")
     builder = SparkSession.builder.master("local[2]").config("spark.driver.memory", HEAP)
     session = builder.config("spark.ui.enabled", "false").getOrCreate()
-    job = Job(
+    return Job(
         tl.parse(PROGRAM),
         publish="published",
-        sources=[Source("note", "notes"), Source("listed", "listed.csv"), Source("seen", "seen.csv")],
-        sinks=[Sink("note", "notes.jsonl", "jsonl")],
+        sources=[*sources, Source("listed", "listed.csv"), Source("seen", "seen.csv")],
         engine=Engine("spark", partitions=2),
         session=session,
+        **others,
     )
-    found = []
-    for is_changed in (False, True):
-        command = [sys.executable, "-m", __spec__.name, str(rows), "prepare", "changed" if is_changed else ""]
-        subprocess.run(command, check=True)
-        version = job.run().version
-        (given,) = (each for key, each in version.inputs.items() if key.startswith("note"))
-        table = version.tables["note"]
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
-        print(f"{table.rows} rows, {peak} MB", file=sys.stderr)
-        found.append(
-            (table.rows, table.inserted, table.deleted, given.rejected, version.tables["missing"].rows)
-        )
+
+
+def told(found: Sequence[tuple[int, ...]]) -> None:
+    """Print counts, and the most memory that this process has had, as JSON."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     print(json.dumps({"versions": found, "peak_mb": peak}))
 
 
+def run(rows: int) -> None:
+    """Run the job twice."""
+    job = job_of([Source("note", "notes")], sinks=[Sink("note", "notes.jsonl", "jsonl")])
+    found = []
+    for day in ("first", "second"):
+        prepared(rows, day)
+        version = job.run().version
+        (given,) = (each for key, each in version.inputs.items() if key.startswith("note"))
+        table = version.tables["note"]
+        found.append(
+            (table.rows, table.inserted, table.deleted, given.rejected, version.tables["missing"].rows)
+        )
+    told(found)
+
+
+def stream(rows: int) -> None:
+    """Follow a stream whose batches insert and delete the same rows."""
+    prepared(rows, "stream")
+    job = job_of([], stream=Stream("records", "csv", "note"))
+    job.run()
+    found = []
+
+    def take(version: Manifest) -> None:
+        table, batch = version.tables["note"], version.batch
+        assert batch is not None
+        found.append((table.rows, table.inserted, table.deleted, batch.records, batch.rejected))
+
+    with job.stream(told=take, available_now=True) as following:
+        following.wait()
+    told(found)
+
+
 if __name__ == "__main__":
-    if sys.argv[2:]:
-        prepare(int(sys.argv[1]), is_changed=sys.argv[3] == "changed")
+    what, rows = sys.argv[1], int(sys.argv[2])
+    if what == "prepare":
+        prepare(rows, sys.argv[3])
     else:
-        run(int(sys.argv[1]))
+        {"run": run, "stream": stream}[what](rows)

@@ -91,8 +91,8 @@ def test_duplicate_missing_and_malformed_records(
         0,
     )
     deliver("1.csv", "operation,from,to\n+,a,b\n", 1)
-    # Of a batch that comes in parts, nothing is observed as a whole.
-    monkeypatch.setattr("tidelog.pipeline.stream_sources.MOST_ROWS", 3 if in_parts else 100)
+    # Many records come by files.
+    monkeypatch.setattr("tidelog.pipeline.stream_sources.FEW", 3 if in_parts else 100)
     first, second = take_all(streaming)
     batch = first.batch
     assert batch is not None

@@ -52,10 +52,9 @@ class Intake:
             return feedings(self._settings, program)
         from tidelog.pipeline.on_spark import fetched_input
 
+        folders = self._settings.folder, self._store.incoming
         return feedings(
-            self._settings,
-            program,
-            lambda source, known: fetched_input(source, known, session, self._settings.folder),
+            self._settings, program, lambda source, known: fetched_input(source, known, session, *folders)
         )
 
     def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:

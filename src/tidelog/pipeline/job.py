@@ -622,6 +622,7 @@ class Job:
         self._catch_up(full)
         with self.store.published.writing(on_step=self.reached) as publication:
             self._state.remove_unpublished(publication.base.number if publication.base else None)
+            self.store.remove_incoming()
             self._finish_sinks()
             try:
                 yield publication

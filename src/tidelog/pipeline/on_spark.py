@@ -62,9 +62,10 @@ from tidelog.publish.storage import Folder, s3a_options
 from tidelog.publish.tables import DELETE, INSERT
 from tidelog.spark.derived import Derived, quoted, union
 from tidelog.spark.failures import telling
+from tidelog.spark.fetching import ROWS as ONLY
+from tidelog.spark.fetching import fetched_by_files, write_rows
 from tidelog.spark.frames import Frames
 from tidelog.spark.given import Given, held_by, read_by, tagged_rows
-from tidelog.spark.maintaining import fetched
 from tidelog.spark.parquet import ReadFiles, StateFolder, Target, WriteRows
 from tidelog.spark.reading import Together, read_source, together
 from tidelog.spark.rows import Reading
@@ -78,8 +79,7 @@ from tidelog.spark.task import NONE, READ, STATE, TAG
 from tidelog.spark.writer import FILES_SCHEMA
 from tidelog.transaction import Change
 
-MOST_ROWS: Final = 1_000_000  # of a frame that is fetched at once, and of a table that is compared here
-INCOMING: Final = "_incoming"  # the folder for facts on their way to this process
+MOST_ROWS: Final = 1_000_000  # of a table that is compared here
 
 
 @dataclass(frozen=True)
@@ -286,8 +286,7 @@ class SparkIntake:
     @contextmanager
     def _written(self, found: Together) -> Iterator[dict[str, _Facts]]:
         """Return the facts of inputs, by their keys, in files that are there for the block."""
-        folder = (self._store.path / INCOMING).resolve()
-        shutil.rmtree(folder, ignore_errors=True)
+        folder = (self._store.incoming / token_hex(8)).resolve()
         facts: dict[str, _Facts] = {key: _Facts(reading) for key, reading in found.readings.items()}
         taken = slots({name: each.spark for name, each in found.inputs.items()})
         schemas = {
@@ -358,7 +357,8 @@ class SparkIntake:
         names = [quoted(name) for name in then.input.columns]
         both = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in names]
         faults, rows = Faults(OnError.FAIL), []
-        for table in fetched(one.join(other, both, "left_semi").distinct(), MOST_ROWS):
+        still = one.join(other, both, "left_semi").distinct()
+        for table in fetched_by_files(still, self._store.incoming):
             for batch in then.input.reading().batches(table, item.source.shown, faults):
                 rows.append(change.encode_batch(batch))
         return joined(rows) if rows else nothing(then.input.predicate.arity)
@@ -397,7 +397,7 @@ class SparkIntake:
             facts[0].reading.input, spark=tuple(each.dataType for each in then.schema)
         ).reading()
         faults = Faults(OnError.FAIL)
-        for table in fetched(differences(then, union(frames)), MOST_ROWS):
+        for table in fetched_by_files(differences(then, union(frames)), self._store.incoming):
             kinds = table.column(CHANGE_TYPE)
             rows = table.drop_columns([CHANGE_TYPE])
             for kind, take in ((DELETE, change.delete_rows), (INSERT, change.insert_rows)):
@@ -567,13 +567,8 @@ def write_files(frame: DataFrame, folder: Folder, schema: Any, run: str, prefix:
             file.name: pq.read_metadata(file).num_rows for file in (folder.local / name).glob("*.parquet")
         }
         return {f"{name}/{file}": rows for file, rows in sorted(counts.items()) if rows}
-    columns = tuple(str(place) for place, _ in enumerate(frame.columns))
-    places = {"rows": folder.path()}
-    target = Target("", run, {"rows": schema}, prefix, folders=places, filesystem=folder.filesystem)
-    rows = frame.toDF(*columns).withColumn(TAG, F.lit("rows"))
-    files = rows.mapInArrow(Shipped(WriteRows(target, TAG, {"rows": columns})), FILES_SCHEMA)
-    with telling():
-        return {each.file: each.rows for each in files.collect()}
+    places, filesystem = {ONLY: folder.path()}, folder.filesystem
+    return write_rows(frame, Target("", run, {ONLY: schema}, prefix, folders=places, filesystem=filesystem))
 
 
 def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
@@ -623,7 +618,7 @@ def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) 
 
 
 def fetched_input(
-    source: Described, program: Program, session: Callable[[], SparkSession], folder: Path
+    source: Described, program: Program, session: Callable[[], SparkSession], folder: Path, incoming: Path
 ) -> Feeding:
     """Return a table, a query or a DataFrame as an input of a job that reasons in this process."""
     item = _item(source, program)
@@ -637,7 +632,7 @@ def fetched_input(
     def read(faults: Faults) -> Iterator[Batch]:
         shape, rows = reading().input.reading(), 0
         with telling():
-            for table in fetched(reading().frame, MOST_ROWS):
+            for table in fetched_by_files(reading().frame, incoming):
                 rows += table.num_rows
                 yield from shape.batches(table, source.shown, faults)
             for row in reading().rejects.toLocalIterator():

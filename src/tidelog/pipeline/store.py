@@ -24,6 +24,7 @@ from tidelog.publish import Published, Version
 from tidelog.publish.storage import Folder
 
 REJECTS = "_rejects"
+INCOMING = "_incoming"
 FAILED = "failed"  # how a version is called that a guard has kept from being published
 
 
@@ -132,6 +133,15 @@ class Store:
     def rejects(self, number: int) -> Path:
         """Return the folder for rows that a version rejects."""
         return self.path / REJECTS / str(number)
+
+    @property
+    def incoming(self) -> Path:
+        """The folder for facts on their way from tasks to this process."""
+        return self.path / INCOMING
+
+    def remove_incoming(self) -> None:
+        """Remove what a process has left behind that was killed."""
+        shutil.rmtree(self.incoming, ignore_errors=True)
 
     def remove_rejects(self, numbers: Iterable[int]) -> None:
         """Remove the rows that versions have rejected, unless a later version still names them."""

@@ -365,7 +365,8 @@ class Batches:
         try:
             paths = [str(path.resolve()) for path in files]
             reading, _ = incoming.of_files(self.job.session, paths)
-            for batch, positions in Incomes(incoming, reading, tuple(paths), None).batches():
+            incomes = Incomes(incoming, reading, tuple(paths), None)
+            for batch, positions in incomes.batches(self.job.store.incoming):
                 records.take(batch, positions)
         except (OSError, TidelogError):
             return None  # it is told when its turn has come
@@ -422,7 +423,7 @@ class _Taking:
         records = self._batches.records(incoming.shape, stream, self._faults, known.order)
         records.place = stream.shown
         incomes = incoming.records(rows, None if self._before is None else self._before.watermark)
-        for batch, positions in incomes.batches():
+        for batch, positions in incomes.batches(self._job.store.incoming):
             records.take(batch, positions)
         self._note_rejects(incomes, name)
         if isinstance(records, TimedRecords):

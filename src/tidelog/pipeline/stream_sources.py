@@ -38,7 +38,7 @@ from tidelog.pipeline.settings import Settings, Stream
 from tidelog.spark.conversions import converted, spark_type_of, stripped
 from tidelog.spark.derived import quoted
 from tidelog.spark.failures import telling
-from tidelog.spark.maintaining import fetched
+from tidelog.spark.fetching import fetched_by_files, few
 from tidelog.spark.own_readers import FAULT, FILE, LEFT_OUT, RAW, Carried, Messages
 from tidelog.spark.reading import read_source
 from tidelog.spark.rows import BAD, REJECTS_SCHEMA, Reading, Wanted, read_schema, shape_of
@@ -47,7 +47,7 @@ from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.source import Source
 from tidelog.spark.sources import address_of, names_of, types_of
 
-MOST_ROWS: Final = 1_000_000  # of a batch that are fetched at once
+FEW: Final = 1 << 16  # records of a batch that are fetched at once, rather than by files
 TAG: Final = "stream"
 _PLACE: Final = "_place"  # of a record's file among those of the batch
 _NUMBER: Final = "_number"  # of a record in its file
@@ -371,7 +371,6 @@ class Incomes:
     files: tuple[str, ...]
     watermark: str | None  # records of times before it are rejected
     refused: tuple[DataError, ...] = ()  # files that cannot be read at all
-    fetched: int = 0
     latest: str | None = None  # the greatest event time of well-formed records, as programs write it
     _counts: Observation = field(default_factory=Observation)
 
@@ -439,19 +438,18 @@ class Incomes:
 
     # ---- what is taken
 
-    def batches(self) -> Iterator[tuple[Batch, Positions]]:
-        """Yield the well-formed records, some at a time, with where each stands: its file, and its number."""
+    def batches(self, folder: Path) -> Iterator[tuple[Batch, Positions]]:
+        """Yield the well-formed records, some at a time, with where each stands: its file, and its number.
+
+        If they are many, tasks write them into a folder first.
+        """
         if self.reading is None:
             return
-        rows = self._rows.observe(self._counts, *self._counted())
         columns = self.reading.input.columns
-        rows = rows.where(f"NOT {BAD} AND NOT {LEFT_OUT} AND {_WHY} IS NULL").select(
-            *map(quoted, columns), _PLACE, _NUMBER, _EVENT, _MOMENT
-        )
         reading, faults = self.reading.input.reading(), Faults(OnError.FAIL)
         with telling():
-            for table in fetched(rows, MOST_ROWS):
-                self.fetched += table.num_rows
+            whole = few(self._taken(), FEW)
+            for table in fetched_by_files(self._taken(), folder) if whole is None else [whole]:
                 self._note_event(table.column(_EVENT), table.column(_MOMENT))
                 positions = np.column_stack(
                     [np.asarray(table.column(name), np.int64) for name in (_PLACE, _NUMBER)]
@@ -461,6 +459,15 @@ class Incomes:
                     yield batch, positions[done : done + batch.rows]
                     done += batch.rows
                 faults.check()
+
+    def _taken(self) -> DataFrame:
+        """Return the well-formed records; when a job has read them, it is known why others are rejected."""
+        assert self.reading is not None
+        self._counts = Observation()
+        rows = self._rows.observe(self._counts, *self._counted())
+        return rows.where(f"NOT {BAD} AND NOT {LEFT_OUT} AND {_WHY} IS NULL").select(
+            *map(quoted, self.reading.input.columns), _PLACE, _NUMBER, _EVENT, _MOMENT
+        )
 
     def _note_event(self, column: Any, moments: Any) -> None:
         found, is_calendar = pc.max(column).as_py(), bool(pc.any(moments).as_py())
@@ -482,12 +489,7 @@ class Incomes:
         """How many records cannot be read, are malformed, or come too late, once the others were fetched."""
         if self.reading is None:
             return {"unreadable": 0, "malformed": 0, "late": 0}
-        if self.fetched <= MOST_ROWS:
-            return {name: int(count) for name, count in self._counts.get.items()}
-        # They came one part after the other, of which nothing is observed as a whole.
-        with telling():
-            (row,) = self._rows.agg(*self._counted()).collect()
-        return {name: int(count) for name, count in row.asDict().items()}
+        return {name: int(count) for name, count in self._counts.get.items()}
 
 
 def _reason(code: str, reason: Column) -> Column:

@@ -36,6 +36,7 @@ from tidelog.spark import codes
 from tidelog.spark.changes import CHANGE_TYPE, DELETE, INSERT, Shape
 from tidelog.spark.derived import SPECIAL
 from tidelog.spark.derived import quoted as _quoted
+from tidelog.spark.fetching import fetched
 from tidelog.spark.given import check_program, only_input
 from tidelog.spark.nulls import Said, nulls_of, wrong_columns
 from tidelog.spark.schemas import Input, Output, arrow_of, outputs_of, read_input, spark_type
@@ -162,28 +163,6 @@ class _Source:
 
     shape: Shape
     frame: DataFrame
-
-
-def fetched(frame: DataFrame, most: int) -> Iterator[Any]:
-    """Yield the rows of a frame as Arrow tables: at once if they are few, else one by one, each of some rows.
-
-    So what reaches this process at a time is bounded, and no row becomes a Python object.
-    """
-    table = frame.limit(most + 1).toArrow()
-    if table.num_rows <= most:
-        yield table
-        return
-    del table
-
-    def pack(batches: Any) -> Any:
-        for batch in batches:
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, batch.schema) as writer:
-                writer.write_batch(batch)
-            yield pa.RecordBatch.from_arrays([pa.array([sink.getvalue().to_pybytes()])], ["rows"])
-
-    for row in frame.mapInArrow(pack, "rows binary").toLocalIterator():
-        yield pa.ipc.open_stream(bytes(row[0])).read_all()
 
 
 @dataclass(frozen=True)
