@@ -25,8 +25,8 @@ from tidelog.pipeline import Engine, Job, Sink, Source, Stream
 from tidelog.pipeline.manifest import Manifest
 
 HEAP = "512m"
-FILES = 8
-LETTERS = 280  # of a text
+FILES = 16
+LETTERS = 1000  # of a text
 BAD = 20  # one row of so many has a number that is none
 PROGRAM = """\
 @declare note(id: int, tag: string, text: string) .

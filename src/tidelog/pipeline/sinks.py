@@ -29,11 +29,13 @@ from tidelog.pipeline.settings import CHANGES, Settings, Sink
 from tidelog.pipeline.source_files import find_named
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.version import Version
+from tidelog.publish.tables import DELETE, INSERT
 from tidelog.relation import Relation
 from tidelog.written import file_table
 
 WRITTEN = ".sinks"  # the version whose sinks are written
-MOST_SORTED = 1_000_000  # rows of a file; larger ones are in the order of their table, never whole in memory
+_SIGNS = {INSERT: PLUS, DELETE: MINUS}
+MOST_SORTED = 250_000  # rows of a file; larger ones are in the order of their table, never whole in memory
 
 
 def check_sinks(settings: Settings, program: Program) -> None:
@@ -92,53 +94,61 @@ class Sinks:
     def _write_facts(self, sink: Sink, version: Version) -> None:
         """Write all facts of a predicate to a sink."""
         predicate = find_predicate(sink.predicate, version.predicates)
-        if sink.kind == "file":
-            assert sink.path is not None
-            rows, types = version.manifest.tables[predicate.written].rows, _types(predicate)
-            if rows > MOST_SORTED:
-                parts = version.pieces(predicate.written)
-            else:
-                parts = iter([version[predicate.written].sorted()])
-            tables = (_table(sink, part, types) for part in parts)
-            self._write_file(self._settings.resolve(sink.path), sink, tables)
-        elif sink.terms == "exact":
-            self._write_on_spark(sink, version[predicate.written].to_texts("exact").table, "overwrite")
-        else:
+        if sink.kind != "file" and sink.terms != "exact":
             from tidelog.pipeline.spark_sinks import write_frame
 
             assert self._session is not None
             write_frame(self._session().read.parquet(*version.files(predicate.written)), sink, "overwrite")
+            return
+        if version.manifest.tables[predicate.written].rows > MOST_SORTED:
+            parts = version.pieces(predicate.written)
+        else:
+            parts = iter([version[predicate.written].sorted()])
+        tables = (_table(sink, part, _types(predicate)) for part in parts)
+        if sink.kind == "file":
+            assert sink.path is not None
+            self._write_file(self._settings.resolve(sink.path), sink, tables)
+        else:
+            self._write_on_spark(sink, tables, "overwrite")
 
     def _write_changes(self, sink: Sink, version: Version) -> None:
         """Write what a version changed: columns `version` and `change`, then those of the predicate."""
-        change = version.changes(sink.predicate)
-        signed = [(sign, rows) for sign, rows in ((MINUS, change.removed), (PLUS, change.added)) if rows]
-        types = _types(find_predicate(sink.predicate, version.predicates))
-        tables = [_table(sink, rows.sorted(), types) for _, rows in signed]
-        labelled = [
-            _labelled(part, version.number, sign) for part, (sign, _) in zip(tables, signed, strict=True)
-        ]
-        table = (
-            pa.concat_tables(labelled) if labelled else _labelled(_table(sink, change.added, types), 0, PLUS)
-        )
+        tables = self._changed(sink, version)
         if sink.kind != "file":
-            self._write_on_spark(sink, table, "append")
+            self._write_on_spark(sink, tables, "append")
             return
         assert sink.path is not None and sink.format is not None
         extension = EXTENSIONS[sink.format][0]
         path = self._settings.resolve(sink.path) / f"{version.number}{extension}"
-        self._write_file(path, sink, iter([table]))
+        self._write_file(path, sink, tables)
+
+    def _changed(self, sink: Sink, version: Version) -> Iterator[pa.Table]:
+        """Yield what a version changed, sorted if it is not much."""
+        predicate = find_predicate(sink.predicate, version.predicates)
+        types, published = _types(predicate), version.manifest.tables[predicate.written]
+        if published.inserted + published.deleted > MOST_SORTED:
+            pieces = version.changed_pieces(sink.predicate)
+            if pieces is not None:
+                for kind, rows in pieces:
+                    yield _labelled(_table(sink, rows, types), version.number, _SIGNS[kind])
+                return
+        change = version.changes(sink.predicate)
+        if not change.removed and not change.added:
+            yield _labelled(_table(sink, change.added, types), 0, PLUS)
+        for sign, rows in ((MINUS, change.removed), (PLUS, change.added)):
+            if rows:
+                yield _labelled(_table(sink, rows.sorted(), types), version.number, sign)
 
     def _write_file(self, path: Path, sink: Sink, tables: Iterator[pa.Table]) -> None:
         assert sink.format is not None
         first = next(tables)
         write(path, sink.format, first.column_names, chain([first], tables), WriteOptions(header=sink.header))
 
-    def _write_on_spark(self, sink: Sink, table: pa.Table, mode: str) -> None:
-        from tidelog.pipeline.spark_sinks import write_table
+    def _write_on_spark(self, sink: Sink, tables: Iterator[pa.Table], mode: str) -> None:
+        from tidelog.pipeline.spark_sinks import write_tables
 
         assert self._session is not None
-        write_table(self._session(), sink, table, mode)
+        write_tables(self._session(), sink, tables, mode)
 
 
 def _table(sink: Sink, relation: Relation, types: Sequence[ColumnType]) -> pa.Table:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,14 @@ from tidelog.pipeline import codes
 from tidelog.pipeline.settings import Sink
 
 
-def write_table(session: Any, sink: Sink, table: pa.Table, mode: str) -> None:
-    """The rows of a table are where a sink says; `mode` is `overwrite` or `append`."""
+def write_tables(session: Any, sink: Sink, tables: Iterator[pa.Table], mode: str) -> None:
+    """Write the rows of tables, of which there is at least one, where a sink says; overwrite or append."""
     with tempfile.TemporaryDirectory(prefix="tidelog-") as folder:
-        path = Path(folder) / "rows.parquet"
-        pq.write_table(table, path)  # six times as fast as handing the rows over
+        path = Path(folder) / "rows.parquet"  # six times as fast as handing the rows over
+        first = next(tables)
+        with pq.ParquetWriter(path, first.schema) as writer:
+            for table in chain([first], tables):
+                writer.write_table(table)
         write_frame(session.read.parquet(str(path)), sink, mode)
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.changes import Delta, PredicateDelta, find_predicate
@@ -33,7 +32,7 @@ from tidelog.relation import Relation
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import INTERVAL, TimedRelation
 
-PIECE: Final = 1 << 17  # rows of a piece
+PIECE: Final = 1 << 15  # rows of a piece
 
 
 class Version:
@@ -66,9 +65,8 @@ class Version:
     def pieces(self, name: str) -> Iterator[Relation]:
         """Yield all facts of a predicate, some at a time, so that they need not fit in memory."""
         table = self._table(name)
-        found = self.store.published.dataset(table, self.manifest.published)
-        for batch in found.to_batches(batch_size=PIECE):
-            engine, rows = ColumnarEngine(1), pa.Table.from_batches([batch])
+        for rows in self.store.published.pieces(table, PIECE, self.manifest.published):
+            engine = ColumnarEngine(1)
             known = encoded(table, rows.cast(self.manifest.tables[table].schema), self.manifest, engine)
             yield relation_of(table, known, self.manifest, engine.dictionary)
 
@@ -83,13 +81,37 @@ class Version:
     def _table(self, name: str) -> str:
         return find_predicate(name, self.predicates).written
 
-    def changes(self, name: str) -> PredicateDelta:
-        """Return what the version changed in a predicate, which it may have dropped."""
+    def _earlier(self) -> Manifest | None:
+        """Return the version that came before this one."""
         before = self.manifest.parent
         if before is not None and before not in self.store.numbers():
             message = f"version {before} is no longer published, so what came after it is not known"
             raise DataError(Diagnostic(codes.NO_VERSION, message, place=self.store.shown))
-        earlier = None if before is None else self.store.manifest(before)
+        return None if before is None else self.store.manifest(before)
+
+    def changed_pieces(self, name: str) -> Iterator[tuple[str, Relation]] | None:
+        """Return what `changes` does, some rows at a time: whether they came or went, and the rows.
+
+        None if no change feed says it: rows of the two versions have to be compared.
+        """
+        table, earlier = find_predicate(name, self.predicates).written, self._earlier()
+        if earlier and table in earlier.tables and not _is_alike(self.store, table, earlier, self.manifest):
+            return None
+        after = earlier.version if earlier else 0
+        pieces = self.store.published.change_pieces(table, PIECE, after, self.number)
+        return self._by_kind(table, pieces)
+
+    def _by_kind(self, table: str, pieces: Iterator[Any]) -> Iterator[tuple[str, Relation]]:
+        for piece in pieces:
+            engine = ColumnarEngine(1)
+            for kind, rows in zip((INSERT, DELETE), by_kind(piece), strict=True):
+                if rows.num_rows:
+                    known = encoded(table, rows, self.manifest, engine)
+                    yield kind, relation_of(table, known, self.manifest, engine.dictionary)
+
+    def changes(self, name: str) -> PredicateDelta:
+        """Return what the version changed in a predicate, which it may have dropped."""
+        earlier = self._earlier()
         known = {**(predicates_of(earlier) if earlier else {}), **self.predicates}
         table = find_predicate(name, known).written
         changed, of = _changed(self.store, table, earlier, self.manifest, self._engine)

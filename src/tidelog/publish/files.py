@@ -11,6 +11,7 @@ import datetime as dt
 import json
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final, TypeAlias
@@ -26,6 +27,7 @@ from tidelog.publish.schemas import CHANGE_TYPE, normal_type
 from tidelog.publish.storage import Folder
 
 ROWS: Final = 1 << 18  # of a file that is written here, so that deleting a row rewrites no more
+BUFFER: Final = 1 << 20  # bytes that are read at once of a file that is read in pieces
 SMALL: Final = ROWS // 8  # rows of a file that is merged with others
 MANY: Final = 32  # small files of a table, from which on they are merged
 _TEXT: Final = 64  # characters of text that statistics keep
@@ -241,15 +243,36 @@ def write_file(folder: Folder, path: str, rows: pa.Table) -> None:
         raise
 
 
-def read_file(folder: Folder, path: str, schema: pa.Schema) -> pa.Table:
-    """Return the rows of a file, in the columns and types of a schema."""
+@contextmanager
+def _opened(folder: Folder, path: str) -> Iterator[Any]:
+    """Open a file that a table names."""
     try:
-        with folder.filesystem.open_input_file(folder.path(path)) as stream:
-            rows = pq.ParquetFile(stream).read(columns=schema.names)
+        stream = folder.filesystem.open_input_file(folder.path(path))
     except FileNotFoundError as error:
         place = folder.location(path)
         message = f"`{place}` is not there, though its table names it"
         raise DataError(Diagnostic(codes.DAMAGED, message, place=place)) from error
+    with stream:
+        yield stream
+
+
+def read_file(folder: Folder, path: str, schema: pa.Schema) -> pa.Table:
+    """Return the rows of a file, in the columns and types of a schema."""
+    with _opened(folder, path) as stream:
+        return _in_columns(pq.ParquetFile(stream).read(columns=schema.names), schema)
+
+
+def read_pieces(folder: Folder, path: str, schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+    """Yield the rows of a file, so many at a time, in the columns and types of a schema.
+
+    Neither a row group nor its bytes have to fit in memory.
+    """
+    with _opened(folder, path) as stream:
+        for batch in pq.ParquetFile(stream, buffer_size=BUFFER).iter_batches(rows, columns=schema.names):
+            yield _in_columns(batch, schema)
+
+
+def _in_columns(rows: pa.Table | pa.RecordBatch, schema: pa.Schema) -> pa.Table:
     columns = [rows.column(field.name).cast(field.type) for field in schema]
     return pa.Table.from_arrays(columns, schema=schema)
 
@@ -373,11 +396,8 @@ class Deletion:
     def _read(self) -> Iterator[pa.Table]:
         if self._file.rows <= ROWS:
             yield read_file(self._folder, self._file.path, self._schema)
-            return
-        with self._folder.filesystem.open_input_file(self._folder.path(self._file.path)) as stream:
-            for batch in pq.ParquetFile(stream).iter_batches(ROWS, columns=self._schema.names):
-                columns = [batch.column(field.name).cast(field.type) for field in self._schema]
-                yield pa.Table.from_arrays(columns, schema=self._schema)
+        else:
+            yield from read_pieces(self._folder, self._file.path, self._schema, ROWS)
 
     def rest(self, prefix: str) -> list[str]:
         """Write the other rows of the file into new ones, and return their paths."""

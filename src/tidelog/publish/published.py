@@ -5,21 +5,21 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as pads
-import pyarrow.parquet as pq
 
 from tidelog import durable
 from tidelog.errors import DataError, Diagnostic, suggest
 from tidelog.publish import codes, schemas
 from tidelog.publish.delta import DeltaTables
+from tidelog.publish.files import ROWS, read_pieces
 from tidelog.publish.iceberg import IcebergTables
 from tidelog.publish.publication import Pending, Publication, failed_version, recover, remove_failed
-from tidelog.publish.schemas import CHANGE_TYPE, NUMBER
+from tidelog.publish.schemas import NUMBER
 from tidelog.publish.snapshots import SnapshotTables
 from tidelog.publish.storage import Folder, folder_name
 from tidelog.publish.tables import BOTH, CHANGES, ChangeFile, Tables
@@ -33,6 +33,11 @@ FORMATS: Final = ("delta", "iceberg", "parquet")
 
 def _nothing(_: str) -> None:
     pass
+
+
+def _numbered(schema: pa.Schema) -> pa.Schema:
+    """Return the schema of changed rows: the columns of the table, the kind of change, and the version."""
+    return pa.schema([*schemas.columns_of_changes(schema), pa.field(NUMBER, pa.int64(), nullable=False)])
 
 
 class Published:
@@ -149,6 +154,13 @@ class Published:
         schema = pa.schema([found.schema.field(name) for name in names], metadata=found.schema.metadata)
         return self.dataset(table, version).to_table(columns=names).cast(schema)
 
+    def pieces(self, table: str, rows: int, version: int | Version | None = None) -> Iterator[pa.Table]:
+        """Yield the rows of a table, so many at a time."""
+        found = self._table(table, version)
+        folder, paths = self._paths(table, version)
+        for path in paths:
+            yield from read_pieces(folder, path, found.schema, rows)
+
     def differing(self, table: str, one: int | Version, other: int | Version) -> tuple[pa.Table, pa.Table]:
         """Return the rows of the files that only one of two versions of a table has, for each of them.
 
@@ -193,18 +205,23 @@ class Published:
         `_version`, the published version. Within a version a row is inserted or deleted at most once.
         """
         found, schema = self._changes(table, after, upto)
-        with_kinds = schemas.columns_of_changes(schema)
-        target = pa.schema([*with_kinds, pa.field(NUMBER, pa.int64(), nullable=False)])
-        parts = [target.empty_table()]
+        return pa.concat_tables([_numbered(schema).empty_table(), *self._pieces(found, schema, ROWS)])
+
+    def change_pieces(self, table: str, rows: int, after: int, upto: int | None = None) -> Iterator[pa.Table]:
+        """Yield the rows that `changes` returns, so many at a time."""
+        return self._pieces(*self._changes(table, after, upto), rows)
+
+    def _pieces(self, found: Iterable[ChangeFile], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
+        target = _numbered(schema)
         for file in found:
-            names = with_kinds.names if file.kind == BOTH else schema.names
-            path = self.folder.path(self.folder.relative(file.location))
-            rows = pq.read_table(path, columns=names, filesystem=self.folder.filesystem)
-            columns = [rows.column(field.name).cast(field.type) for field in schema]
-            kinds = rows.column(CHANGE_TYPE) if file.kind == BOTH else pa.repeat(file.kind, rows.num_rows)
-            number = pa.repeat(pa.scalar(file.number, pa.int64()), rows.num_rows)
-            parts.append(pa.Table.from_arrays([*columns, kinds, number], schema=target))
-        return pa.concat_tables(parts)
+            path = self.folder.relative(file.location)
+            held = schemas.columns_of_changes(schema) if file.kind == BOTH else schema
+            for piece in read_pieces(self.folder, path, held, rows):
+                columns = list(piece.columns)
+                if file.kind != BOTH:
+                    columns.append(pa.repeat(file.kind, piece.num_rows))
+                number = pa.repeat(pa.scalar(file.number, pa.int64()), piece.num_rows)
+                yield pa.Table.from_arrays([*columns, number], schema=target)
 
     def _changes(self, table: str, after: int, upto: int | None) -> tuple[tuple[ChangeFile, ...], pa.Schema]:
         upto = self.current().number if upto is None else self.version(upto).number
