@@ -280,6 +280,22 @@ def test_heavy_values_leave_rows_and_work_balanced() -> None:
         assert max(derived) < 1.6 * sum(derived) / len(derived)
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_sums_of_parts_may_leave_64_bits_where_that_of_the_group_does_not(count: int) -> None:
+    text = """@declare p(x: int, y: int) . g(1) .
+        all(#sum(?y, ?x)) :- p(?x, ?y) . by(?g, #sum(?y, ?x)) :- p(?x, ?y), g(?g) ."""
+    large = [(1 - 2 * (number % 2)) * (9 * 10**18 + number) for number in range(400)]
+    rows = [Fact("p", (integer(number), integer(each))) for number, each in enumerate(large)]
+    program = tl.parse(text)
+    tasks = run(replace(program, facts=(*program.facts, *rows)), count)
+    assert any("sum of parts" in str(rule.aggregations) for rule in tasks[0].plan.program.rules)
+    assert facts(tasks, "all") == [(integer(-200),)] and facts(tasks, "by") == [(integer(1), integer(-200))]
+    beyond = [Fact("p", (integer(number), integer(9 * 10**18))) for number in range(2)]
+    with pytest.raises(tl.EvaluationError, match=r"E603.*`#sum` leaves 64 bits"):
+        answers = run(replace(program, facts=(*program.facts, *beyond)), count)
+        raise next(each for each in answers if isinstance(each, tl.EvaluationError))
+
+
 # ---- what is sent
 
 

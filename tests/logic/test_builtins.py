@@ -588,7 +588,7 @@ def test_aggregates_do_not_depend_on_the_order(members: list[Value]) -> None:
         try:
             assert compute(rows) == compute(ordered), name
         except Overflow:
-            assert name in ("sum", "avg") and any(member.kind in NUMBERS for member in members)
+            assert ("sum" in name or name == "avg") and any(member.kind in NUMBERS for member in members)
 
 
 SUMMANDS = st.one_of(

@@ -271,8 +271,9 @@ def test_each_task_aggregates_its_part_of_a_group_of_which_nobody_knows_how_larg
     sizes = Sizes({"edge": 1_000_000}, {("edge", 0): 1_000_000, ("edge", 1): 50})
     localised = localise(program, replace(sizes, types={**types_of_given(program), "edge": INTEGERS}), 4)
     assert rules_of(localised) >= {
-        "part 1 @0 >(?y, ? task, #count(?x), #sum(?x)) :- gate 1(), task number(? task), path @0(?x, ?y) .",
-        "n @0(?y, #sum(? result 0, ? task), #sum(? result 1, ? task)) :- "
+        "part 1 @0 >(?y, ? task, #count(?x), #part of sum(?x)) :- "
+        "gate 1(), task number(? task), path @0(?x, ?y) .",
+        "n @0(?y, #sum(? result 0, ? task), #sum of parts(? result 1, ? task)) :- "
         "gate 2(), part 1 @0(?y, ? task, ? result 0, ? result 1) .",
         "most >(#max(? result 0)) :- gate 2(), part 2 @first(? task, ? result 0) .",
         "m @0(?x, #sum(?y)) :- gate 1(), f @0(?x, ?y) .",

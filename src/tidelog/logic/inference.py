@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from tidelog.errors import Diagnostic, Severity, Span
 from tidelog.logic import builtins, codes
 from tidelog.logic.evaluate import evaluate
+from tidelog.logic.functions import aggregates
 from tidelog.logic.functions.function import Overflow
 from tidelog.logic.program import (
     EQUAL,
@@ -366,7 +367,7 @@ class _Rule:
         match aggregation.function:
             case "count":
                 found: Types = frozenset({Type.INTEGER})
-            case "sum":
+            case "sum" | aggregates.PART_OF_SUM | aggregates.SUM_OF_PARTS:
                 found = argument & NUMBER
             case "avg":
                 is_exact = argument & {Type.INTEGER, Type.DECIMAL}

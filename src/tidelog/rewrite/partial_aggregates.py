@@ -22,12 +22,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from tidelog.logic.functions.aggregates import PART_OF_SUM, SUM_OF_PARTS
 from tidelog.logic.inference import Columns, Inferred, infer_columns
 from tidelog.logic.program import Aggregation, Constant, Program, Rule, Term, Variable
 from tidelog.logic.types import ANY, Type, type_of
 
 NUMBER: Final = "task number"  # a relation of each task: no name of a predicate has a space
-MERGED_BY: Final[Mapping[str, str]] = {"count": "sum", "sum": "sum", "min": "min", "max": "max"}
+# What is computed of each part, and how these results are merged.
+_DIVIDED: Final[Mapping[str, tuple[str, str]]] = {
+    "count": ("count", "sum"),
+    "sum": (PART_OF_SUM, SUM_OF_PARTS),
+    "min": ("min", "min"),
+    "max": ("max", "max"),
+}
 REPEATABLE: Final = frozenset({"min", "max"})  # a row may be aggregated at several tasks
 TASK: Final = Variable(" task")  # no variable of a program has a space
 
@@ -47,9 +54,10 @@ class Partial:
         made, merging = [], []
         for number, each in enumerate(rule.aggregations):
             result = Variable(f" result {number}")
-            made.append(Aggregation(result, each.function, each.arguments))
+            of_part, merged = _DIVIDED[each.function]
+            made.append(Aggregation(result, of_part, each.arguments))
             apart = () if each.function in REPEATABLE else (TASK,)
-            merging.append(Aggregation(each.variable, MERGED_BY[each.function], (result, *apart)))
+            merging.append(Aggregation(each.variable, merged, (result, *apart)))
         terms = (*rule.group, TASK, *(each.variable for each in made))
         return Partial(terms, (*rule.group, TASK), tuple(made), tuple(merging))
 
@@ -61,7 +69,7 @@ def is_mergeable(rule: Rule, inferred: Inferred) -> bool:
     numbers, a part may have no sum.
     """
     return bool(rule.aggregations) and all(
-        each.function in MERGED_BY
+        each.function in _DIVIDED
         and (each.function != "sum" or _is_integer(rule, each.arguments[0], inferred))
         for each in rule.aggregations
     )

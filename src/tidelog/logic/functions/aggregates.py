@@ -6,12 +6,17 @@ The result does not depend on the order of the rows: sums and means are exact, a
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
+from typing import Final
 
 from tidelog.logic import values
 from tidelog.logic.functions.function import Overflow, Result
 from tidelog.logic.functions.numbers import double_mean, fraction, of_quotient, total
 from tidelog.logic.values import NUMBERS, Kind, Value, order_key
 
+# What no program can write: names of its functions have no spaces.
+PART_OF_SUM: Final = "part of sum"
+SUM_OF_PARTS: Final = "sum of parts"
 Rows = Sequence[tuple[Value, ...]]
 
 
@@ -28,6 +33,29 @@ def count(rows: Rows) -> Result:
 def add(rows: Rows) -> Result:
     """The sum of the numbers; no value if there are none."""
     return total("#sum", _numbers(rows))
+
+
+def add_part(rows: Rows) -> Result:
+    """The sum over a part of a group. Of integers it may leave 64 bits: other parts may bring it back."""
+    numbers = _numbers(rows)
+    if not numbers or any(number.kind is not Kind.INTEGER for number in numbers):
+        return add(rows)
+    return values.integer(sum(map(_whole, numbers)))
+
+
+def add_parts(rows: Rows) -> Result:
+    """The sum of what `add_part` gives for all parts of a group."""
+    numbers = _numbers(rows)
+    if not numbers or not all(map(values.is_integer, numbers)):
+        return add(rows)
+    result = values.integer(sum(map(_whole, numbers)))
+    if result.kind is Kind.BIG:
+        raise Overflow("#sum", numbers)
+    return result
+
+
+def _whole(number: Value) -> int:
+    return int(Decimal(str(number.content)))  # int(text) refuses thousands of digits
 
 
 def least(rows: Rows) -> Result:
@@ -58,6 +86,8 @@ def average(rows: Rows) -> Result:
 AGGREGATES: dict[str, Callable[[Rows], Result]] = {
     "count": count,
     "sum": add,
+    PART_OF_SUM: add_part,
+    SUM_OF_PARTS: add_parts,
     "min": least,
     "max": greatest,
     "avg": average,
