@@ -74,9 +74,9 @@ def test_random_programs_give_the_facts_of_the_reference(case: Case, count: int,
         check(program, count, sizes=sizes)
     except Stopped:  # too many facts
         pass
-    except EvaluationError:  # a value that is too large, wherever it is met
+    except EvaluationError:  # a value that is too large; in another order an atom may exclude the row before
         found = run(program, count, sizes=sizes, max_facts=10 * MOST)
-        assert all(isinstance(each, TidelogError) for each in found)
+        assert len({isinstance(each, TidelogError) for each in found}) == 1
 
 
 # ---- values

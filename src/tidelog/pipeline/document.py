@@ -17,6 +17,7 @@ from tidelog.pipeline.toml_places import Places, find_places
 
 _AT = re.compile(r" ?\(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)")
 _DEEP = re.compile(r"(?:[\[{]\s*){50}")
+_LONG = re.compile(r"[0-9](?:_?[0-9]){4300}")
 
 
 class Document:
@@ -31,7 +32,9 @@ class Document:
         except tomllib.TOMLDecodeError as error:
             raise DataError(_not_toml(error, source)) from None
         except RecursionError:
-            raise DataError(_too_deep(source)) from None
+            raise DataError(_at(_DEEP, "arrays are nested too deeply", source)) from None
+        except ValueError:  # of an integer: Python reads up to 4,300 digits
+            raise DataError(_at(_LONG, "a number is too long", source)) from None
 
     @property
     def root(self) -> Table:
@@ -210,10 +213,11 @@ class Table:
                 self.wrong(key, reason)
 
 
-def _too_deep(source: Source) -> Diagnostic:
-    found = _DEEP.search(source.text)
+def _at(pattern: re.Pattern[str], message: str, source: Source) -> Diagnostic:
+    """Return what is wrong, at the first place that a pattern finds."""
+    found = pattern.search(source.text)
     span = None if found is None else Span(source, found.start(), found.start() + 1)
-    return Diagnostic(codes.NOT_TOML, "arrays are nested too deeply", span)
+    return Diagnostic(codes.NOT_TOML, message, span)
 
 
 def _not_toml(error: tomllib.TOMLDecodeError, source: Source) -> Diagnostic:
