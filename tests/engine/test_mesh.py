@@ -237,3 +237,26 @@ def test_frames_that_arrive_byte_by_byte() -> None:
     assert [bytes(part) for part in found[0][1].parts] == [b"ab", b"", b"c"]
     right.close()
     mesh.close()
+
+
+def test_a_task_that_has_all_it_needs_may_leave_while_others_work() -> None:
+    made = meshes(2)
+    at_once([partial(mesh.swap, {}) for mesh in made])
+    with made[0]:
+        pass
+    made[1]._looked = 0.0
+    made[1].look()  # it is gone, and not missed
+    with pytest.raises(Lost, match="task 0 has ended before the others"):
+        made[1].swap({})
+    made[1].close()
+
+
+def test_a_task_that_ends_by_an_error_is_missed() -> None:
+    made = meshes(2)
+    at_once([partial(mesh.swap, {}) for mesh in made])
+    with pytest.raises(KeyboardInterrupt), made[0]:
+        raise KeyboardInterrupt
+    made[1]._looked = 0.0
+    with pytest.raises(Lost, match="task 0 is gone"):
+        made[1].look()
+    made[1].close()

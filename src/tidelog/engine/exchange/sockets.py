@@ -42,7 +42,7 @@ MAGIC: Final = b"tidelog1"
 HELLO: Final = struct.Struct("<8sI32s32s")  # magic, number, attempt, nonce
 HEAD: Final = struct.Struct("<IIQ")  # kind, number of parts, word
 DIGEST: Final = 32
-DATA, BEAT, FAULT = range(3)  # kinds of frames
+DATA, BEAT, FAULT, LEFT = range(4)  # kinds of frames
 WELCOME, LATE, STRANGER = range(3)  # what a newcomer is told
 
 Bytes = npt.NDArray[np.uint8]
@@ -246,6 +246,7 @@ class _Peer:
         self.heard = monotonic()
         self.is_watched = False  # for room to send
         self.is_closed = False
+        self.has_left = False  # it has all it needs, and may be gone
         self._parts: list[Bytes] = []
         self._begin()
 
@@ -319,6 +320,7 @@ class _Peer:
             raise Told(self.number, frame)
         if kind == DATA:
             self.frames.append(frame)
+        self.has_left |= kind == LEFT
 
 
 class Told(Exception):  # noqa: N818 - what a task says
@@ -352,7 +354,9 @@ class Mesh:
     def __enter__(self) -> Mesh:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        if error is None:
+            self._leave()
         self.close()
 
     def swap(self, frames: Mapping[int, Frame]) -> dict[int, Frame]:
@@ -362,6 +366,8 @@ class Mesh:
         """
         with self._lock:
             for number, peer in self._peers.items():
+                if peer.has_left:
+                    raise lost(f"task {number} has ended before the others")
                 self.sent += peer.tell(DATA, frames.get(number, NOTHING))
                 self._send(peer)
             begun = monotonic()
@@ -372,11 +378,26 @@ class Mesh:
             return {number: peer.frames.popleft() for number, peer in self._peers.items()}
 
     def look(self) -> None:
-        """See whether others are still there, unless that was done just before. For tasks that work."""
+        """See whether others are still there, unless that was done just before. For tasks that work.
+
+        One that has left is not missed: it has taken part in the last exchange, and works no more.
+        """
         if monotonic() - self._looked > LOOK:
             with self._lock:
-                self._turn(0)
+                self._turn(0, may_leave=True)
             self._looked = monotonic()
+
+    def _leave(self) -> None:
+        """Tell all others that this task needs them no more. What they have said meanwhile is read: a
+        connection that is closed before that loses what was sent last.
+        """
+        with self._lock:
+            for peer in self._peers.values():
+                if not peer.is_closed:
+                    peer.tell(LEFT, NOTHING)
+                    with suppress(OSError, Told):
+                        peer.send()
+                        peer.receive()
 
     def fail(self, frame: Frame) -> None:
         """Tell all others that this task has failed, as far as they still listen.
@@ -422,7 +443,7 @@ class Mesh:
 
     # ---- one turn
 
-    def _turn(self, seconds: float) -> None:
+    def _turn(self, seconds: float, may_leave: bool = False) -> None:
         """Send and receive what can be, waiting no longer than this for it."""
         for key, events in self._selector.select(seconds):
             peer: _Peer = key.data
@@ -432,7 +453,10 @@ class Mesh:
                 try:
                     peer.receive()
                 except OSError as error:
-                    self._lose(peer, error)
+                    if may_leave and peer.has_left:
+                        self._forget(peer)
+                    else:
+                        self._lose(peer, error)
 
     def _send(self, peer: _Peer) -> None:
         try:
