@@ -12,7 +12,8 @@ from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.inference import Schema
 from tidelog.logic.program import Predicate
-from tidelog.maintenance.maintainer import NetChange, Rows
+from tidelog.maintenance.maintainer import NetChange
+from tidelog.maintenance.row_sets import Rows
 from tidelog.relation import Relation, column_names
 from tidelog.temporal.changing import TimedRows, timed_relation
 

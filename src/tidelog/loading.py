@@ -28,8 +28,8 @@ from tidelog.io.tables import read
 from tidelog.logic.program import Predicate, Program, Rule
 from tidelog.logic.resolve import extend, giving_times, warned
 from tidelog.logic.strata import Stratum
-from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.net_rows import total
+from tidelog.maintenance.row_sets import Rows
 from tidelog.program_facts import ProgramFacts
 from tidelog.query import registry as strategies
 from tidelog.schemas import Schemas

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tidelog import durable
-from tidelog.errors import DataError, Diagnostic, counted
+from tidelog.errors import DataError, Diagnostic, Source, TidelogError, counted
 from tidelog.io.formats import file_name
 from tidelog.io.write import WriteOptions, write
-from tidelog.logic.program import BUILT_IN
+from tidelog.logic.meaning import is_same
+from tidelog.logic.program import BUILT_IN, Program
+from tidelog.logic.resolve import EMPTY, resolve
 from tidelog.opening import StoredReasoner, open_store, settings_of
-from tidelog.pipeline.programs import write_rules
 from tidelog.plan.rule_text import Writing
 from tidelog.relation import Relation, column_names
 from tidelog.store import codes, files, snapshot
@@ -21,7 +22,42 @@ from tidelog.store.folder import LOCK
 from tidelog.store.journal import Journal, Position
 from tidelog.store.lock import writer_lock
 from tidelog.store.superblock import Root, Superblock
+from tidelog.syntax.parser import parse
 from tidelog.temporal.relation import TimedRelation
+
+
+def write_rules(program: Program) -> str | None:
+    """The rules and declarations of a program; None if that text would not mean the same."""
+    writing = Writing()
+    lines = []
+    for predicate in program.predicates.values():
+        if predicate.declared:
+            columns = zip(column_names(predicate), predicate.types, strict=True)
+            typed = ", ".join(f"{name}: {kind.value}" for name, kind in columns)
+            lines.append(f"@declare {writing.predicate(predicate.name)}({typed}) .")
+    lines += [writing.rule(rule) for rule in program.rules]
+    text = "".join(f"{line}\n" for line in lines)
+    return text if _means(text, program) else None
+
+
+def _means(text: str, program: Program) -> bool:
+    """Whether a text has the rules and the types of a program."""
+    try:
+        again = read_rules(text)
+    except TidelogError:
+        return False
+    pairs = zip(again.rules, program.rules, strict=False)
+    is_whole = len(again.rules) == len(program.rules) and all(is_same(*pair) for pair in pairs)
+    declared = [item for item in program.predicates.values() if item.declared]
+    return is_whole and all(
+        item.name in again.predicates and again.predicates[item.name].types == item.types for item in declared
+    )
+
+
+def read_rules(text: str) -> Program:
+    """The program of a text that `write_rules` made."""
+    return resolve(parse(Source("<published rules>", text))) if text.strip() else EMPTY
+
 
 PROGRAM = "program.rls"  # of an export
 

@@ -33,8 +33,8 @@ from tidelog.logic.program import Program, Query, Variable
 from tidelog.logic.resolve import program_of
 from tidelog.logic.sandbox import Sandbox
 from tidelog.maintenance.closures import Closures
-from tidelog.maintenance.maintainer import Rows
 from tidelog.maintenance.net_rows import total
+from tidelog.maintenance.row_sets import Rows
 from tidelog.query.demands import Asked
 from tidelog.query.keeping import Keeping
 from tidelog.reasoner import Reasoner

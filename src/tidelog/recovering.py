@@ -16,9 +16,9 @@ from typing import Any
 from tidelog.engine.interrupts import INTERRUPTS
 from tidelog.errors import Diagnostic, EvaluationError, TidelogError
 from tidelog.logic.program import Program
-from tidelog.maintenance.maintainer import Rows, Update
+from tidelog.maintenance.maintainer import Update
 from tidelog.maintenance.recompute import former
-from tidelog.maintenance.row_sets import joined, without
+from tidelog.maintenance.row_sets import Rows, joined, without
 from tidelog.temporal.given import GivenBefore
 
 NOT_RECOVERED = "E647"

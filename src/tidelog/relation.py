@@ -15,6 +15,7 @@ from tidelog.engine.columnar import decode
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.typed import TEXT, Misfit, to_typed, types_of, with_mixed
 from tidelog.errors import DataError, Diagnostic, counted, suggest
+from tidelog.io.codes import MISFIT
 from tidelog.logic.inference import LazySchema, Schema
 from tidelog.logic.program import Predicate
 from tidelog.logic.terms import exact
@@ -26,7 +27,6 @@ Ids = npt.NDArray[np.int32]
 T = TypeVar("T")
 SHOWN = 20  # rows of a representation
 NO_SUCH_COLUMN = "E527"
-MISFIT = "E866"
 
 
 class Coded(NamedTuple):

@@ -15,8 +15,7 @@ import numpy as np
 from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.errors import Span
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import Ids, Rows
-from tidelog.maintenance.row_sets import distinct
+from tidelog.maintenance.row_sets import Ids, Rows, distinct
 
 MOST_WAITING = 1 << 12  # rows of texts in one call that are kept as they are; more come as Arrow data anyway
 OF_TEXTS = (ColumnType.ANY, ColumnType.STRING)  # columns in which any text has a value

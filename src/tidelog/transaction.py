@@ -34,8 +34,8 @@ from tidelog.logic.resolve import giving_times
 from tidelog.logic.sandbox import OPEN
 from tidelog.logic.time import Point, point_at
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import Rows, Update
-from tidelog.maintenance.row_sets import Keys, distinct, joined, rows_of, taken, without
+from tidelog.maintenance.maintainer import Update
+from tidelog.maintenance.row_sets import Keys, Rows, distinct, joined, rows_of, taken, without
 from tidelog.plan.rule_text import Writing
 from tidelog.stated import Stated, Statements
 from tidelog.store.state import BatchId

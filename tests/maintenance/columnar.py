@@ -15,7 +15,7 @@ from tidelog.engine.events import Tally
 from tidelog.engine.maintaining import Counters
 from tidelog.logic.program import Program
 from tidelog.logic.strata import Stratum, strata
-from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import Rows
 from tidelog.rewrite.closures import recognise, rewrite
 from tidelog.rewrite.splitting import is_auxiliary, split
 

@@ -19,7 +19,8 @@ from tidelog.engine.reference import evaluate
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import strata
 from tidelog.maintenance.driver import Driver
-from tidelog.maintenance.maintainer import Rows, Update
+from tidelog.maintenance.maintainer import Update
+from tidelog.maintenance.row_sets import Rows
 from tidelog.maintenance.task import Algorithm
 from tidelog.rewrite.splitting import is_auxiliary, split
 

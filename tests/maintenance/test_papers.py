@@ -15,7 +15,7 @@ from tidelog.logic.program import Program
 from tidelog.logic.terms import exact, read_exact
 from tidelog.maintenance.fp_update import FixpointUpdate, dependents, first_step
 from tidelog.maintenance.insertion import insert
-from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import Rows
 from tidelog.maintenance.task import Task
 
 Make = Callable[[Program, Facts], Bench]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tidelog.io.faults import Faults, OnError
 from tidelog.io.objects import from_python
-from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import Rows
 from tidelog.pipeline.records import Records, Shape
 from tidelog.pipeline.settings import Stream
 from tidelog.pipeline.timed_records import TimedRecords

@@ -12,9 +12,9 @@ from typing import Protocol, runtime_checkable
 
 from tidelog.engine.columnar.closing import ClosingEngine
 from tidelog.errors import Diagnostic, ProgramError, suggest
+from tidelog.io.codes import RETIRED
 
 UNKNOWN_ENGINE = "E620"
-RETIRED = "E872"
 
 
 @runtime_checkable

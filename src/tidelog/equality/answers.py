@@ -8,8 +8,7 @@ from tidelog.equality.representatives import Classes, Ids
 from tidelog.logic.program import BOTTOM, Atom, Negation, Query, Rule, Variable, literal_variables
 from tidelog.logic.safety import order
 from tidelog.logic.values import order_key
-from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import distinct
+from tidelog.maintenance.row_sets import Rows, distinct
 from tidelog.rewrite.over_representatives import Constants, Reading, stored, subsets
 
 EXPAND, REPRESENTATIVE = "expand", "representative"

@@ -12,8 +12,8 @@ from tidelog.equality.representatives import Classes
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import BOTTOM, EQUAL, Program, Query, Rule
-from tidelog.maintenance.maintainer import Maintainer, Rows, Update
-from tidelog.maintenance.row_sets import without
+from tidelog.maintenance.maintainer import Maintainer, Update
+from tidelog.maintenance.row_sets import Rows, without
 from tidelog.query.strategy import Answers
 from tidelog.rewrite.axiomatise import axiomatise
 

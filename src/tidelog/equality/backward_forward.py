@@ -40,8 +40,8 @@ from tidelog.logic.program import (
     Variable,
     literal_variables,
 )
-from tidelog.maintenance.maintainer import Check, Rows, Update
-from tidelog.maintenance.row_sets import distinct, taken
+from tidelog.maintenance.maintainer import Check, Update
+from tidelog.maintenance.row_sets import Rows, distinct, taken
 from tidelog.rewrite.over_representatives import ALIAS, Constants, positive_rules, stored
 
 DOUBTFUL, PROCESSED, DISPROVED, LOST = "doubtful", "processed", "disproved", "lost"

@@ -12,9 +12,9 @@ import numpy as np
 from tidelog.equality.representatives import NONE, Classes, Grouped, Grouping, Ids, expanded, spread
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.logic.program import BOTTOM, Atom, Predicate, Rule, Variable
-from tidelog.maintenance.maintainer import LateRows, NetChange, Rows
+from tidelog.maintenance.maintainer import NetChange
 from tidelog.maintenance.net_rows import NetRows
-from tidelog.maintenance.row_sets import distinct, joined, without
+from tidelog.maintenance.row_sets import LateRows, Rows, distinct, joined, without
 from tidelog.rewrite.over_representatives import MARK, stored
 
 CHANGED = "= changed"

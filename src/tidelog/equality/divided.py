@@ -34,7 +34,7 @@ from tidelog.io.columns import Batch
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import BOTTOM, DIFFERENT, EQUAL, Program, Rule, Variable
 from tidelog.logic.values import order_key
-from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import Rows
 from tidelog.relation import Relation, column_names
 from tidelog.rewrite.localise import FIRST, Localised
 from tidelog.rewrite.over_representatives import (

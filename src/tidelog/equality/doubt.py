@@ -23,7 +23,8 @@ from tidelog.equality.representatives import NONE, Classes, Ids
 from tidelog.equality.scratch import Scratch
 from tidelog.equality.together import Together
 from tidelog.logic.program import EQUAL, Atom, Constant, Program, Rule, Variable
-from tidelog.maintenance.maintainer import Check, Rows, Update
+from tidelog.maintenance.maintainer import Check, Update
+from tidelog.maintenance.row_sets import Rows
 from tidelog.query.driving import run_once
 from tidelog.rewrite.over_representatives import ALIAS, MARK, stored
 

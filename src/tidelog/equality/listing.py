@@ -19,8 +19,8 @@ from tidelog.equality.deltas import Listed, expanded_change, together
 from tidelog.equality.representatives import Classes, Grouping, Ids, expanded
 from tidelog.logic.program import EQUAL, Predicate
 from tidelog.logic.values import order_key
-from tidelog.maintenance.maintainer import LateRows, NetChange, Rows
-from tidelog.maintenance.row_sets import taken
+from tidelog.maintenance.maintainer import NetChange
+from tidelog.maintenance.row_sets import LateRows, Rows, taken
 from tidelog.rewrite.over_representatives import stored
 
 

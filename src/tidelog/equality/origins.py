@@ -14,8 +14,8 @@ import numpy as np
 from tidelog.equality.representatives import NONE, Classes
 from tidelog.equality.scratch import CHECKED, GIVEN, Scratch, Sought
 from tidelog.logic.program import Atom, Variable
-from tidelog.maintenance.maintainer import Check, Rows
-from tidelog.maintenance.row_sets import distinct, taken, without
+from tidelog.maintenance.maintainer import Check
+from tidelog.maintenance.row_sets import Rows, distinct, taken, without
 
 CONSTANTS = "= constants"  # stands for a relation of one column
 

@@ -21,7 +21,7 @@ from tidelog.equality.scratch import GIVEN, Scratch, Sought
 from tidelog.equality.together import Together
 from tidelog.equality.unmerged import Pairs, neighbours
 from tidelog.logic.program import EQUAL, Atom, Literal, Negation, Program, Rule, Term, Variable
-from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import Rows
 from tidelog.rewrite.equal_groups import group_of
 
 MEMBERS = "= members"

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog.equality import class_kernels as kernels
-from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import Rows
 
 Ids = npt.NDArray[np.int32]
 Places = npt.NDArray[np.int64]

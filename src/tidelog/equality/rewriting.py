@@ -38,7 +38,8 @@ from tidelog.equality.unmerged import Pairs, Unmerged, all_unmerged
 from tidelog.errors import Diagnostic
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import BOTTOM, Program, Query, Rule
-from tidelog.maintenance.maintainer import Maintainer, NetChange, Rows, Update
+from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
+from tidelog.maintenance.row_sets import Rows
 from tidelog.query.registry import not_over_representatives
 from tidelog.query.strategy import Answers
 from tidelog.rewrite.over_representatives import (

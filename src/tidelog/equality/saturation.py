@@ -28,8 +28,8 @@ from tidelog.equality.scratch import CHECKED, Facts, Scratch, united
 from tidelog.equality.unmerged import Pairs, neighbours
 from tidelog.logic.program import EQUAL, Atom, Literal, Negation, Rule, Variable
 from tidelog.logic.values import Value
-from tidelog.maintenance.maintainer import Check, Rows
-from tidelog.maintenance.row_sets import codes_of, joined, taken
+from tidelog.maintenance.maintainer import Check
+from tidelog.maintenance.row_sets import Rows, codes_of, joined, taken
 from tidelog.query.driving import Prepared, run_once
 from tidelog.rewrite.over_representatives import ALIAS, GROUP, Constants, positive_rules, stored
 

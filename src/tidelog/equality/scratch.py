@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from tidelog.logic.program import Atom, Literal, Rule, Term, Variable
 from tidelog.logic.safety import order
-from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import distinct, taken
+from tidelog.maintenance.row_sets import Rows, distinct, taken
 from tidelog.query.driving import Prepared
 
 Facts = dict[str, Rows]  # by stored relation; no relation is without rows

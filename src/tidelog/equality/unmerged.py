@@ -11,8 +11,7 @@ from tidelog.equality.representatives import Ids
 from tidelog.equality.scratch import GIVEN, Scratch, Sought
 from tidelog.equality.together import Together
 from tidelog.logic.program import EQUAL, Atom, Program, Variable
-from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import codes_of
+from tidelog.maintenance.row_sets import Rows, codes_of
 from tidelog.rewrite.over_representatives import groups_of, stored
 
 Pairs = tuple[Ids, Ids]

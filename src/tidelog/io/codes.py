@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+MISFIT = "E866"
+
+
+RETIRED = "E872"
+
 NOT_FOUND: Final = "E501"
 NOT_OF_FORMAT: Final = "E502"
 WRONG_WIDTH: Final = "E503"

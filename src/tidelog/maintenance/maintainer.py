@@ -6,27 +6,15 @@ is reached; `apply` is then called once per transaction, after the first materia
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeGuard
 
-import numpy as np
-import numpy.typing as npt
-
 from tidelog.engine.events import Listener
 from tidelog.logic.program import Program, Rule
+from tidelog.maintenance.row_sets import Rows
 
-Ids = npt.NDArray[np.int32]
-Columns = tuple[Ids, ...]
 Check = Callable[[], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """Distinct facts of one relation, as columns of ids; `count` tells how many where there is no column."""
-
-    columns: Columns
-    count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,27 +64,6 @@ class NetChange:
 
     added: Mapping[str, Rows] = field(default_factory=dict)
     removed: Mapping[str, Rows] = field(default_factory=dict)
-
-
-class LateRows(Mapping[str, Rows]):
-    """Rows by relation that are found when somebody looks at them.
-
-    `kept` has those that stand for them, and may have others beside; `total` is how many stand for them.
-    """
-
-    def __init__(self, kept: Mapping[str, Rows], total: int, find: Callable[[], Mapping[str, Rows]]) -> None:
-        self.kept = kept
-        self.total = total
-        self._find = find
-
-    def __getitem__(self, name: str) -> Rows:
-        return self._find()[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._find())
-
-    def __len__(self) -> int:
-        return len(self._find())
 
 
 class Maintainer(Protocol):

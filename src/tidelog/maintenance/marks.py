@@ -27,9 +27,9 @@ import numpy as np
 
 from tidelog.engine.events import Listener, MarksUsed
 from tidelog.engine.maintaining import Effect, Facts, Flag, Maintainable, Notes, Noting, Where
-from tidelog.maintenance.maintainer import Rows, Update
+from tidelog.maintenance.maintainer import Update
 from tidelog.maintenance.prepared import Step
-from tidelog.maintenance.row_sets import without
+from tidelog.maintenance.row_sets import Rows, without
 from tidelog.maintenance.schedule import Schedule
 from tidelog.maintenance.task import UNKNOWN, Section, Task
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tidelog.maintenance.maintainer import Columns, LateRows, Rows
+from tidelog.maintenance.row_sets import Columns, LateRows, Rows
 from tidelog.rewrite.splitting import is_auxiliary
 
 

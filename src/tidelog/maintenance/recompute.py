@@ -24,7 +24,8 @@ from tidelog.engine.events import (
 from tidelog.engine.protocol import Engine
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.strata import Stratum, strata
-from tidelog.maintenance.maintainer import Check, Columns, NetChange, Rows, Update
+from tidelog.maintenance.maintainer import Check, NetChange, Update
+from tidelog.maintenance.row_sets import Columns, Rows
 
 NONE = Rows((), 0)
 

@@ -2,12 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.maintenance.maintainer import Rows
+Ids = npt.NDArray[np.int32]
+
+
+Columns = tuple[Ids, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Distinct facts of one relation, as columns of ids; `count` tells how many where there is no column."""
+
+    columns: Columns
+    count: int
+
+
+class LateRows(Mapping[str, Rows]):
+    """Rows by relation that are found when somebody looks at them.
+
+    `kept` has those that stand for them, and may have others beside; `total` is how many stand for them.
+    """
+
+    def __init__(self, kept: Mapping[str, Rows], total: int, find: Callable[[], Mapping[str, Rows]]) -> None:
+        self.kept = kept
+        self.total = total
+        self._find = find
+
+    def __getitem__(self, name: str) -> Rows:
+        return self._find()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._find())
+
+    def __len__(self) -> int:
+        return len(self._find())
+
 
 FEW = 64  # so many rows are compared one by one: less work than setting up columns
 

@@ -30,8 +30,7 @@ from tidelog.io.faults import Faults, OnError
 from tidelog.io.objects import from_python
 from tidelog.logic.types import Contents, types_of_column
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import distinct, joined, without
+from tidelog.maintenance.row_sets import Rows, distinct, joined, without
 from tidelog.pipeline import codes
 from tidelog.pipeline.facts import nothing
 from tidelog.pipeline.holding import EXACTLY, HOLDS, PIECE

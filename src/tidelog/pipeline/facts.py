@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import joined, without
+from tidelog.maintenance.row_sets import Rows, joined, without
 
 
 @dataclass(frozen=True, slots=True)

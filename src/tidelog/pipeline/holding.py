@@ -20,7 +20,8 @@ from tidelog.logic.inference import Schema
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import MOMENT, column_of
 from tidelog.logic.values import ColumnType, Kind
-from tidelog.maintenance.maintainer import NetChange, Rows
+from tidelog.maintenance.maintainer import NetChange
+from tidelog.maintenance.row_sets import Rows
 from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.timed_holding import Begun, TimedHolding
 from tidelog.pipeline.times import Layout, time_arrays

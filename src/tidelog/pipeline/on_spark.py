@@ -32,8 +32,7 @@ from tidelog.logic.program import Program, Transfer
 from tidelog.logic.resolve import giving_times
 from tidelog.logic.types import column_of
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import joined
+from tidelog.maintenance.row_sets import Rows, joined
 from tidelog.pipeline import codes
 from tidelog.pipeline.drops import aside_table, tables_of
 from tidelog.pipeline.facts import nothing

@@ -15,8 +15,7 @@ from tidelog.errors import DataError, Diagnostic
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import Contents, Type, Types, types_of_column
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import joined
+from tidelog.maintenance.row_sets import Rows, joined
 from tidelog.pipeline import codes
 from tidelog.pipeline.drops import public_name, tables_of
 from tidelog.pipeline.facts import Changed, nothing

@@ -28,8 +28,7 @@ from tidelog.io.source import time_types_of
 from tidelog.logic.program import Fact, Predicate, Program
 from tidelog.logic.terms import exact, plain, read_exact
 from tidelog.logic.values import ColumnType, order_key
-from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import codes_of, joined, taken
+from tidelog.maintenance.row_sets import Rows, codes_of, joined, taken
 from tidelog.pipeline import codes
 from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.settings import Stream

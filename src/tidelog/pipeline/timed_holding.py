@@ -12,7 +12,7 @@ import numpy as np
 
 from tidelog.logic.program import Predicate
 from tidelog.logic.time import Interval
-from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import Rows
 from tidelog.pipeline.facts import Changed
 from tidelog.pipeline.times import Layout, layout_of, time_ids
 from tidelog.reasoner import Reasoner

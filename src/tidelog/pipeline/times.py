@@ -23,7 +23,7 @@ from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.logic.program import Predicate, free_name
 from tidelog.logic.time import beyond_range, read_point, write_point
 from tidelog.logic.values import ColumnType, Kind, Value
-from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import Rows
 from tidelog.publish.schemas import RESERVED
 from tidelog.relation import column_names
 from tidelog.temporal.changing import Times

@@ -19,7 +19,8 @@ from tidelog.io.objects import from_python
 from tidelog.logic.program import Predicate
 from tidelog.logic.types import Contents, types_of_column
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import NetChange, Rows
+from tidelog.maintenance.maintainer import NetChange
+from tidelog.maintenance.row_sets import Rows
 from tidelog.pipeline import codes
 from tidelog.pipeline.drops import public_name
 from tidelog.pipeline.facts import Changed, nothing

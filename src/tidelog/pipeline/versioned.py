@@ -24,8 +24,7 @@ from tidelog.io.source import time_types_of
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import codes_of, distinct, joined, taken, without
+from tidelog.maintenance.row_sets import Rows, codes_of, distinct, joined, taken, without
 from tidelog.pipeline.filters import Filter
 from tidelog.pipeline.manifest import Input, Manifest
 from tidelog.pipeline.settings import Settings, Source

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from tidelog.logic.program import Atom, Comparison, Constant, Program, Query, Rule, Variable
-from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import distinct
+from tidelog.maintenance.row_sets import Rows, distinct
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.equal_search import Direct, EqualSearch, Fact, equal
 from tidelog.proof.equal_tree import EqualTrees

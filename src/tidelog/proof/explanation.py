@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tidelog.errors import counted
-from tidelog.plan.page import document
 from tidelog.plan.rule_text import Writing
-from tidelog.proof import draw
 from tidelog.proof.node import Node
 from tidelog.proof.words import Words
 
@@ -27,14 +25,20 @@ class Explanation:
 
     def to_text(self, depth: int | None = None) -> str:
         """The proofs as trees, drawn with lines."""
+        from tidelog.proof import draw
+
         return "\n".join(draw.text_lines(self.proofs, self.words, depth)) + "\n" + self._omission
 
     def to_json(self) -> dict[str, object]:
         """The proofs as plain JSON values: nodes by number, each with the numbers of its children."""
+        from tidelog.proof import draw
+
         return {"query": self.query, **draw.records(self.proofs, self.words), "omitted": self.omitted}
 
     def to_html(self, depth: int | None = None) -> str:
         """A page of its own; steps below the depth are folded."""
+        from tidelog.plan.page import document
+
         count = f"{len(self.proofs):,} proof{'' if len(self.proofs) == 1 else 's'}"
         summary = [count, f"height {', '.join(f'{height:,}' for height in self.heights)}"]
         footer = f"<footer>{self._omission}</footer>\n" if self.omitted else ""
@@ -42,10 +46,14 @@ class Explanation:
 
     def to_html_fragment(self, depth: int | None = None) -> str:
         """The same without the page around it."""
+        from tidelog.proof import draw
+
         return draw.folding_lists(self.proofs, self.words, depth)
 
     def to_dot(self, depth: int | None = None) -> str:
         """A graph for Graphviz: a fact that is used twice is there once."""
+        from tidelog.proof import draw
+
         return draw.dot_text(self.proofs, self.words, depth)
 
     @property

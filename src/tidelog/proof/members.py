@@ -30,7 +30,7 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.values import Value
-from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import Rows
 from tidelog.proof.instances import NOT_EXPLAINED, Found, Ids, Instances
 
 MOST_CHOICES = 200_000  # of members, for the instances of one rule that derive one fact

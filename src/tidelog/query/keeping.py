@@ -15,7 +15,8 @@ from tidelog.engine.maintaining import Flag
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import Atom, Literal, Program, Query, Rule, Variable
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import Rows, Update
+from tidelog.maintenance.maintainer import Update
+from tidelog.maintenance.row_sets import Rows
 from tidelog.query.demands import Asked, Demands, Step
 from tidelog.query.strategy import Answers
 

@@ -33,8 +33,7 @@ from tidelog.logic.inference import Schema
 from tidelog.logic.program import Program
 from tidelog.logic.types import Contents, Types, types_of_kinds
 from tidelog.logic.values import ColumnType, Kind
-from tidelog.maintenance.maintainer import Rows
-from tidelog.maintenance.row_sets import codes_of, joined, taken
+from tidelog.maintenance.row_sets import Rows, codes_of, joined, taken
 from tidelog.opening import StoredReasoner, check_memory, open_store, stored_sizes
 from tidelog.relation import Relation
 from tidelog.spark import codes

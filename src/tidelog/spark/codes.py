@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tidelog.engine.registry import RETIRED
-from tidelog.relation import MISFIT
+from tidelog.io.codes import MISFIT, RETIRED
 
 NO_SUCH_PREDICATE: Final = "E860"
 WRONG_COLUMNS: Final = "E861"

@@ -29,7 +29,8 @@ from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import program_of, warn
 from tidelog.logic.types import NEVER, Contents, Type, Types, column_of, types_of_column
 from tidelog.logic.values import ColumnType
-from tidelog.maintenance.maintainer import NetChange, Rows
+from tidelog.maintenance.maintainer import NetChange
+from tidelog.maintenance.row_sets import Rows
 from tidelog.opening import StoredReasoner, open_store
 from tidelog.spark import changes as tables
 from tidelog.spark import codes

@@ -11,7 +11,7 @@ import numpy as np
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.state import COUNTERS, TableState
 from tidelog.errors import DataError, counted
-from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import Rows
 from tidelog.store import files, journal, superblock
 from tidelog.store.folder import Folder, check_confirmed
 from tidelog.store.journal import Read, Record

@@ -19,7 +19,8 @@ from tidelog.errors import counted
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.terms import exact, read_exact
 from tidelog.logic.time import Interval
-from tidelog.maintenance.maintainer import Ids, Rows, Update
+from tidelog.maintenance.maintainer import Update
+from tidelog.maintenance.row_sets import Ids, Rows
 from tidelog.query.demands import Asked
 from tidelog.store.journal import Record
 from tidelog.store.program_form import (

@@ -11,8 +11,8 @@ from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.logic.inference import LazySchema
 from tidelog.logic.program import Program
 from tidelog.logic.time import Interval
-from tidelog.maintenance.maintainer import NetChange, Rows
-from tidelog.maintenance.row_sets import joined, without
+from tidelog.maintenance.maintainer import NetChange
+from tidelog.maintenance.row_sets import Rows, joined, without
 from tidelog.temporal.heads import Derived
 from tidelog.temporal.horizon import Horizon
 from tidelog.temporal.list_kernels import INFINITY

@@ -19,7 +19,8 @@ from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.logic.program import Assignment, Program, Query, Rule, Throughout
 from tidelog.logic.time import Interval
-from tidelog.maintenance.maintainer import NetChange, Rows
+from tidelog.maintenance.maintainer import NetChange
+from tidelog.maintenance.row_sets import Rows
 from tidelog.temporal.analysis import BACKWARD, FORWARD, direction, edges, levels
 from tidelog.temporal.changing import Changing, TimedRows, TimedUpdate, Times
 from tidelog.temporal.horizon import Horizon

@@ -17,7 +17,8 @@ from tidelog.logic.metrics import intervals_of
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Throughout, TimedFact, literal_atoms
 from tidelog.logic.strata import entangled
 from tidelog.logic.time import Interval
-from tidelog.maintenance.maintainer import NetChange, Rows
+from tidelog.maintenance.maintainer import NetChange
+from tidelog.maintenance.row_sets import Rows
 from tidelog.relation import Relation, column_names
 from tidelog.temporal.advancing import NOT_ADVANCED, Past, derive_on
 from tidelog.temporal.analysis import FORWARD, direction, time_cycle

@@ -13,7 +13,7 @@ import numpy as np
 
 from tidelog.engine.maintaining import Flag
 from tidelog.errors import Diagnostic
-from tidelog.maintenance.maintainer import Rows
+from tidelog.maintenance.row_sets import Rows
 from tidelog.temporal.changing import TimedRows, TimedUpdate, Times
 from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Integers, Lists, nothing, single

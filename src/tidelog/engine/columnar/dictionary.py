@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tidelog.engine.columnar import dictionary_kernels as kernels
-from tidelog.engine.columnar import layout, memory
+from tidelog.engine.columnar import memory
 from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of, truths_of
 from tidelog.engine.columnar.term_kernels import NOT_PLAIN, PLAIN_IRI, PLAIN_STRING, take_off_ends
 from tidelog.io.plain_triples import USES
@@ -47,7 +47,7 @@ class Dictionary:
     def __init__(self) -> None:
         # Held by whoever gives ids, or asks an engine, from outside of a reasoner: results do.
         self.lock: AbstractContextManager[None] = nullcontext()
-        self.words = np.zeros(layout.D_WORDS, np.int64)
+        self.words = np.zeros(kernels.D_WORDS, np.int64)
         self.kind = memory.zeros(FIRST_CAPACITY, np.uint8)
         self.payload = memory.zeros(FIRST_CAPACITY, np.int64)
         self.extent = memory.zeros(FIRST_CAPACITY, np.int32)
@@ -59,24 +59,24 @@ class Dictionary:
         self.publish()
 
     def __len__(self) -> int:
-        return int(self.words[layout.D_COUNT])
+        return int(self.words[kernels.D_COUNT])
 
     # ---- growing
 
     def publish(self) -> None:
         """Tell the kernels where the columns are now."""
         words = self.words
-        words[layout.D_CAPACITY] = len(self.kind)
-        words[layout.D_KIND] = self.kind.ctypes.data
-        words[layout.D_PAYLOAD] = self.payload.ctypes.data
-        words[layout.D_EXTENT] = self.extent.ctypes.data
-        words[layout.D_EXTRA] = self.extra.ctypes.data
-        words[layout.D_HEAP] = self.heap.ctypes.data
-        words[layout.D_HEAP_CAPACITY] = len(self.heap)
-        words[layout.D_SLOTS] = self.slots.ctypes.data
-        words[layout.D_SLOT_COUNT] = len(self.slots)
-        words[layout.D_SHIFT] = 32 - (len(self.slots).bit_length() - 1)
-        words[layout.D_LIMIT] = int(len(self.slots) * LOAD)
+        words[kernels.D_CAPACITY] = len(self.kind)
+        words[kernels.D_KIND] = self.kind.ctypes.data
+        words[kernels.D_PAYLOAD] = self.payload.ctypes.data
+        words[kernels.D_EXTENT] = self.extent.ctypes.data
+        words[kernels.D_EXTRA] = self.extra.ctypes.data
+        words[kernels.D_HEAP] = self.heap.ctypes.data
+        words[kernels.D_HEAP_CAPACITY] = len(self.heap)
+        words[kernels.D_SLOTS] = self.slots.ctypes.data
+        words[kernels.D_SLOT_COUNT] = len(self.slots)
+        words[kernels.D_SHIFT] = 32 - (len(self.slots).bit_length() - 1)
+        words[kernels.D_LIMIT] = int(len(self.slots) * LOAD)
 
     def grow(self, rows: int = 1, text: int = 0) -> None:
         """Make room for this many more values and bytes, and for many more than that."""
@@ -90,11 +90,11 @@ class Dictionary:
                 memory.grown(column, count, size) for column in columns
             )
             self.publish()
-        top = int(self.words[layout.D_HEAP_TOP])
+        top = int(self.words[kernels.D_HEAP_TOP])
         if top + text > len(self.heap):
             self.heap = memory.grown(self.heap, top, max(top + text, _larger(self.heap)))
             self.publish()
-        if count + rows > self.words[layout.D_LIMIT]:
+        if count + rows > self.words[kernels.D_LIMIT]:
             self._grow_slots(count + rows)
             self.publish()
         del held
@@ -231,7 +231,7 @@ class Dictionary:
         while done < rows:
             done = kernels.intern_texts(self.words, address, form, data, rows, int(kind), extra, done, ids)
             if done < rows:
-                text = max(1 << 16, int(self.words[layout.D_HEAP_TOP]) // 2, len(texts[done].as_buffer()))
+                text = max(1 << 16, int(self.words[kernels.D_HEAP_TOP]) // 2, len(texts[done].as_buffer()))
                 self.grow(max(1024, len(self) // 2), text)
         return ids
 
@@ -333,11 +333,11 @@ class Dictionary:
     def texts(self, ids: Ids) -> pa.Array:
         """The texts of ids of text kinds, as one Arrow column."""
         payload, extent, heap = self.payload, self.extent, self.heap  # alive until the kernel has read them
-        words = np.zeros(layout.D_WORDS, np.int64)
-        words[layout.D_CAPACITY] = min(len(payload), len(extent))
-        words[layout.D_PAYLOAD] = payload.ctypes.data
-        words[layout.D_EXTENT] = extent.ctypes.data
-        words[layout.D_HEAP] = heap.ctypes.data
+        words = np.zeros(kernels.D_WORDS, np.int64)
+        words[kernels.D_CAPACITY] = min(len(payload), len(extent))
+        words[kernels.D_PAYLOAD] = payload.ctypes.data
+        words[kernels.D_EXTENT] = extent.ctypes.data
+        words[kernels.D_HEAP] = heap.ctypes.data
         lengths = extent[ids].astype(np.int64)
         offsets = np.zeros(len(ids) + 1, np.int64)
         np.cumsum(lengths, out=offsets[1:])

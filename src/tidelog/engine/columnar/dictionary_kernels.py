@@ -18,21 +18,23 @@ from tidelog.compiled import (
     store64,
     subroutine,
 )
-from tidelog.engine.columnar.layout import (
-    D_CAPACITY,
+
+(
     D_COUNT,
+    D_CAPACITY,
+    D_KIND,  # addresses of the columns
+    D_PAYLOAD,
     D_EXTENT,
     D_EXTRA,
+    D_SLOTS,
+    D_SLOT_COUNT,
+    D_SHIFT,
+    D_LIMIT,
     D_HEAP,
     D_HEAP_CAPACITY,
     D_HEAP_TOP,
-    D_KIND,
-    D_LIMIT,
-    D_PAYLOAD,
-    D_SHIFT,
-    D_SLOT_COUNT,
-    D_SLOTS,
-)
+    D_WORDS,
+) = range(14)
 
 BLOCK = 32  # texts that are hashed ahead
 UNKNOWN, REPEATED = -1, -2  # what is known of a text before the dictionary is asked

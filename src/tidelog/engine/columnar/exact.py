@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
 from tidelog.engine.columnar.decode import to_texts
 from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.io.arrays import flags_of, joined, text_array
 from tidelog.io.columns import Column
 from tidelog.logic.terms import exact, read_any, read_exact
@@ -47,6 +46,8 @@ def coded_terms(column: Column) -> tuple[pa.Array, pa.Array]:
     if column.type is ColumnType.ANY:
         write = _of_fields if column.parse_numbers else _of_names
     if write is None:
+        from tidelog.engine.columnar.evaluate import ColumnarEngine
+
         engine = ColumnarEngine(1)
         ids, places = np.unique(engine.encode_column(column), return_inverse=True)
         return terms_of(ids, engine.dictionary).cast(pa.string()), array_of(places.astype(np.int64))

@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 
 from tidelog.compiled import bytes_at, doubles_at, inlined, int32_at, int64_at, subroutine
-from tidelog.engine.columnar.dictionary_kernels import FULL, intern_number
-from tidelog.engine.columnar.layout import (
-    ASK_PYTHON,
+from tidelog.engine.columnar.dictionary_kernels import (
     D_CAPACITY,
     D_EXTENT,
     D_EXTRA,
     D_HEAP,
     D_KIND,
     D_PAYLOAD,
+    FULL,
+    intern_number,
+)
+from tidelog.engine.columnar.layout import (
+    ASK_PYTHON,
     NO_VALUE,
     X_ADD,
     X_CONSTANT,

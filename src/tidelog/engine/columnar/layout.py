@@ -62,22 +62,6 @@ PASSING = DELTA | PENDING | PROVED | CHECKED  # what an algorithm notes while it
 ) = range(17)
 
 # ---- D: the dictionary
-(
-    D_COUNT,
-    D_CAPACITY,
-    D_KIND,  # addresses of the columns
-    D_PAYLOAD,
-    D_EXTENT,
-    D_EXTRA,
-    D_SLOTS,
-    D_SLOT_COUNT,
-    D_SHIFT,
-    D_LIMIT,
-    D_HEAP,
-    D_HEAP_CAPACITY,
-    D_HEAP_TOP,
-    D_WORDS,
-) = range(14)
 
 # ---- a plan: the head's table, number of steps, …, offset of each step; then the steps
 (

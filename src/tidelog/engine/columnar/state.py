@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.columnar import layout
+from tidelog.engine.columnar import dictionary_kernels, layout
 from tidelog.engine.columnar.closing import Closed, ClosingEngine
 from tidelog.engine.columnar.dictionary import TEXT_KINDS, Dictionary
 from tidelog.engine.columnar.table import Table
@@ -93,7 +93,7 @@ def capture(engine: ClosingEngine, relations: Collection[str]) -> EngineState:
 
 
 def _captured(dictionary: Dictionary) -> DictionaryState:
-    count, top = len(dictionary), int(dictionary.words[layout.D_HEAP_TOP])
+    count, top = len(dictionary), int(dictionary.words[dictionary_kernels.D_HEAP_TOP])
     return DictionaryState(
         dictionary.kind[:count],
         dictionary.payload[:count],
@@ -163,8 +163,8 @@ def refill(dictionary: Dictionary, state: DictionaryState) -> None:
     dictionary.kind, dictionary.payload = state.kind, state.payload
     dictionary.extent, dictionary.extra = state.extent, state.extra
     dictionary.heap = state.heap if len(state.heap) else dictionary.heap
-    dictionary.words[layout.D_COUNT] = len(state.kind)
-    dictionary.words[layout.D_HEAP_TOP] = len(state.heap)
+    dictionary.words[dictionary_kernels.D_COUNT] = len(state.kind)
+    dictionary.words[dictionary_kernels.D_HEAP_TOP] = len(state.heap)
     dictionary.publish()
     other = Dictionary()
     identities = np.zeros(len(state.kind) + 1, np.int64)  # plus one, by ids of the other, plus one

@@ -23,14 +23,6 @@ from tidelog.compiled import (
     trailing_zeros,
 )
 from tidelog.engine.columnar.dictionary_kernels import (
-    FULL,
-    copy_bytes,
-    is_entry,
-    last_bytes,
-    number_hash,
-    text_hash,
-)
-from tidelog.engine.columnar.layout import (
     D_CAPACITY,
     D_COUNT,
     D_EXTENT,
@@ -44,6 +36,12 @@ from tidelog.engine.columnar.layout import (
     D_SHIFT,
     D_SLOT_COUNT,
     D_SLOTS,
+    FULL,
+    copy_bytes,
+    is_entry,
+    last_bytes,
+    number_hash,
+    text_hash,
 )
 
 FIRST = np.uint64(0x9E3779B97F4A7C15)
