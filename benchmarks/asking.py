@@ -83,7 +83,7 @@ class Asked:
     @staticmethod
     def of(prepared: Prepared, question: Question, task: Task) -> Asked:
         import tidelog
-        import tidelog.reasoner  # here, so that no measurement has it
+        import tidelog.reasoner.reasoner  # here, so that no measurement has it
         from benchmarks.updates import explicit_facts  # not for processes that measure peers
 
         program = tidelog.parse(without_imports(prepared))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 import tidelog
-import tidelog.reasoner  # here, so that no measurement has it
+import tidelog.reasoner.reasoner  # here, so that no measurement has it
 from benchmarks.clock import cpu_seconds, peak_megabytes
 from benchmarks.program import rule_lines
 from benchmarks.record import Counts, Measurement, Task

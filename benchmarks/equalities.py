@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import tidelog
-import tidelog.reasoner  # here, so that no measurement has it
+import tidelog.reasoner.reasoner  # here, so that no measurement has it
 from benchmarks.clock import cpu_seconds, peak_megabytes, timed
 from benchmarks.people import SHAPES, Tables, people
 from benchmarks.record import Counts, Measurement, Task

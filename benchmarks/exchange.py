@@ -38,7 +38,7 @@ from tidelog.io.columns import Batch, Column
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import program_of
 from tidelog.logic.values import ColumnType
-from tidelog.reasoner import Reasoner
+from tidelog.reasoner.reasoner import Reasoner
 
 PROGRAMS: Final = Path(__file__).parent / "programs"
 SHOWN: Final = {"cpu": ".3f", "memory": ".0f", "peak": ".0f", "wall": ".3f"}

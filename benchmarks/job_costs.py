@@ -91,7 +91,7 @@ def read_sources(session: Any, data: Path) -> dict[str, Any]:
 
 def plain_days(session: Any, days: list[Path]) -> Way:
     """Spark alone: one day is read and written; both are read and compared."""
-    from tidelog.pipeline.on_spark import differences
+    from tidelog.pipeline.spark_run import differences
 
     def run(folder: Path, day: int) -> None:
         now = read_sources(session, days[day] / "data")

@@ -18,7 +18,7 @@ from benchmarks import workloads
 from benchmarks.clock import cpu_seconds, peak_megabytes, timed
 from benchmarks.record import Counts, Measurement, Task
 from benchmarks.workloads import WORKLOADS, prepare
-from tidelog.opening import StoredReasoner, open_store
+from tidelog.reasoner.storing import StoredReasoner, open_store
 
 PAIRS = tl.parse("""
     @declare edge(x: int, y: int) .

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import tidelog
-import tidelog.reasoner  # here, so that no measurement has it
+import tidelog.reasoner.reasoner  # here, so that no measurement has it
 from benchmarks.clock import cpu_seconds, peak_megabytes
 from benchmarks.generators import random_updates
 from benchmarks.program import program_path

@@ -17,8 +17,8 @@ import pyarrow.csv
 import tidelog
 from benchmarks.program import Import, read_imports
 from benchmarks.workloads import Prepared
-from tidelog.changes import Delta
-from tidelog.transaction import Change
+from tidelog.reasoner.delta import Delta
+from tidelog.reasoner.transaction import Change
 
 Data = Any  # a list of tuples, or an Arrow table
 Batch = Mapping[str, Data]

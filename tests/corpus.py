@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tidelog as tl
+from tidelog.data.relation import Relation
 from tidelog.engine import reference
 from tidelog.engine.registry import EngineSettings
 from tidelog.io.formats import file_name
@@ -27,7 +28,6 @@ from tidelog.io.write import write
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
 from tidelog.logic.terms import exact, plain, read_exact
 from tidelog.logic.values import Value, order_key
-from tidelog.relation import Relation
 
 FOLDER = Path(__file__).parent / "cases"
 

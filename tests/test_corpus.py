@@ -10,7 +10,8 @@ import pytest
 
 from tests.corpus import Case, Outcome, cases, delta_texts, run_columnar, run_reference
 from tidelog.__main__ import main
-from tidelog.engine.columnar import closing, runner
+from tidelog.engine.columnar import runner
+from tidelog.engine.columnar.closures import maintained_closures
 from tidelog.errors import TidelogError
 from tidelog.logic.program import Program
 from tidelog.maintenance.registry import MAINTAINERS
@@ -46,7 +47,7 @@ def small_runs_in_parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let several threads share what one would do faster alone, and structures close what rules would."""
     monkeypatch.setattr(runner, "PARALLEL_FROM", 1)
     monkeypatch.setattr(runner, "EMITTED_ROWS", runner.BATCH)
-    monkeypatch.setattr(closing, "FEWEST", 0)
+    monkeypatch.setattr(maintained_closures, "FEWEST", 0)
 
 
 @by_engine

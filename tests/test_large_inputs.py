@@ -25,9 +25,9 @@ from tidelog.logic.program import (
     variables_of,
 )
 from tidelog.maintenance.registry import MAINTAINERS
-from tidelog.plan import changes, compile
+from tidelog.plan import change_plans, compile
 from tidelog.plan.join_order import growth, negated_only_variables, order
-from tidelog.reasoner import Reasoner
+from tidelog.reasoner.reasoner import Reasoner
 from tidelog.rewrite import sideways
 
 DIGITS = "7" * 5_000
@@ -67,7 +67,7 @@ def test_a_long_rule_derives(name: str) -> None:
 def ordered(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Note the lengths of the bodies that are put in order."""
     lengths: list[int] = []
-    for module in (changes, compile, sideways):
+    for module in (change_plans, compile, sideways):
         name = "order" if hasattr(module, "order") else "arranged"
         whole = getattr(module, name)
 
@@ -141,7 +141,7 @@ def test_a_body_is_ordered_once_for_each_of_its_atoms(
     text = f"e(1, 1) . p(?x, ?y) :- e(?x, ?y) . p(?x0, ?x30) :- {atoms} ."
     reasoner = Reasoner(tl.parse(text), threads=1, maintainer="fp-update")
     reasoner.materialise()
-    monkeypatch.setattr(changes, "order", counting)
+    monkeypatch.setattr(change_plans, "order", counting)
     reasoner.apply("+ e(2, 2) .")
     reasoner.apply("+ e(3, 3) . - e(1, 1) .")
     assert set(reasoner["p"]) == {(2, 2), (3, 3)}

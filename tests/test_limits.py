@@ -22,7 +22,7 @@ from tidelog.engine import limits
 from tidelog.engine.columnar.table import Table
 from tidelog.logic import include
 from tidelog.maintenance.registry import MAINTAINERS
-from tidelog.plan import changes, compile
+from tidelog.plan import change_plans, compile
 
 MOST = 50_000
 MANY = 1_000  # constants: all pairs are a million
@@ -283,7 +283,7 @@ def test_limits_are_looked_at_while_plans_are_made(
         return make
 
     monkeypatch.setattr(limits, "monotonic", lambda: clock[0])
-    for module in (changes, compile):
+    for module in (change_plans, compile):
         monkeypatch.setattr(module, "order", counting(module.order))
     body = ", ".join(f"{'p' if own else 'e'}(?x{number}, ?x{number + 1})" for number in range(200))
     text = f"e(1, 1) . p(?x, ?y) :- e(?x, ?y) . p(?x0, ?x200) :- {body} ."

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tidelog.relation import row_class
+from tidelog.data.relation import row_class
 
 SOURCES = Path(tl.__file__).parent
 TWO = "@declare e(x: int, y: int) . p(?x, ?z) :- e(?x, ?y), e(?y, ?z) . e(1, 2) . e(2, 3) ."

@@ -16,10 +16,10 @@ import tidelog as tl
 from tests.corpus import cases as corpus
 from tests.strategies import EVERYTHING, Case, cases
 from tidelog.__main__ import main
-from tidelog.engine.columnar.typed import arrow_type
+from tidelog.data.typed_columns import arrow_type
 from tidelog.errors import ProgramWarning, Source
-from tidelog.logic.inference import infer
-from tidelog.reasoner import Reasoner
+from tidelog.logic.type_inference import infer
+from tidelog.reasoner.reasoner import Reasoner
 from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
 

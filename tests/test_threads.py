@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import tidelog as tl
-from tidelog.changes import Delta, PredicateDelta
+from tidelog.reasoner.delta import Delta, PredicateDelta
 
 PROGRAM = """
     linked(?x, ?y) :- edge(?x, ?y) .

@@ -14,7 +14,7 @@ from statistics import median
 from time import perf_counter
 
 import tidelog as tl
-from tidelog.changes import PredicateDelta
+from tidelog.reasoner.delta import PredicateDelta
 
 FOLDER = Path(__file__).parent
 PROGRAM = FOLDER / "company.rls"

@@ -22,32 +22,32 @@ if TYPE_CHECKING:
     from typing import Any
 
     from tidelog import pipeline
-    from tidelog.changes import Delta
+    from tidelog.data.relation import Relation
+    from tidelog.logic.intervals import Interval, read_interval
     from tidelog.logic.program import Program
     from tidelog.logic.sandbox import Folders
-    from tidelog.logic.time import Interval, read_interval
     from tidelog.ontology.ontology import Ontology
-    from tidelog.opening import StoredReasoner
-    from tidelog.reasoner import Reasoner
-    from tidelog.relation import Relation
+    from tidelog.reasoner.delta import Delta
+    from tidelog.reasoner.reasoner import Reasoner
+    from tidelog.reasoner.storing import StoredReasoner
+    from tidelog.reasoner.transaction import Change
     from tidelog.temporal.chart.drawing import Drawing, Time
     from tidelog.temporal.reasoning import TimeSettings
-    from tidelog.transaction import Change
 
     spark: Any  # the module `tidelog.spark`
 
 # Imported when they are first used: `import tidelog` does not wait for the engine.
 _LAZY = {
-    "Change": "tidelog.transaction",
-    "Delta": "tidelog.changes",
-    "Interval": "tidelog.logic.time",
+    "Change": "tidelog.reasoner.transaction",
+    "Delta": "tidelog.reasoner.delta",
+    "Interval": "tidelog.logic.intervals",
     "Ontology": "tidelog.ontology.ontology",
     "Program": "tidelog.logic.program",
-    "Reasoner": "tidelog.reasoner",
-    "Relation": "tidelog.relation",
-    "StoredReasoner": "tidelog.opening",
+    "Reasoner": "tidelog.reasoner.reasoner",
+    "Relation": "tidelog.data.relation",
+    "StoredReasoner": "tidelog.reasoner.storing",
     "TimeSettings": "tidelog.temporal.reasoning",
-    "read_interval": "tidelog.logic.time",
+    "read_interval": "tidelog.logic.intervals",
 }
 
 __all__ = [
@@ -142,7 +142,7 @@ def open(
     Where there is no store, one is made of the program: a `Program`, its text, or the `Path` of its file.
     `settings` are those of `Reasoner`.
     """
-    from tidelog.opening import open_store
+    from tidelog.reasoner.storing import open_store
 
     return open_store(path, program, durability=durability, read_only=read_only, **settings)
 

@@ -113,11 +113,11 @@ def _command(name: str) -> Callable[[Namespace], int]:
     """What a subcommand does; only its own modules are imported."""
     match name:
         case "run":
-            from tidelog.cli.run import run
+            from tidelog.cli.commands.run import run
 
             return run
         case "query":
-            from tidelog.cli.run import query
+            from tidelog.cli.commands.run import query
 
             return query
         case "timeline":
@@ -170,7 +170,7 @@ def _command(name: str) -> Callable[[Namespace], int]:
             command: Callable[[Namespace], int] = getattr(versions, name)
             return command
         case _:
-            from tidelog.cli.repl import repl
+            from tidelog.cli.commands.repl import repl
 
             return repl
 

@@ -8,7 +8,7 @@ from tidelog.engine.events import Tally
 from tidelog.logic.program import Program
 from tidelog.maintenance.maintainer import Maintainer, NetChange, Update
 from tidelog.maintenance.net_rows import total
-from tidelog.query.demands import Demands, Step
+from tidelog.query.kept_queries import Demands, Step
 from tidelog.runtime import Runtime
 
 Check = Callable[[NetChange], None]  # raises if a net change must not be

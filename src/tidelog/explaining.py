@@ -5,8 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from contextlib import nullcontext
 
-from tidelog.asking import Asking
-from tidelog.changes import Delta
 from tidelog.engine.lock import locked
 from tidelog.equality.axiomatised import Axiomatised
 from tidelog.errors import Diagnostic, ProgramError
@@ -30,8 +28,10 @@ from tidelog.proof.words import place_of
 from tidelog.query.keeping import Keeping
 from tidelog.query.looking_up import LookingUp
 from tidelog.query.registry import UNKNOWN_STRATEGY
+from tidelog.reasoner.asking import Asking
+from tidelog.reasoner.delta import Delta
+from tidelog.reasoner.transaction import Change
 from tidelog.temporal.reasoning import Temporal, is_timed
-from tidelog.transaction import Change
 
 FULL, MAGIC = "full", "magic"  # strategies of explanations
 MOST_ANSWERS = 10  # to a query that are explained, unless more are asked for

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import TracebackType
 
+from tidelog.data.relation import Relation
 from tidelog.engine.lock import Lock, locked
-from tidelog.logic.inference import LazySchema
 from tidelog.logic.program import Query
-from tidelog.query.demands import Asked
+from tidelog.logic.type_inference import LazySchema
 from tidelog.query.keeping import Keeper
-from tidelog.relation import Relation
+from tidelog.query.kept_queries import Asked
 from tidelog.subscription import Callback, Deltas, Subscription, Subscriptions
 
 

@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tidelog import durable
+from tidelog.data.relation import Relation, column_names
 from tidelog.errors import DataError, Diagnostic, Source, TidelogError, counted
 from tidelog.io.formats import file_name
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.meaning import is_same
 from tidelog.logic.program import BUILT_IN, Program
 from tidelog.logic.resolve import EMPTY, resolve
-from tidelog.opening import StoredReasoner, open_store, settings_of
 from tidelog.plan.rule_text import Writing
-from tidelog.relation import Relation, column_names
+from tidelog.reasoner.storing import StoredReasoner, open_store, settings_of
 from tidelog.store import codes, files, snapshot
 from tidelog.store.examine import Examination, Finding
 from tidelog.store.folder import LOCK

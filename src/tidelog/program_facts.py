@@ -8,7 +8,7 @@ from typing import Any
 from tidelog.engine.maintaining import Flag
 from tidelog.errors import Span
 from tidelog.io.columns import Batch, column_of_values
-from tidelog.io.faults import Faults
+from tidelog.io.rejects import Faults
 from tidelog.io.source import DataFile, import_file
 from tidelog.io.tables import read
 from tidelog.logic.program import Fact, Program, TimedFact

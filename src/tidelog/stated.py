@@ -12,7 +12,7 @@ from itertools import chain
 
 import numpy as np
 
-from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.data.dictionary import Dictionary
 from tidelog.errors import Span
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.row_sets import Ids, Rows, distinct

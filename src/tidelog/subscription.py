@@ -15,8 +15,8 @@ from threading import Lock
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from tidelog.changes import Delta, PredicateDelta
 from tidelog.engine.interrupts import INTERRUPTS
+from tidelog.reasoner.delta import Delta, PredicateDelta
 
 if TYPE_CHECKING:
     import asyncio  # which takes 20 ms: it is loaded by those who wait for deltas

@@ -7,16 +7,16 @@ from typing import Final
 
 import pyarrow as pa
 
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.relation import Ids, Relation
+from tidelog.data.typed_columns import check, to_readable, to_typed, with_mixed
 from tidelog.engine.columnar import decode
-from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.engine.columnar.typed import check, to_readable, to_typed, with_mixed
 from tidelog.io.formats import DELIMITED, JSON, RDF, canonical_format
 from tidelog.io.marks import JSON as JSON_TEXT
 from tidelog.io.marks import marked
-from tidelog.logic.inference import Schema
+from tidelog.logic.type_inference import Schema
 from tidelog.logic.types import Contents, Type, types_of_column
 from tidelog.logic.values import ColumnType
-from tidelog.relation import Ids, Relation
 
 # Types of columns whose values are JSON; those of all others are text.
 _IN_JSON: Final = frozenset(

@@ -10,11 +10,11 @@ import pytest
 
 import tidelog as tl
 from tests.changes.injection import FAULTS, Fault, Injection, Scene, Stage
-from tidelog.engine.columnar.closing import ClosingEngine
+from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, EvaluationError
 from tidelog.maintenance.registry import MAINTAINERS
-from tidelog.opening import StoredReasoner
+from tidelog.reasoner.storing import StoredReasoner
 
 FEW = 8  # sites of a scene that the quick tests try
 # The slow ones try one site of so many, other ones in each scene; FAULTS_EVERY=1 tries all, for hours.

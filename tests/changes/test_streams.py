@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 import tidelog as tl
-from tidelog.changes import PredicateDelta
 from tidelog.maintenance.maintainer import NetChange, Peek, Update
 from tidelog.maintenance.recompute import Recompute
+from tidelog.reasoner.delta import PredicateDelta
 
 PATHS = "path(?x, ?y) :- edge(?x, ?y) . path(?x, ?z) :- path(?x, ?y), edge(?y, ?z) ."
 

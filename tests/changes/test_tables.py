@@ -18,12 +18,12 @@ from hypothesis.strategies import DrawFn
 import tidelog as tl
 from tests.changes.oracle import Row, State, changed, difference, held
 from tests.strategies import EVERYTHING, Case, cases, distinct
-from tidelog.engine.columnar.typed import EXACT
-from tidelog.io.faults import Faults, OnError
+from tidelog.data.typed_columns import EXACT
+from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.types import Type
 from tidelog.logic.values import ColumnType
-from tidelog.spark import changes as tables
-from tidelog.spark.changes import OPERATIONS, Shape
+from tidelog.spark import table_changes as tables
+from tidelog.spark.table_changes import OPERATIONS, Shape
 from tidelog.store.state import BatchId
 
 Said = tuple[str, Row, str, int]  # predicate, row, operation, order

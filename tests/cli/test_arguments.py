@@ -8,10 +8,10 @@ from tests.cli.conftest import Tidelog, Write
 from tidelog import __version__
 from tidelog.cli import arguments, options, time_options
 from tidelog.engine.registry import ENGINES
-from tidelog.io.faults import OnError
 from tidelog.io.formats import EXTENSIONS, canonical_format
+from tidelog.io.rejects import OnError
 from tidelog.maintenance import registry
-from tidelog.plan.stages import STAGES
+from tidelog.show.plan_stages import STAGES
 from tidelog.temporal.materialise import PROCEDURES
 
 

@@ -12,9 +12,9 @@ from prompt_toolkit.document import Document
 
 from tests.cli.conftest import Done, Tidelog, Write
 from tidelog.cli.arguments import parse_arguments
-from tidelog.cli.prompt import Completing, Highlighting, _history
+from tidelog.cli.commands.prompt import Completing, Highlighting, _history
+from tidelog.cli.commands.repl import Session, is_complete, is_ready
 from tidelog.cli.reasoning import Work
-from tidelog.cli.repl import Session, is_complete, is_ready
 
 
 @pytest.fixture
@@ -215,7 +215,7 @@ def test_a_terminal_without_prompt_toolkit_has_a_plain_prompt(
 
     monkeypatch.setattr("sys.stdin", Terminal())
     monkeypatch.setattr("builtins.input", typing)
-    monkeypatch.setitem(sys.modules, "tidelog.cli.prompt", None)
+    monkeypatch.setitem(sys.modules, "tidelog.cli.commands.prompt", None)
     done = tidelog("repl")
     assert done.code == 0
     assert done.output == "?- p(?x) .  1 row\n  x\n  ─\n  2\n"

@@ -14,7 +14,7 @@ from tests.docs.blocks import ROOT
 from tidelog.io.marks import type_of
 from tidelog.logic import json_terms, terms, values
 from tidelog.logic.values import XSD, Kind, Value
-from tidelog.reasoner import Reasoner
+from tidelog.reasoner.reasoner import Reasoner
 from tidelog.written import file_table
 
 TEXT = (ROOT / "docs" / "language.md").read_text(encoding="utf-8")

@@ -12,7 +12,8 @@ import pyarrow as pa
 import pytest
 
 import tidelog as tl
-from tidelog.engine.columnar import evaluate, runner
+from tidelog.engine.columnar import runner
+from tidelog.engine.columnar.storage import catalog
 from tidelog.engine.protocol import Runnable
 from tidelog.plan.algebra import RulePlan
 
@@ -35,7 +36,7 @@ def reasoner_of(
     text: str, dense_bytes: int = DENSE, modules: bool = False, **facts: npt.NDArray[np.int64]
 ) -> tl.Reasoner:
     """A reasoner with the columns of each array as facts."""
-    with patch.object(evaluate, "DENSE_BYTES", dense_bytes):
+    with patch.object(catalog, "DENSE_BYTES", dense_bytes):
         reasoner = tl.Reasoner(tl.parse(text), threads=1, modules=modules)
     for name, rows in facts.items():
         columns = {f"c{place}": rows[:, place] for place in range(rows.shape[1])}
@@ -442,13 +443,13 @@ def test_rules_are_planned_when_their_constants_occur() -> None:
         fact(?x, seventh, ?y) :- fact(?x, fourth, ?y), fact(?x, eighth, ?y) .
     """
     planned: list[int] = []
-    prepare = evaluate.ColumnarEngine.prepare
+    prepare = catalog.ColumnarEngine.prepare
 
-    def noted(engine: evaluate.ColumnarEngine, plan: RulePlan) -> Runnable:
+    def noted(engine: catalog.ColumnarEngine, plan: RulePlan) -> Runnable:
         planned.append(plan.number)
         return prepare(engine, plan)
 
-    with patch.object(evaluate.ColumnarEngine, "prepare", noted):
+    with patch.object(catalog.ColumnarEngine, "prepare", noted):
         reasoner = tl.Reasoner(tl.parse(text), threads=1)
         reasoner.materialise()
     assert sorted(planned) == [0, 1]

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.data.dictionary import Dictionary
 from tidelog.logic.values import Kind, string
 
 # Alike at the beginning or at the end, of every length around the words that kernels read.

@@ -15,8 +15,11 @@ from tests.engine.test_reference import clingo_facts_of
 from tests.strategies import EVERYTHING, Case, Features, Row, cases
 
 import tidelog as tl
+from tidelog.data import dictionary
 from tidelog.engine import reference
-from tidelog.engine.columnar import closing, dictionary, evaluate, runner, table
+from tidelog.engine.columnar import runner, table
+from tidelog.engine.columnar.closures import maintained_closures
+from tidelog.engine.columnar.storage import catalog
 from tidelog.logic.program import Program
 from tidelog.logic.terms import exact, read_exact
 
@@ -50,8 +53,8 @@ class Conditions:
                 (runner, "BLOCK", self.block),
                 (table, "FIRST_CAPACITY", self.capacity),
                 (dictionary, "FIRST_CAPACITY", self.constants),
-                (evaluate, "DENSE_BYTES", self.dense_bytes),
-                (closing, "FEWEST", 0),
+                (catalog, "DENSE_BYTES", self.dense_bytes),
+                (maintained_closures, "FEWEST", 0),
             ):
                 stack.enter_context(patch.object(module, name, value))
             yield

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidelog.engine.columnar.evaluate import ColumnarEngine
 from tidelog.engine.columnar.exact import exact_array, ids_of_terms, terms_of
+from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.io.columns import Column
 from tidelog.logic import terms
 from tidelog.logic.values import ColumnType, string

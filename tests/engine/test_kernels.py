@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from tests.logic.conftest import all_values
 
 import tidelog as tl
+from tidelog.data import dictionary as dictionary_module
+from tidelog.data.dictionary import Dictionary
 from tidelog.engine import reference
 from tidelog.engine.columnar import decode, layout
-from tidelog.engine.columnar import dictionary as dictionary_module
 from tidelog.engine.columnar import table as table_module
 from tidelog.engine.columnar.aggregate import aggregate, distinct_rows
 from tidelog.engine.columnar.decode import order, to_objects, to_texts
-from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.engine.columnar.index import Index, IndexKey
 from tidelog.engine.columnar.matching import find_entry
 from tidelog.engine.columnar.table import Table

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import tidelog as tl
+from tidelog.data import memory
 from tidelog.engine import limits
-from tidelog.engine.columnar import memory, runner
+from tidelog.engine.columnar import runner
 from tidelog.engine.events import Event, FactsLoaded, RoundEnded, Tally
 
 CLOSURE = """

@@ -7,7 +7,7 @@ from typing import ClassVar
 import pytest
 
 import tidelog as tl
-from tidelog.engine.columnar.closing import ClosingEngine
+from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 from tidelog.engine.registry import ColumnarSettings, settings_of
 
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 import tidelog as tl
-from tidelog.engine.columnar import evaluate, runner
+from tidelog.engine.columnar import runner
+from tidelog.engine.columnar.storage import catalog
 
 PROGRAM = """
     path(?x, ?y) :- edge(?x, ?y) .
@@ -37,7 +38,7 @@ def forced(emitted_rows: int, block: int, dense_bytes: int) -> Iterator[None]:
             (runner, "PARALLEL_FROM", 1),
             (runner, "EMITTED_ROWS", emitted_rows),
             (runner, "BLOCK", block),
-            (evaluate, "DENSE_BYTES", dense_bytes),
+            (catalog, "DENSE_BYTES", dense_bytes),
         ):
             stack.enter_context(patch.object(module, name, value))
         yield

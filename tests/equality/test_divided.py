@@ -15,7 +15,7 @@ from tests.engine.meshes import facts
 from tests.equality.laboratory import Facts, held, reference
 from tests.equality.scripts import DECLARED, Script, scripts
 from tidelog.engine.exchange import Task
-from tidelog.equality.divided import Divided
+from tidelog.equality.distributed import Divided
 from tidelog.errors import Inconsistent, ProgramError, TidelogError
 from tidelog.logic.program import BUILT_IN, EQUAL, Program
 from tidelog.logic.terms import exact

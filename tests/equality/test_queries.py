@@ -7,8 +7,8 @@ from hypothesis import given, settings
 
 import tidelog as tl
 from tests.equality.scripts import DECLARED, Script, scripts
-from tidelog.changes import PredicateDelta
 from tidelog.errors import Inconsistent, ProgramError
+from tidelog.reasoner.delta import PredicateDelta
 
 fewer = settings(max_examples=max(settings().max_examples // 5, 1))
 Rows = set[tuple[str, ...]]

@@ -28,7 +28,7 @@ from tidelog.io.formats import EXTENSIONS
 from tidelog.io.sparql import Store
 from tidelog.mending import repair
 from tidelog.pipeline.job_file import parse_settings
-from tidelog.reasoner import Reasoner
+from tidelog.reasoner.reasoner import Reasoner
 from tidelog.syntax.parser import parse
 from tidelog.syntax.printer import print_document
 

@@ -33,7 +33,7 @@ def serve(connection: Connection, folder: str, run: Run) -> None:
     os.chdir(folder)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # faults of native code, which the parent tells of
     if run is run_target:
-        import tidelog.reasoner  # noqa: F401 - what is imported does not count as the memory of an input
+        import tidelog.reasoner.reasoner  # noqa: F401 - what is imported does not count as the memory of an input
     with suppress(OSError):  # where there is no such file there is no limit
         pages = int(Path("/proc/self/statm").read_text().split()[0])
         resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + MEMORY,) * 2)

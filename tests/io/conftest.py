@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from tidelog.io.columns import Batch, Column
-from tidelog.io.faults import Faults
+from tidelog.io.rejects import Faults
 from tidelog.io.source import DataFile
 from tidelog.io.tables import read
 from tidelog.logic import python, terms, values

@@ -50,8 +50,8 @@ import io, sys
 from pathlib import Path
 import pyarrow as pa
 from tidelog.io.arrays import number_array, text_array
-from tidelog.io.faults import Faults, OnError
-from tidelog.io.objects import from_python
+from tidelog.io.rejects import Faults, OnError
+from tidelog.io.python_data import from_python
 from tidelog.io.source import DataFile
 from tidelog.io.tables import read
 from tidelog.io.write import write

@@ -17,8 +17,8 @@ from tidelog.io import delimited
 from tidelog.io.careful import Block, Layout, read_block
 from tidelog.io.columns import Batch
 from tidelog.io.delimited import _parse
-from tidelog.io.faults import Faults, OnError
 from tidelog.io.records import count_lines, ends_open, records
+from tidelog.io.rejects import Faults, OnError
 from tidelog.io.source import DataFile, Header
 from tidelog.io.tables import read
 from tidelog.logic.values import ColumnType as T

@@ -11,9 +11,9 @@ import pytest
 
 from tidelog.errors import DataError, counted
 from tidelog.io import codes, delimited
-from tidelog.io import faults as faults_module
-from tidelog.io.faults import Faults, OnError, ReadReport
-from tidelog.io.objects import from_python
+from tidelog.io import rejects as faults_module
+from tidelog.io.python_data import from_python
+from tidelog.io.rejects import Faults, OnError, ReadReport
 from tidelog.io.source import Header, data_file
 from tidelog.io.tables import read
 from tidelog.logic.values import ColumnType as T

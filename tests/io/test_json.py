@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidelog.errors import DataError
 from tidelog.io import json_files
-from tidelog.io.faults import Faults, OnError
+from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.values import ColumnType as T
 
 ReadRows = Callable[..., list[tuple[str, ...]]]

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pytest
 
 from tidelog.errors import DataError
-from tidelog.io import objects
+from tidelog.io import python_data
 from tidelog.io.columns import Batch
-from tidelog.io.faults import Faults, OnError
-from tidelog.io.objects import from_python
+from tidelog.io.python_data import from_python
+from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.values import ColumnType as T
 
 RowsOf = Callable[[Iterable[Batch]], list[tuple[str, ...]]]
@@ -240,7 +240,7 @@ def test_nullary(rows_of: RowsOf) -> None:
 
 
 def test_many_rows_come_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(objects, "_ROWS", 10)
+    monkeypatch.setattr(python_data, "_ROWS", 10)
     batches = list(from_python(((number,) for number in range(25)), (T.ANY,)))
     assert [batch.rows for batch in batches] == [10, 10, 5]
     with pytest.raises(DataError, match="<data>:13:1"):

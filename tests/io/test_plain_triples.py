@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.data.dictionary import Dictionary
 from tidelog.io.fields import survey
 from tidelog.io.ntriples import split_statements
 from tidelog.io.plain_triples import term_views

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidelog.errors import DataError
 from tidelog.io import ntriples
-from tidelog.io.faults import Faults, OnError
+from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.values import ColumnType as T
 
 pyoxigraph = pytest.importorskip("pyoxigraph")

@@ -20,7 +20,7 @@ from tidelog.io.tables import READERS
 from tidelog.io.write import write
 from tidelog.logic import terms, values
 from tidelog.logic.values import XSD, ColumnType, Value
-from tidelog.reasoner import Reasoner
+from tidelog.reasoner.reasoner import Reasoner
 from tidelog.written import file_table
 
 CHARACTERS = st.sampled_from(

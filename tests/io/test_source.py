@@ -179,7 +179,7 @@ def test_exports(folder: Path) -> None:
 
 def test_importing_needs_no_extra() -> None:
     code = (
-        "import sys, tidelog.io.tables, tidelog.io.write, tidelog.io.objects, tidelog.io.export\n"
+        "import sys, tidelog.io.tables, tidelog.io.write, tidelog.io.python_data, tidelog.io.export\n"
         "print([m for m in ('pyoxigraph', 'pandas', 'polars', 'pyarrow.parquet') if m in sys.modules])"
     )
     assert (

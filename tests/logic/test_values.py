@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.errors import DataError
-from tidelog.logic import lexical, values
+from tidelog.logic import lexical_forms, values
 from tidelog.logic.python import from_python, to_python
 from tidelog.logic.values import (
     FALSE,
@@ -193,20 +193,20 @@ def test_digits_without_end_are_read() -> None:
 
 @given(st.dates())
 def test_dates_are_those_of_python(day: datetime.date) -> None:
-    days = lexical.read_date(day.isoformat())
+    days = lexical_forms.read_date(day.isoformat())
     assert days == day.toordinal() - datetime.date(1970, 1, 1).toordinal()
-    assert lexical.civil(days) == (day.year, day.month, day.day)
+    assert lexical_forms.civil(days) == (day.year, day.month, day.day)
 
 
 @given(st.integers(-(10**9), 10**9))
 def test_dates_are_read_as_they_are_written(days: int) -> None:
-    assert lexical.read_date(lexical.write_date(days)) == days
+    assert lexical_forms.read_date(lexical_forms.write_date(days)) == days
 
 
 @given(st.floats(allow_nan=False))
 def test_doubles_are_read_as_they_are_written(number: float) -> None:
-    assert lexical.read_double(lexical.write_double(number)) == number
-    assert lexical.read_double(lexical.write_double_plainly(number)) == number
+    assert lexical_forms.read_double(lexical_forms.write_double(number)) == number
+    assert lexical_forms.read_double(lexical_forms.write_double_plainly(number)) == number
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_doubles_are_read_as_they_are_written(number: float) -> None:
     ],
 )
 def test_plain_doubles_are_short(number: float, written: str) -> None:
-    assert lexical.write_double_plainly(number) == written
+    assert lexical_forms.write_double_plainly(number) == written
 
 
 # ---- order

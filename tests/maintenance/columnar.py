@@ -9,7 +9,7 @@ import numpy as np
 from tests.maintenance.sets import Row
 from tidelog.engine import fixpoint
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.closing import ClosingEngine
+from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 from tidelog.engine.columnar.table import Table
 from tidelog.engine.events import Tally
 from tidelog.engine.maintaining import Counters

@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from tests.maintenance.columnar import ColumnarBench
 from tests.maintenance.sets import Row, SetEngine
-from tidelog.engine.columnar import closing as columnar_closing
+from tidelog.engine.columnar.closures import maintained_closures as columnar_closing
 from tidelog.engine.events import Event
 from tidelog.engine.maintaining import Counters, Flag, Maintainable
 from tidelog.engine.reference import evaluate

@@ -12,7 +12,9 @@ import tidelog as tl
 from tests.maintenance.columnar import ColumnarBench
 from tests.maintenance.laboratory import Change, Laboratory
 from tests.maintenance.scripts import Script, graph_scripts, program_scripts
-from tidelog.engine.columnar import layout, maintain, memory
+from tidelog.data import memory
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.transactions import counters as maintain
 from tidelog.engine.events import StratumMaintained
 from tidelog.logic.values import iri
 from tidelog.maintenance import driver

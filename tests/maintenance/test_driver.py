@@ -12,7 +12,7 @@ from tests.maintenance.sets import Row
 from tidelog.engine.events import Event, MaintenanceEnded, MaintenanceStarted, Tally
 from tidelog.errors import EvaluationError
 from tidelog.logic import values
-from tidelog.maintenance import prepared
+from tidelog.maintenance import step_plans
 from tidelog.maintenance.dred import DeleteAndRederive
 from tidelog.maintenance.rank_counting import RankCounting
 
@@ -56,7 +56,7 @@ def test_plans_are_kept_across_transactions() -> None:
 
 
 def test_plans_are_made_anew_when_relations_have_grown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepared, "SMALL", 4)
+    monkeypatch.setattr(step_plans, "SMALL", 4)
     chain = Chain(2)
     chain.state(range(1))
     chain.state(range(2))

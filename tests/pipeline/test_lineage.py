@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.strategies import EVERYTHING, Case, Features, Row, cases
 from tidelog.errors import TidelogError
-from tidelog.pipeline.lineage import Column, Dependency, How, Lineage, lineage, published_dependencies
+from tidelog.show.column_lineage import Column, Dependency, How, Lineage, lineage, published_dependencies
 
 DECLARED = (
     "@declare order(id: int, who: string, amount: int) .\n@declare person(who: string, city: string) .\n"

@@ -20,7 +20,7 @@ from tidelog.__main__ import main
 from tidelog.errors import DataError
 from tidelog.pipeline import Engine, Job, Source, Step, read
 from tidelog.pipeline.guards import GuardFailed, Guards, Limits
-from tidelog.publish.storage import Folder, delta_options, s3a_options
+from tidelog.publish.object_storage import Folder, delta_options, s3a_options
 
 SECRET = "not-to-be-seen"
 JOB = """\
@@ -205,7 +205,7 @@ FILES = (
 @pytest.fixture
 def there(write: Write, storage: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Storage settings, in a folder with the first input; Spark compares what has changed, however little."""
-    monkeypatch.setattr("tidelog.pipeline.on_spark.MOST_ROWS", 1)
+    monkeypatch.setattr("tidelog.pipeline.spark_run.MOST_ROWS", 1)
     write("reach.rls", RULES + LOG)
     given(write, 0)
     return {**storage, "secret-key": SECRET, "catalog": f"sqlite:///{Path('catalog.sqlite').absolute()}"}

@@ -22,7 +22,6 @@ from tidelog.errors import Severity as Level
 from tidelog.errors import Source
 from tidelog.pipeline.document import Document
 from tidelog.pipeline.guards import Assertion, Finding, Severity
-from tidelog.pipeline.lineage import lineage
 from tidelog.pipeline.openlineage import (
     Dataset,
     Field,
@@ -37,6 +36,7 @@ from tidelog.pipeline.openlineage import (
     start_event,
 )
 from tidelog.pipeline.reports import Outcome, PredicateReport, RunReport, SourceReport
+from tidelog.show.column_lineage import lineage
 
 RUN = "3b452093-782c-4ef2-9c0c-aafe2aa6f34d"
 AT = "2026-11-18T16:00:00+00:00"

@@ -30,10 +30,10 @@ from tidelog.pipeline.guards import (
     check,
     stop_on_failure,
 )
-from tidelog.pipeline.lineage import lineage, published_dependencies
 from tidelog.pipeline.openlineage import Dataset, Field, Job, end_event
 from tidelog.pipeline.report_page import report_page
 from tidelog.pipeline.reports import Outcome, PredicateReport, RunReport, SourceReport
+from tidelog.show.column_lineage import lineage, published_dependencies
 
 RUN = "3b452093-782c-4ef2-9c0c-aafe2aa6f34d"
 RULES = """

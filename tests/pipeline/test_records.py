@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tidelog as tl
-from tidelog.io.faults import Faults, OnError
-from tidelog.io.objects import from_python
+from tidelog.data.relation import Relation
+from tidelog.io.python_data import from_python
+from tidelog.io.rejects import Faults, OnError
 from tidelog.maintenance.row_sets import Rows
 from tidelog.pipeline.records import Records, Shape
 from tidelog.pipeline.settings import Stream
 from tidelog.pipeline.timed_records import TimedRecords
-from tidelog.relation import Relation
 
 KNOWN = ("+", "-", "insert", "Delete", "add", "remove")
 RECORD = st.tuples(

@@ -13,7 +13,6 @@ import pytest
 from tidelog.errors import DataError, Source
 from tidelog.pipeline.document import Document
 from tidelog.pipeline.guards import Assertion, Finding, Measures, Severity, SourceMeasure
-from tidelog.pipeline.lineage import Dependency
 from tidelog.pipeline.report_page import MOST_BOXES, lineage_graph, report_page, write_report
 from tidelog.pipeline.reports import (
     LOG,
@@ -31,6 +30,7 @@ from tidelog.pipeline.reports import (
     read_report_folder,
     report_text,
 )
+from tidelog.show.column_lineage import Dependency
 
 REPORT = RunReport(
     "orders.toml",

@@ -86,7 +86,7 @@ def test_a_second_day(
     partitions: int | None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tidelog.pipeline.on_spark.MOST_ROWS", 1)  # so that Spark compares
+    monkeypatch.setattr("tidelog.pipeline.spark_run.MOST_ROWS", 1)  # so that Spark compares
     steps: list[Step] = []
 
     def run(is_full: bool = False) -> None:

@@ -17,7 +17,7 @@ from tidelog.pipeline.guards import Expectation, Guards, Severity
 from tidelog.pipeline.manifest import Progress
 from tidelog.pipeline.settings import Stream
 from tidelog.pipeline.stream import watermark
-from tidelog.transaction import Change
+from tidelog.reasoner.transaction import Change
 
 RULES = """\
 @declare hot(sensor: string) . @declare quiet(sensor: string) . @declare room(sensor: string) .

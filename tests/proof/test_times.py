@@ -13,7 +13,7 @@ from tests.proof.timed_checker import TimedChecker
 from tests.temporal.oracle import REACH
 from tests.temporal.test_procedures import programs
 from tidelog.errors import EvaluationError
-from tidelog.logic.time import Interval
+from tidelog.logic.intervals import Interval
 from tidelog.proof.node import Kind, walk
 from tidelog.temporal.analysis import levels
 from tidelog.temporal.reasoning import TimeSettings

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tests.strategies import NUMBERS, Case, Features, cases
-from tidelog.changes import Delta, PredicateDelta
 from tidelog.maintenance.algorithms import ALL
+from tidelog.reasoner.delta import Delta, PredicateDelta
 
 GRAPH = """
     edge(a, b) . edge(b, c) .

@@ -21,7 +21,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from tests.publish.test_kills import check_recovered, decide, hook, prepared, third
 from tidelog import durable
-from tidelog.publish import Published, storage
+from tidelog.publish import Published, object_storage
 
 OPERATIONS = ("write_all", "replace", "remove")  # the others change nothing that a killed process leaves
 
@@ -63,7 +63,7 @@ def publish(folder: Path, count: int, has_hook: bool) -> None:
 
     for name in OPERATIONS:
         setattr(durable, name, counted(getattr(durable, name)))
-    storage.link = counted(storage.link)
+    object_storage.link = counted(object_storage.link)
     for name in ("create_table", "commit_table", "drop_table"):
         setattr(SqlCatalog, name, counted(getattr(SqlCatalog, name)))
     with Published(folder).writing(decide(folder), reached) as publication:

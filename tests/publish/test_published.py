@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidelog.errors import DataError
-from tidelog.publish import Published, storage
+from tidelog.publish import Published, object_storage
 
 FORMATS = ["delta", "iceberg", "parquet"]
 ROWS = pa.table({"x": pa.array([1, 2, 3], pa.int64()), "y": ["a", "b", None]})
@@ -380,14 +380,14 @@ def test_a_second_process_that_ignores_the_lock(
 ) -> None:
     published = Published(tmp_path / "published", format)
     publish(published, p=ROWS)
-    original = storage.link
+    original = object_storage.link
 
     def intrude(path: Path, name: Path) -> None:
         if name.parent.parent.name == "_versions" or name.parent.name == "_versions":
             name.write_text("{}")
         original(path, name)
 
-    monkeypatch.setattr(storage, "link", intrude)
+    monkeypatch.setattr(object_storage, "link", intrude)
     with published.writing() as publication:
         publication.change("p", None, ROWS.slice(0, 1))
         assert code(publication.commit).startswith("E915")

@@ -81,7 +81,7 @@ def check_change_table(address: str, storage: dict[str, str], changes: list[tupl
     """Others read the changes as a Delta table of their own."""
     from deltalake import DeltaTable
 
-    from tidelog.publish.storage import delta_options
+    from tidelog.publish.object_storage import delta_options
 
     table = DeltaTable(f"{address}/_changes/p", storage_options=delta_options(storage))
     assert rows_of(table.to_pyarrow_table()) == changes

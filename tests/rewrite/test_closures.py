@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidelog.engine import reference
-from tidelog.engine.columnar.closures import EquivalenceClosure, TransitiveClosure
+from tidelog.engine.columnar.closures_ import EquivalenceClosure, TransitiveClosure
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import resolve
 from tidelog.logic.strata import strata

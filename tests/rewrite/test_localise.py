@@ -20,9 +20,9 @@ from tests.strategies import EVERYTHING, Case, cases
 import tidelog as tl
 from tidelog.engine import reference
 from tidelog.logic.equality import has_equality
-from tidelog.logic.inference import Columns, types_of_facts
 from tidelog.logic.program import Fact, Program
 from tidelog.logic.strata import strata
+from tidelog.logic.type_inference import Columns, types_of_facts
 from tidelog.logic.types import NEVER, Type
 from tidelog.logic.values import Value, integer
 from tidelog.plan.rule_text import Writing

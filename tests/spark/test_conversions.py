@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from tidelog.engine.columnar.typed import PRECISION, SCALE
+from tidelog.data.typed_columns import PRECISION, SCALE
 from tidelog.logic import terms
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number, fits_size
 

@@ -16,7 +16,7 @@ from pyspark import cloudpickle
 
 import tidelog as tl
 from tidelog import spark as ts
-from tidelog.logic.time import read_interval
+from tidelog.logic.intervals import read_interval
 from tidelog.spark.failures import error_of
 from tidelog.spark.shipping import Shipped
 from tidelog.temporal.reasoning import TimeSettings

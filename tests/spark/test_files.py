@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tidelog as tl
-from tidelog.io.faults import OnError
+from tidelog.io.rejects import OnError
 from tidelog.logic.resolve import program_of
 from tidelog.pipeline import Job
 from tidelog.spark.failures import telling

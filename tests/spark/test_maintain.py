@@ -15,8 +15,8 @@ import pytest
 import tidelog as tl
 from tidelog import spark as ts
 from tidelog.errors import Stopped
-from tidelog.opening import open_store
-from tidelog.spark.changes import discard, is_open, opened
+from tidelog.reasoner.storing import open_store
+from tidelog.spark.table_changes import discard, is_open, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -112,7 +112,7 @@ LIMITED = """
 import sys, threading, time
 import numpy as np, pyarrow as pa
 from pathlib import Path
-from tidelog.logic.inference import infer
+from tidelog.logic.type_inference import infer
 from tidelog.logic.resolve import program_of
 from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType

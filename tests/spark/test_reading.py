@@ -20,7 +20,7 @@ import tidelog
 from tidelog.engine.columnar.exact import exact_array
 from tidelog.errors import DataError
 from tidelog.io.columns import Batch
-from tidelog.io.faults import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, Faults, OnError
 from tidelog.io.source import DataFile, data_file
 from tidelog.io.tables import read
 from tidelog.logic.program import Program
@@ -93,7 +93,7 @@ def on_spark(reading: Reading) -> tuple[list[Any], list[Any]]:
 
 def check(session: SparkSession, predicate: str, files: list[Path], **more: Any) -> Reading:
     """Check that both read the same, and return what Spark reads."""
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     known = program()
@@ -184,7 +184,7 @@ def test_delimited_on_connect(connect: SparkSession, tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_format(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     (tmp_path / "_SUCCESS").write_text("")
@@ -204,7 +204,7 @@ def test_a_folder_without_a_format(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["csv", "parquet", "orc"])
 def test_partitions_of_a_folder(session: SparkSession, tmp_path: Path, name: str) -> None:
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     known = tidelog.parse("@declare city(name: string, country: string, code: int) .")
@@ -236,7 +236,7 @@ def test_partitions_of_a_folder(session: SparkSession, tmp_path: Path, name: str
 
 
 def test_an_extra_column_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     (tmp_path / "a.csv").write_text("")
@@ -296,7 +296,7 @@ def test_json(session: SparkSession, tmp_path: Path, seed: int) -> None:
 
 def check_except_misfits(session: SparkSession, predicate: str, files: list[Path]) -> None:
     """Check the same, but for integers beyond 64 bits, which Spark's type rejects."""
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     known = program()
@@ -369,7 +369,7 @@ def test_parquet(session: SparkSession, tmp_path: Path) -> None:
 
 
 def test_decimals_are_never_rounded(spark: SparkSession) -> None:
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     known = tidelog.parse("@declare price(x: decimal(5, 2)) .")
@@ -383,7 +383,7 @@ def test_decimals_are_never_rounded(spark: SparkSession) -> None:
 
 
 def test_tables_and_what_is_wrong_with_them(spark: SparkSession) -> None:
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     spark.range(3).createOrReplaceTempView("numbers")
@@ -401,7 +401,7 @@ def test_tables_and_what_is_wrong_with_them(spark: SparkSession) -> None:
 
 
 def test_avro_where_the_session_lacks_it(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     (tmp_path / "a.avro").write_bytes(b"")
@@ -410,7 +410,7 @@ def test_avro_where_the_session_lacks_it(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_text(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     (tmp_path / "a.txt").write_text("one\n\ntwo words\n")
@@ -446,7 +446,7 @@ ROWS = [
 def test_filters(
     spark: SparkSession, tmp_path: Path, name: str, literals: str, wanted: list[int], is_sql: bool
 ) -> None:
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     known = tidelog.parse("@declare sale(id: int, who: string, day: date, price: decimal(5, 2)) .")
@@ -467,7 +467,7 @@ def test_filters(
 
 
 def test_filters_are_pushed_into_scans(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     known = tidelog.parse("@declare number(x: int, y: int) .")
@@ -484,7 +484,7 @@ def test_filters_are_pushed_into_scans(spark: SparkSession, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(("literals", "told"), [("?q > 1", "binds variable"), ("?x >", "not well formed")])
 def test_a_filter_that_is_wrong(spark: SparkSession, literals: str, told: str) -> None:
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     frame = spark.range(1).toDF("x")
@@ -497,9 +497,9 @@ def test_a_filter_that_is_wrong(spark: SparkSession, literals: str, told: str) -
 
 
 def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.logic.inference import infer
+    from tidelog.logic.type_inference import infer
     from tidelog.spark.given import Given, held_by
-    from tidelog.spark.reading import read_source, together
+    from tidelog.spark.reading_ import read_source, together
     from tidelog.spark.source import Source
 
     known = tidelog.parse("""
@@ -531,7 +531,7 @@ def test_sources_share_scans(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
     """Spark lists and reads files of which this process knows nothing."""
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     rng = random.Random(3)
@@ -558,7 +558,7 @@ def test_other_file_systems(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_rejects_are_looked_for_in_some_files(spark: SparkSession, tmp_path: Path) -> None:
-    from tidelog.spark.reading import read_source
+    from tidelog.spark.reading_ import read_source
     from tidelog.spark.source import Source
 
     known = tidelog.parse("@declare number(x: int) .")
@@ -580,7 +580,7 @@ def test_a_session_without_a_python(tmp_path: Path) -> None:
     script = f"""
 import tidelog
 from pyspark.sql import SparkSession
-from tidelog.spark.reading import read_source
+from tidelog.spark.reading_ import read_source
 from tidelog.spark.source import Source
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 path = {str(tmp_path / "a.jsonl")!r}

@@ -6,7 +6,7 @@ from typing import Any
 
 import tidelog as tl
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.state import COUNTERS
+from tidelog.engine.columnar.storage.engine_state import COUNTERS
 from tidelog.logic.terms import exact
 from tidelog.temporal.table import TimedTable
 

@@ -18,7 +18,7 @@ import tidelog as tl
 from tests.store.imprint import imprint
 from tests.store.test_files import CHANGES, PROGRAM, code_of
 from tidelog.durable import HeldError, Lock
-from tidelog.opening import StoredReasoner
+from tidelog.reasoner.storing import StoredReasoner
 from tidelog.store import codes
 
 # Tests have threads of their own; what they do is no concern of a child that only looks at files.

@@ -17,7 +17,7 @@ from tests.equality import scripts as equality
 from tests.store.imprint import imprint
 from tests.temporal import test_changes as temporal
 from tidelog.errors import Inconsistent
-from tidelog.opening import StoredReasoner
+from tidelog.reasoner.storing import StoredReasoner
 
 NOTHING, CRASH, CLOSE = "nothing", "crash", "close"
 ENDINGS = st.lists(st.sampled_from([NOTHING, CRASH, CLOSE]), min_size=5, max_size=5)

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from fractions import Fraction
 from functools import cache
 
-from tidelog.logic.time import Interval
+from tidelog.logic.intervals import Interval
 
 REACH = 16  # no fact or window reaches further, but for infinite ones
 CELLS = range(-2 * REACH, 2 * REACH + 1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import tidelog as tl
 from tidelog.errors import ProgramError
-from tidelog.logic.time import Interval
+from tidelog.logic.intervals import Interval
 from tidelog.temporal import advancing
 from tidelog.temporal.reasoning import TimeSettings
 

@@ -19,8 +19,8 @@ from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.program import Program
 from tidelog.rewrite.localise import EVERYWHERE, NotLocalisable
 from tidelog.temporal.changing import times_of
-from tidelog.temporal.divided import Divided
-from tidelog.temporal.division import check_divisible, divide
+from tidelog.temporal.distributed import Divided
+from tidelog.temporal.partitioning import check_divisible, divide
 from tidelog.temporal.reasoning import USUAL, TimeSettings
 
 Held = dict[str, list[str]]

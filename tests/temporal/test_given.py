@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import tidelog as tl
 from tests.temporal.oracle import CELLS, Points, cells_of
 from tidelog.errors import Inconsistent, ProgramError
-from tidelog.logic.time import Interval
+from tidelog.logic.intervals import Interval
 
 ALL: Points = frozenset(CELLS)
 NEAR = frozenset(cell for cell in CELLS if abs(cell) <= 20)

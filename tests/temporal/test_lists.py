@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.temporal.oracle import REACH, Points, cells_of, operated
 from tidelog.errors import EvaluationError
-from tidelog.logic.time import Interval
+from tidelog.logic.intervals import Interval
 from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Lists, Timeline, single
 from tidelog.temporal.metric import evaluate_metric

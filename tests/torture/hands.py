@@ -20,11 +20,11 @@ import tidelog as tl
 from tests.temporal.test_changes import HORIZON
 from tests.torture.expected import Facts, Moment, Row, answers, difference, held, moments, rows
 from tests.torture.scenarios import Question, Scenario
-from tidelog.changes import PredicateDelta
-from tidelog.engine.columnar import closing
+from tidelog.engine.columnar.closures import maintained_closures
 from tidelog.errors import TidelogError
 from tidelog.maintenance.registry import MAINTAINERS, MARKED, MARKINGS
-from tidelog.opening import StoredReasoner
+from tidelog.reasoner.delta import PredicateDelta
+from tidelog.reasoner.storing import StoredReasoner
 from tidelog.rewrite import splitting
 from tidelog.store import store
 
@@ -83,7 +83,7 @@ def play(scenario: Scenario, hand: Hand) -> int:
 
 def play_moments(scenario: Scenario, hand: Hand, found: list[Moment]) -> int:
     """The same where it is known already what must hold."""
-    closes = patch.object(closing, "FEWEST", 0 if scenario.closes else closing.FEWEST)
+    closes = patch.object(maintained_closures, "FEWEST", 0 if scenario.closes else maintained_closures.FEWEST)
     splits = patch.multiple(splitting, LONGEST=2, PIECE=1) if scenario.splits else nullcontext()
     with closes, splits:
         WAYS[hand.way](Play(scenario, hand, found))

@@ -10,8 +10,8 @@ from tidelog.cli.messages import Messages
 from tidelog.cli.programs import existing_data, load_beside, program_files, sandbox_of, warnings
 from tidelog.cli.usage import UsageError
 from tidelog.errors import Diagnostic, Severity, TidelogError
-from tidelog.logic.inference import described, infer
 from tidelog.logic.program import BUILT_IN, PRIVATE, Program
+from tidelog.logic.type_inference import described, infer
 
 Choice = tuple[str, dict[str, object]]  # where a program would run on Spark, as text and as JSON
 

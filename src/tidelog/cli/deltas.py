@@ -13,15 +13,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelog.changes import ADDED, REMOVED, Delta, counts
 from tidelog.cli.results import Form, data
 from tidelog.cli.terminal import data_output, show
 from tidelog.cli.usage import UsageError
+from tidelog.data.relation import Relation
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io.formats import RDF, canonical_format, file_name
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.program import Program
-from tidelog.relation import Relation
+from tidelog.reasoner.delta import ADDED, REMOVED, Delta, counts
 from tidelog.temporal.relation import TimedRelation
 
 _MOMENT = re.compile(r"-?\d{4,}-\d\d-\d\dT[^,\])]+")  # a dateTime in an interval: programs write it in quotes

@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from argparse import Namespace
 
-from tidelog.changes import Delta
 from tidelog.cli.deltas import script_lines
 from tidelog.cli.files import write_text
 from tidelog.cli.options import format_of
 from tidelog.cli.reasoning import Work
 from tidelog.cli.usage import UsageError
 from tidelog.proof.explanation import Explanation
-from tidelog.reasoner import Reasoner
+from tidelog.reasoner.delta import Delta
+from tidelog.reasoner.reasoner import Reasoner
 
 
 def explain(options: Namespace) -> int:

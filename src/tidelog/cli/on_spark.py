@@ -19,17 +19,17 @@ from tidelog.cli.reasoning import HEADERS, faults_of, parameters, told_of_nulls
 from tidelog.cli.results import Form, Result, check_printable, print_result, print_results, query_name
 from tidelog.cli.time_options import time_settings
 from tidelog.cli.usage import UsageError
+from tidelog.data.relation import Relation
 from tidelog.errors import Diagnostic, counted
 from tidelog.io.atomic import replacing
 from tidelog.io.export import Export, export_file
-from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import DELIMITED, canonical_format
 from tidelog.io.nulls import Nulls, is_counted_apart
+from tidelog.io.rejects import BadRow, Faults, OnError
 from tidelog.io.write import WriteOptions
 from tidelog.logic.program import BOTTOM, Program
 from tidelog.logic.values import ColumnType
-from tidelog.reasoner import Reasoner
-from tidelog.relation import Relation
+from tidelog.reasoner.reasoner import Reasoner
 from tidelog.spark.strategies import SETTINGS, Choice
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from tidelog.changes import counts
 from tidelog.cli.deltas import duration
 from tidelog.cli.messages import Messages
 from tidelog.cli.programs import sandbox_of
@@ -23,6 +22,7 @@ from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.operating import operate
 from tidelog.pipeline.settings import Settings
 from tidelog.pipeline.stream import check_streams, follow
+from tidelog.reasoner.delta import counts
 from tidelog.shown import visible_lines
 
 TOLD = (

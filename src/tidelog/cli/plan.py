@@ -18,11 +18,11 @@ from tidelog.plan.draw import dot_text, mermaid_text
 from tidelog.plan.estimate import ASSUMED, StatedFacts
 from tidelog.plan.join_order import expected_growth
 from tidelog.plan.page import html_text
-from tidelog.plan.stages import Stage, parsed, planned, resolved, stratified
 from tidelog.rewrite.axiomatise import axiomatise
 from tidelog.rewrite.magic_sets import Options, rewrite
 from tidelog.rewrite.over_representatives import over_representatives
 from tidelog.rewrite.readable import readable
+from tidelog.show.plan_stages import Stage, parsed, planned, resolved, stratified
 from tidelog.syntax.parser import parse, parse_literals
 
 

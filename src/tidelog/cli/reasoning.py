@@ -21,9 +21,9 @@ from tidelog.cli.usage import UsageError
 from tidelog.engine.events import Event, Listener, Notice
 from tidelog.engine.registry import EngineSettings, settings_of
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, Span, counted
-from tidelog.io.faults import OnError
 from tidelog.io.formats import format_of
 from tidelog.io.nulls import Nulls, is_counted_apart
+from tidelog.io.rejects import OnError
 from tidelog.io.source import TRIPLE, data_file, predicate_of
 from tidelog.io.tables import read
 from tidelog.logic.program import Predicate, Program
@@ -31,9 +31,9 @@ from tidelog.logic.resolve import EMPTY
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance import registry
 from tidelog.ontology.ontology import Ontology, load_ontology
-from tidelog.opening import StoredReasoner, open_store
 from tidelog.query.strategy import TABLE_MEMORY
-from tidelog.reasoner import Reasoner
+from tidelog.reasoner.reasoner import Reasoner
+from tidelog.reasoner.storing import StoredReasoner, open_store
 from tidelog.store.folder import Folder
 from tidelog.store.store import DURABILITY
 

@@ -17,11 +17,11 @@ from tidelog.cli.messages import is_coloured
 from tidelog.cli.tables import table_lines
 from tidelog.cli.terminal import data_output
 from tidelog.cli.usage import UsageError
+from tidelog.data.relation import Relation
 from tidelog.errors import Source
 from tidelog.io.formats import RDF, canonical_format
 from tidelog.io.write import WriteOptions, write
 from tidelog.logic.values import ColumnType
-from tidelog.relation import Relation
 from tidelog.syntax.parser import parse_literals
 from tidelog.syntax.printer import print_node
 from tidelog.written import file_table

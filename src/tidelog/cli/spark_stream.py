@@ -16,7 +16,6 @@ from threading import Event, Lock, current_thread, main_thread
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from tidelog.changes import counts
 from tidelog.cli.deltas import DeltaFolder, duration, print_lines
 from tidelog.cli.messages import Messages
 from tidelog.cli.on_spark import choice_to_json, described, start_session
@@ -27,13 +26,14 @@ from tidelog.cli.updates import STANDARD_INPUT
 from tidelog.cli.usage import UsageError
 from tidelog.errors import Diagnostic, TidelogError, counted
 from tidelog.io.atomic import replacing
-from tidelog.io.faults import BadRow, Faults, OnError
+from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.reasoner.delta import counts
 from tidelog.spark.strategies import Choice
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidelog.spark.maintaining import Changes, Maintained
+    from tidelog.spark.maintenance import Changes, Maintained
 
 DRIVER = Choice(
     "driver", 0, "a change costs what it touches: the driver keeps facts and what follows in a store"
@@ -96,7 +96,7 @@ def stream(options: Namespace, names: list[str], form: Form) -> int:
 
 def _maintained(options: Namespace, batches: Batches) -> Maintained:
     """The store of the options, kept right by batches."""
-    from tidelog.spark.maintaining import maintain
+    from tidelog.spark.maintenance import maintain
 
     return maintain(
         None,

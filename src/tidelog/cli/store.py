@@ -11,7 +11,7 @@ from tidelog.cli.terminal import show
 from tidelog.cli.usage import UsageError
 from tidelog.errors import counted
 from tidelog.mending import examine, export, repair
-from tidelog.opening import open_store
+from tidelog.reasoner.storing import open_store
 from tidelog.store.folder import Folder
 
 

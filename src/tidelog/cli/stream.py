@@ -7,12 +7,11 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from tidelog.changes import Delta, counts
+from tidelog.cli.commands.run import check_options, exports_of, outputs_of, report_files, write_files
 from tidelog.cli.deltas import DeltaFolder, duration, print_lines
 from tidelog.cli.options import ON_SCREEN
 from tidelog.cli.reasoning import Work
 from tidelog.cli.results import Form, check_statements
-from tidelog.cli.run import check_options, exports_of, outputs_of, report_files, write_files
 from tidelog.cli.statistics import print_statistics, write_statistics
 from tidelog.cli.strata import strata_json, strata_lines
 from tidelog.cli.updates import STANDARD_INPUT, Updates
@@ -22,7 +21,8 @@ from tidelog.errors import Interrupted, TidelogError, counted
 from tidelog.logic.program import Rule
 from tidelog.maintenance import registry
 from tidelog.maintenance.marks import MARKINGS
-from tidelog.maintenance.prepared import Step
+from tidelog.maintenance.step_plans import Step
+from tidelog.reasoner.delta import Delta, counts
 
 # What Illich and Glimm count, lines 23, 20, 11 and 28 of their Algorithm 1, and the steps that do it.
 APPLICATIONS = {

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from tidelog.data.relation import Relation
 from tidelog.errors import counted
-from tidelog.relation import Relation
 from tidelog.shown import text_width, visible
 
 _BOLD, _DIM, _NORMAL = "\x1b[1m", "\x1b[2m", "\x1b[0m"

@@ -7,7 +7,7 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from tidelog.logic.time import Interval
+    from tidelog.logic.intervals import Interval
     from tidelog.temporal.reasoning import TimeSettings
 
 PROCEDURES: Final = ("optimised", "seminaive", "naive")  # as in tidelog.temporal, which --help need not load
@@ -48,7 +48,7 @@ def _rounds(text: str) -> int:
 
 
 def _horizon(text: str) -> Interval:
-    from tidelog.logic.time import read_interval
+    from tidelog.logic.intervals import read_interval
 
     try:
         return read_interval(text if text[:1] in "[(" else f"[{text}]")

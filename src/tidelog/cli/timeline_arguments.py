@@ -37,7 +37,7 @@ def add_timeline(commands: Commands) -> None:
 
 
 def _point(text: str) -> Fraction:
-    from tidelog.logic.time import read_point  # not for --version
+    from tidelog.logic.intervals import read_point  # not for --version
 
     try:
         point, _ = read_point(text)

@@ -7,7 +7,6 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from tidelog.changes import Delta, counts
 from tidelog.cli.deltas import by_predicate, print_lines, print_script
 from tidelog.cli.messages import Messages
 from tidelog.cli.results import Form
@@ -23,6 +22,7 @@ from tidelog.pipeline.rollback import roll_back
 from tidelog.pipeline.store import FAILED, Store, store_of
 from tidelog.pipeline.version import difference
 from tidelog.publish import Published
+from tidelog.reasoner.delta import Delta, counts
 
 
 def versions(options: Namespace) -> int:

@@ -143,7 +143,7 @@ class Facts(Protocol):
 
 
 class Family(Enum):
-    """The plans that rank counting runs, by what they find; `plan.changes.Changes` makes them."""
+    """The plans that rank counting runs, by what they find; `plan.change_plans.Changes` makes them."""
 
     LOST = "lost"
     LOST_UNDER_NEGATION = "lost under negation"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from tidelog.engine.columnar.closing import ClosingEngine
+from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.io.codes import RETIRED
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
-from tidelog.equality import faults
+from tidelog.equality import conflicts
 from tidelog.equality.listing import Listing
 from tidelog.equality.representatives import Classes
 from tidelog.errors import Diagnostic, ProgramError
@@ -119,7 +119,7 @@ class Axiomatised:
         """Two constants that are equal and must not be, if there are such."""
         meant = self.meaning(program)
         is_open = BOTTOM in meant.predicates and self._engine.size(BOTTOM)
-        return faults.violation(meant, self._engine) if is_open and meant is not program else None
+        return conflicts.violation(meant, self._engine) if is_open and meant is not program else None
 
     def update(self, update: Update, before: Program, after: Program) -> Update:
         """A transaction between two programs as one between what they mean."""

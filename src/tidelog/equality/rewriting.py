@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from tidelog.engine.events import MaintainerChosen
-from tidelog.equality import answers, faults
+from tidelog.equality import answers, conflicts
 from tidelog.equality.axiomatised import Axiomatised, Derive
 from tidelog.equality.backward_forward import BackwardForward, Relevant
 from tidelog.equality.deltas import Late, composed, since
@@ -145,9 +145,9 @@ class Rewriting(Axiomatised):
         self._conflicts = [*found, *self._conflicts] if found else []
         if found:
             members = dictionary.decode_all(classes.class_of(found[0]).tolist())
-            return faults.conflict(members, program, self._engine, classes)
+            return conflicts.conflict(members, program, self._engine, classes)
         is_open = bool(self._engine.size(BOTTOM))
-        return faults.not_different(program, self._engine, classes) if is_open else None
+        return conflicts.not_different(program, self._engine, classes) if is_open else None
 
     def _conflicting(self) -> list[int]:
         """The classes that have members which must not be equal, of those that have changed.
@@ -160,7 +160,7 @@ class Rewriting(Axiomatised):
             return []
         touched.append(np.array(self._conflicts, np.int32))
         some = each_once(classes.representatives(np.concatenate(touched)))
-        return faults.conflicting(classes, some, self._engine.dictionary.kind, self.unique_names)
+        return conflicts.conflicting(classes, some, self._engine.dictionary.kind, self.unique_names)
 
     # ---- deriving everything
 

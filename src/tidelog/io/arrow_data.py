@@ -21,9 +21,9 @@ from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io import codes
 from tidelog.io.arrays import ZERO, Array, mask
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
-from tidelog.io.faults import BadRow, Faults
 from tidelog.io.marks import type_of
 from tidelog.io.nulls import NULL, Nulls, policy
+from tidelog.io.rejects import BadRow, Faults
 from tidelog.io.structs import MARKS, MISSING, SEVERAL, chosen_fields, fields_of
 from tidelog.io.times import with_bounds
 from tidelog.logic import terms

@@ -11,7 +11,7 @@ import pyarrow.ipc
 
 from tidelog.io.arrow_data import Wanted, read_arrow_data, wanted_columns
 from tidelog.io.columns import Batch
-from tidelog.io.faults import Faults
+from tidelog.io.rejects import Faults
 from tidelog.io.source import DataFile
 
 _BATCH_ROWS = 1 << 18

@@ -11,10 +11,10 @@ from tidelog.errors import Diagnostic, counted
 from tidelog.io import codes
 from tidelog.io.arrays import text_array
 from tidelog.io.columns import Batch, Column, column_of_texts, column_of_values, read_values
-from tidelog.io.faults import BadRow, Faults
 from tidelog.io.fields import Survey, Text, survey
 from tidelog.io.nulls import HOLD_EMPTY_TEXT, Nulls, policy
 from tidelog.io.records import Record, count_lines, records
+from tidelog.io.rejects import BadRow, Faults
 from tidelog.io.source import DataFile
 from tidelog.logic.values import ColumnType
 

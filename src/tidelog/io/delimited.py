@@ -19,10 +19,10 @@ from tidelog.errors import DataError, Diagnostic, suggest
 from tidelog.io import codes
 from tidelog.io.careful import Block, Layout, read_block
 from tidelog.io.columns import ARROW_TYPES, FALSE, TRUE, Batch, Column, column_of_texts, finite
-from tidelog.io.faults import Faults
 from tidelog.io.fields import text_views
 from tidelog.io.lines import LineReader, remaining_bytes
 from tidelog.io.records import Record, count_lines, ends_open, first_record
+from tidelog.io.rejects import Faults
 from tidelog.io.source import DataFile, Header
 from tidelog.logic.values import ColumnType
 

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io import codes
 from tidelog.io.columns import Batch
-from tidelog.io.faults import BadRow, Faults
 from tidelog.io.json_objects import parse_objects
 from tidelog.io.nesting import JSON_STRINGS, first_too_deep
-from tidelog.io.objects import Rows, read_rows
+from tidelog.io.python_data import Rows, read_rows
 from tidelog.io.records import count_lines
+from tidelog.io.rejects import BadRow, Faults
 from tidelog.io.source import DataFile
 from tidelog.io.times import bound_texts
 from tidelog.logic.json_terms import read_object

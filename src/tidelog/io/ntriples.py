@@ -19,10 +19,10 @@ from tidelog.errors import Diagnostic
 from tidelog.io import codes
 from tidelog.io.arrays import Array, integers_of, mask, places, text_array, text_scalar
 from tidelog.io.columns import all_match
-from tidelog.io.faults import BadRow, Faults
 from tidelog.io.fields import survey
 from tidelog.io.patterns import IRI, NODE, OBJECT
 from tidelog.io.plain_triples import term_views
+from tidelog.io.rejects import BadRow, Faults
 from tidelog.io.source import DataFile
 from tidelog.logic import terms
 

@@ -22,9 +22,9 @@ from tidelog.errors import DataError, Diagnostic
 from tidelog.io import codes
 from tidelog.io.arrays import Array, integers_of, mask, text_array, text_scalar
 from tidelog.io.columns import Batch, Column, column_of_values
-from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.nesting import JSON_STRINGS, first_too_deep
 from tidelog.io.ntriples import DEFAULT_GRAPH, Statements, read_statements, split_statements
+from tidelog.io.rejects import BadRow, Faults, OnError
 from tidelog.io.source import DataFile
 from tidelog.io.xml_checks import check_xml
 from tidelog.io.xml_errors import xml_error

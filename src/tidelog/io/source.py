@@ -25,8 +25,8 @@ from tidelog.io.formats import (
     unknown_format,
 )
 from tidelog.io.nulls import Nulls
+from tidelog.logic.import_options import resource_path
 from tidelog.logic.program import OptionValue, Predicate, Transfer
-from tidelog.logic.transfers import resource_path
 from tidelog.logic.values import ColumnType
 
 TRIPLE = "triple"

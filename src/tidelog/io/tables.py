@@ -14,10 +14,10 @@ from tidelog.io import codes
 from tidelog.io.arrow_files import read_arrow, read_parquet
 from tidelog.io.columns import Batch
 from tidelog.io.delimited import read_delimited
-from tidelog.io.faults import Faults
 from tidelog.io.json_files import read_json, read_json_lines
 from tidelog.io.rdf import read_rdf
 from tidelog.io.recognise import check_kind
+from tidelog.io.rejects import Faults
 from tidelog.io.source import DataFile, import_file
 from tidelog.logic.program import Predicate, Transfer
 from tidelog.logic.values import ColumnType

@@ -13,6 +13,7 @@ from pathlib import Path
 from tidelog.errors import Diagnostic, Label, suggest
 from tidelog.logic import clauses
 from tidelog.logic.include import Placed
+from tidelog.logic.intervals import Interval
 from tidelog.logic.meaning import Rules
 from tidelog.logic.metrics import Times
 from tidelog.logic.names import Scope
@@ -20,7 +21,6 @@ from tidelog.logic.program import Fact, Program, Rule
 from tidelog.logic.report import Report
 from tidelog.logic.resolve import Resolver
 from tidelog.logic.signatures import Signatures
-from tidelog.logic.time import Interval
 from tidelog.syntax import ast
 
 UNSIGNED = "E640"

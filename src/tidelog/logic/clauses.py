@@ -14,6 +14,7 @@ from tidelog.logic.column_types import Columns
 from tidelog.logic.expressions import Expressions, Place, plain_value
 from tidelog.logic.foreign_variables import nodes, warn_of_foreign_variables
 from tidelog.logic.heads import Head
+from tidelog.logic.intervals import Interval
 from tidelog.logic.metrics import Metrics, Times
 from tidelog.logic.names import Scope, written
 from tidelog.logic.program import (
@@ -45,7 +46,6 @@ from tidelog.logic.program import (
 from tidelog.logic.report import Report
 from tidelog.logic.safety import Ordered, local_variables, order
 from tidelog.logic.signatures import Signatures, Use
-from tidelog.logic.time import Interval
 from tidelog.logic.values import FALSE, TRUE, Value
 from tidelog.syntax import ast
 

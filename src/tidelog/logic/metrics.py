@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from tidelog.errors import Span
 from tidelog.logic import codes
+from tidelog.logic.intervals import ALWAYS, LONGEST, SECONDS, Interval, point_of, read_point
 from tidelog.logic.program import (
     TOP,
     Atom,
@@ -21,7 +22,6 @@ from tidelog.logic.program import (
     literal_variables,
 )
 from tidelog.logic.report import Report
-from tidelog.logic.time import ALWAYS, LONGEST, SECONDS, Interval, point_of, read_point
 from tidelog.logic.values import Value
 from tidelog.syntax import ast
 

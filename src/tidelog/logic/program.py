@@ -11,8 +11,8 @@ from functools import cached_property
 from pathlib import Path
 
 from tidelog.errors import Diagnostic, Span, counted
+from tidelog.logic.intervals import ALWAYS, Interval
 from tidelog.logic.sandbox import OPEN, Sandbox
-from tidelog.logic.time import ALWAYS, Interval
 from tidelog.logic.values import ColumnType, Value
 
 TOP = "top"  # top() always holds

@@ -17,8 +17,8 @@ from tidelog.logic import builtins, clauses, codes
 from tidelog.logic.clauses import Surroundings
 from tidelog.logic.equality import axioms
 from tidelog.logic.expressions import Expressions, Place
+from tidelog.logic.import_options import Reader
 from tidelog.logic.include import Includes, Placed, reason
-from tidelog.logic.inference import infer
 from tidelog.logic.metrics import intervals_of
 from tidelog.logic.names import Scope, written
 from tidelog.logic.program import (
@@ -39,7 +39,7 @@ from tidelog.logic.sandbox import OPEN, Sandbox
 from tidelog.logic.signatures import Signatures, Use
 from tidelog.logic.strata import cycles
 from tidelog.logic.terms import read_any, read_exact
-from tidelog.logic.transfers import Reader
+from tidelog.logic.type_inference import infer
 from tidelog.logic.values import Value
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse_with_faults

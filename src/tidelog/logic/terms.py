@@ -32,7 +32,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from tidelog.logic import lexical, values
+from tidelog.logic import lexical_forms, values
 from tidelog.logic.values import XSD, ColumnType, Kind, Value
 from tidelog.syntax.quoting import quote, unescape
 
@@ -72,7 +72,7 @@ def read_any(text: str) -> Value:
     if not field:
         return values.string("")
     first = field[0]
-    if first in "+-0123456789" and lexical.DECIMAL.fullmatch(field):
+    if first in "+-0123456789" and lexical_forms.DECIMAL.fullmatch(field):
         return values.number_of_text(field)
     if first == '"':
         found = _FIELD_LITERAL.fullmatch(field)
@@ -142,7 +142,7 @@ def read_exact(text: str) -> Value:
 def _read_double_or_name(term: str) -> Value:
     if NAME.fullmatch(term):
         return values.iri(term)
-    number = lexical.read_double(term) if lexical.DOUBLE.fullmatch(term) else None
+    number = lexical_forms.read_double(term) if lexical_forms.DOUBLE.fullmatch(term) else None
     value = None if number is None else values.double(number)
     if value is None:
         raise ValueError(f"{term!r} is not a term")
@@ -240,7 +240,7 @@ def _lexical(value: Value) -> str:
     """The text of the value as its datatype writes it."""
     match value.kind:
         case Kind.DOUBLE:
-            return lexical.write_double(float(value.content))
+            return lexical_forms.write_double(float(value.content))
         case Kind.DECIMAL:
             written = _write_decimal(value)
             return written if value.extra else written + ".0"
@@ -270,16 +270,16 @@ def _write_big(value: Value) -> str:
 
 
 def _write_double(value: Value) -> str:
-    return lexical.write_double_plainly(float(value.content))
+    return lexical_forms.write_double_plainly(float(value.content))
 
 
 def _write_date(value: Value) -> str:
-    return lexical.write_date(int(value.content))
+    return lexical_forms.write_date(int(value.content))
 
 
 def _write_date_time(value: Value) -> str:
     assert not isinstance(value.extra, str)
-    return lexical.write_date_time(lexical.Moment(int(value.content), value.extra))
+    return lexical_forms.write_date_time(lexical_forms.Moment(int(value.content), value.extra))
 
 
 def _write_blank(value: Value) -> str:

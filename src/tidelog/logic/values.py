@@ -14,7 +14,7 @@ from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Any, NamedTuple
 
-from tidelog.logic import lexical
+from tidelog.logic import lexical_forms
 
 
 class Kind(IntEnum):
@@ -276,21 +276,21 @@ def _read_boolean(text: str) -> Value | None:
 
 
 def _read_decimal(text: str) -> Value | None:
-    return decimal_of_text(text) if lexical.DECIMAL.fullmatch(text) else None
+    return decimal_of_text(text) if lexical_forms.DECIMAL.fullmatch(text) else None
 
 
 def _read_double(text: str) -> Value | None:
-    number = lexical.read_double(text)
+    number = lexical_forms.read_double(text)
     return None if number is None else double(number)
 
 
 def _read_date(text: str) -> Value | None:
-    days = lexical.read_date(text)
+    days = lexical_forms.read_date(text)
     return None if days is None else date(days)
 
 
 def _read_date_time(text: str) -> Value | None:
-    moment = lexical.read_date_time(text)
+    moment = lexical_forms.read_date_time(text)
     return None if moment is None else date_time(*moment)
 
 
@@ -298,7 +298,7 @@ def _integer_reader(least: int | None, most: int | None) -> Callable[[str], Valu
     """A reader of integers between the bounds."""
 
     def read(text: str) -> Value | None:
-        if not lexical.INTEGER.fullmatch(text):
+        if not lexical_forms.INTEGER.fullmatch(text):
             return None
         value = _integer_of_text(text)
         number = exact_number(value)
@@ -372,7 +372,7 @@ def order_key(value: Value) -> tuple[Any, ...]:
     if rank == 1:
         return rank, exact_number(value), value.kind, is_decimal(value)  # the last for those that are BIG
     if value.kind is Kind.DATETIME:
-        return rank, value.content, lexical.INVALID if value.extra is None else value.extra
+        return rank, value.content, lexical_forms.INVALID if value.extra is None else value.extra
     return rank, value.content, value.extra or ""
 
 

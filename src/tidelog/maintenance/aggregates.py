@@ -17,10 +17,10 @@ from dataclasses import replace
 
 from tidelog.engine.maintaining import Effect, Facts, Flag, Where
 from tidelog.logic.program import Atom, Rule
-from tidelog.maintenance.prepared import Source, Sources, Step
+from tidelog.maintenance.step_plans import Source, Sources, Step
 from tidelog.maintenance.task import Task
 from tidelog.plan.algebra import Aggregate, Part, Scan
-from tidelog.plan.changes import as_test
+from tidelog.plan.change_plans import as_test
 from tidelog.plan.compile import collected_variables
 
 NOTED = Effect(Where(Flag.ALIVE, Flag.NONE), Flag.ALIVE, create=True)  # on scratch paper, once

@@ -17,7 +17,7 @@ from __future__ import annotations
 from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Role, Where
 from tidelog.maintenance.deletion import overdelete
 from tidelog.maintenance.insertion import insert
-from tidelog.maintenance.prepared import Step
+from tidelog.maintenance.step_plans import Step
 from tidelog.maintenance.task import Task
 
 KNOWN = Flag.CHECKED | Flag.PROVED  # whatever was checked is settled when facts are taken away

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidelog.engine.maintaining import Effect, Facts, Flag
-from tidelog.maintenance.prepared import Step
+from tidelog.maintenance.step_plans import Step
 from tidelog.maintenance.task import Task
 
 GONE = Flag.ALIVE | Flag.DELTA

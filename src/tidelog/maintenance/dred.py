@@ -13,7 +13,7 @@ from __future__ import annotations
 from tidelog.engine.maintaining import Counters, Effect, Flag, Role, Where
 from tidelog.maintenance.deletion import overdelete
 from tidelog.maintenance.insertion import insert
-from tidelog.maintenance.prepared import Step
+from tidelog.maintenance.step_plans import Step
 from tidelog.maintenance.task import UNKNOWN, Task
 
 DOUBTED = Effect(Where(Flag.ALIVE | Flag.EXPLICIT | Flag.DELTA | Flag.PENDING, Flag.ALIVE), role=Role.LOSS)

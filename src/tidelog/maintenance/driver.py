@@ -41,9 +41,9 @@ from tidelog.maintenance import aggregates, closures
 from tidelog.maintenance.closures import Closures, Names, Rules
 from tidelog.maintenance.maintainer import Check, NetChange, Update
 from tidelog.maintenance.net_rows import NetRows
-from tidelog.maintenance.prepared import Library, Step
 from tidelog.maintenance.row_sets import Rows
 from tidelog.maintenance.schedule import Revision, Schedule
+from tidelog.maintenance.step_plans import Library, Step
 from tidelog.maintenance.task import Algorithm, Section, Task
 from tidelog.rewrite.splitting import SEPARATOR, is_auxiliary
 

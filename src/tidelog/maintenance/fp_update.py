@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Where
 from tidelog.maintenance.insertion import insert
-from tidelog.maintenance.prepared import Step
+from tidelog.maintenance.step_plans import Step
 from tidelog.maintenance.task import UNKNOWN, Task
 
 DEPENDS = Effect(Where(Flag.BEFORE | Flag.PENDING, Flag.BEFORE))

@@ -6,7 +6,7 @@ Invariant: each instance with a new fact is found once, in the round of the last
 from __future__ import annotations
 
 from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Role
-from tidelog.maintenance.prepared import Step
+from tidelog.maintenance.step_plans import Step
 from tidelog.maintenance.task import UNKNOWN, Task
 
 FOUND = Effect(UNKNOWN, create=True, role=Role.ORIGIN)

@@ -30,8 +30,8 @@ from tidelog.maintenance.maintainer import (
     none_known,
 )
 from tidelog.maintenance.marks import MARKINGS, Ahead, Linked, Literal, Marks, Reading, reading_of
-from tidelog.maintenance.prepared import Driven, Step
 from tidelog.maintenance.schedule import Schedule
+from tidelog.maintenance.step_plans import Driven, Step
 from tidelog.maintenance.task import Algorithm, Section, Task
 from tidelog.maintenance.worth import Judge, Verdict
 

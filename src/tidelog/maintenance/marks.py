@@ -28,9 +28,9 @@ import numpy as np
 from tidelog.engine.events import Listener, MarksUsed
 from tidelog.engine.maintaining import Effect, Facts, Flag, Maintainable, Notes, Noting, Where
 from tidelog.maintenance.maintainer import Update
-from tidelog.maintenance.prepared import Step
 from tidelog.maintenance.row_sets import Rows, without
 from tidelog.maintenance.schedule import Schedule
+from tidelog.maintenance.step_plans import Step
 from tidelog.maintenance.task import UNKNOWN, Section, Task
 
 TRUE = Where(Flag.ALIVE, Flag.ALIVE)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum, strata
 from tidelog.maintenance.aggregates import aggregate_sources, scratch_relations
-from tidelog.maintenance.prepared import Library, Shelf, Source, Sources, Step
+from tidelog.maintenance.step_plans import Library, Shelf, Source, Sources, Step
 from tidelog.maintenance.task import Section
 from tidelog.rewrite.closures import ClosureModule
 from tidelog.rewrite.splitting import is_auxiliary

@@ -14,7 +14,7 @@ from tidelog.engine.events import ChangePassed, Listener
 from tidelog.engine.maintaining import Counters, Effect, Facts, Flag, Maintainable, Where
 from tidelog.logic.program import Rule
 from tidelog.logic.strata import Stratum
-from tidelog.maintenance.prepared import Driven, Shelf, Step
+from tidelog.maintenance.step_plans import Driven, Shelf, Step
 from tidelog.rewrite.closures import ClosureModule
 
 UNKNOWN = Where(Flag.ALIVE | Flag.PENDING, Flag.NONE)  # not true, and not waiting to become so

@@ -17,8 +17,8 @@ from tidelog.logic.program import Program, Rule, Transfer
 from tidelog.logic.resolve import load
 from tidelog.ontology.owl2rl import specialise
 from tidelog.ontology.prefixes import prefixes_of
-from tidelog.ontology.profile import Gap, Graph, axioms, gaps
 from tidelog.ontology.rewriting import UNIQUE_NAMES, by_rewriting, data_properties, without_replacing
+from tidelog.ontology.rl_coverage import Gap, Graph, axioms, gaps
 from tidelog.ontology.schema import Closure, close, read_triples
 from tidelog.ontology.vocabulary import TRIPLE
 from tidelog.plan.rule_text import Writing

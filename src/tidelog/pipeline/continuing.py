@@ -11,11 +11,11 @@ from tidelog.logic.strata import entangled
 from tidelog.pipeline import codes
 from tidelog.pipeline.manifest import Input, Manifest
 from tidelog.pipeline.settings import Engine
+from tidelog.reasoner.transaction import Change
 from tidelog.store.codes import NOT_STORABLE
 from tidelog.temporal.analysis import time_cycle
 from tidelog.temporal.reasoning import NOT_CHANGED
 from tidelog.temporal.relation import BOUNDS
-from tidelog.transaction import Change
 
 
 def check_columns(before: Manifest, program: Program) -> None:

@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tidelog.engine.columnar.evaluate import ColumnarEngine
-from tidelog.engine.columnar.typed import arrow_type, to_typed, with_mixed
+from tidelog.data.typed_columns import arrow_type, to_typed, with_mixed
+from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic
-from tidelog.io.faults import Faults, OnError
-from tidelog.io.objects import from_python
+from tidelog.io.python_data import from_python
+from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.types import Contents, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.row_sets import Rows, distinct, joined, without

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
+from tidelog.data.relation import column_names
 from tidelog.errors import DataError, Diagnostic, ProgramError, Severity, Span
 from tidelog.io.arrays import mask
 from tidelog.io.columns import Batch, Column
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
-from tidelog.reasoner import Reasoner
-from tidelog.relation import column_names
+from tidelog.reasoner.reasoner import Reasoner
 
 ROW, KEPT = "row", "kept"
 

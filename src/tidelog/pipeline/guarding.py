@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, Protocol
 
+from tidelog.data.relation import Relation
 from tidelog.logic.program import Predicate, Program
 from tidelog.pipeline.drops import aside_of, published_as
 from tidelog.pipeline.guard_settings import resolve
@@ -25,8 +26,7 @@ from tidelog.pipeline.guards import (
 from tidelog.pipeline.inputs import STATED
 from tidelog.pipeline.manifest import Input, Manifest
 from tidelog.pipeline.settings import Settings, Source
-from tidelog.reasoner import Reasoner
-from tidelog.relation import Relation
+from tidelog.reasoner.reasoner import Reasoner
 from tidelog.temporal.relation import TimedRelation
 
 _IMPORTED: Final = Limits(allow_empty=True)  # only a [[source]] can say what it allows

@@ -14,10 +14,11 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from tidelog.engine.columnar.dictionary import NO_TIME_ZONE
-from tidelog.engine.columnar.typed import EXACT, Misfit, arrow_type, to_typed, with_mixed
-from tidelog.logic.inference import Schema
+from tidelog.data.dictionary import NO_TIME_ZONE
+from tidelog.data.relation import misfit_error
+from tidelog.data.typed_columns import EXACT, Misfit, arrow_type, to_typed, with_mixed
 from tidelog.logic.program import Predicate, Program
+from tidelog.logic.type_inference import Schema
 from tidelog.logic.types import MOMENT, column_of
 from tidelog.logic.values import ColumnType, Kind
 from tidelog.maintenance.maintainer import NetChange
@@ -25,11 +26,10 @@ from tidelog.maintenance.row_sets import Rows
 from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.timed_holding import Begun, TimedHolding
 from tidelog.pipeline.times import Layout, time_arrays
-from tidelog.reasoner import Reasoner
-from tidelog.relation import misfit_error
+from tidelog.reasoner.reasoner import Reasoner
+from tidelog.reasoner.transaction import Change
 from tidelog.temporal.bounds import Bound
 from tidelog.temporal.changing import TimedRows, Times
-from tidelog.transaction import Change
 
 HOLDS: Final = "holds"  # the column of a predicate without arguments
 EXACTLY: Final = "exact"  # how columns of several types are written

@@ -16,13 +16,13 @@ from typing import Any
 from tidelog.errors import DataError, Diagnostic, Span, counted
 from tidelog.io.arrays import text_array
 from tidelog.io.columns import Batch, Column, column_of_values
-from tidelog.io.faults import Faults, OnError
 from tidelog.io.nulls import Nulls, policy
+from tidelog.io.rejects import Faults, OnError
 from tidelog.io.source import DataFile, import_file
 from tidelog.io.tables import read
-from tidelog.logic.inference import Columns
 from tidelog.logic.program import Fact, Program, TimedFact
 from tidelog.logic.terms import exact
+from tidelog.logic.type_inference import Columns
 from tidelog.logic.types import NEVER, Type, types_of_column
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
@@ -33,7 +33,7 @@ from tidelog.pipeline.settings import Settings, Source
 from tidelog.pipeline.shapes import columns_of
 from tidelog.pipeline.source_files import StoredFile, data_files_of, find_predicate_of
 from tidelog.pipeline.versioned import Versioned
-from tidelog.schemas import WITH_SCHEMAS
+from tidelog.reasoner.relation_types import WITH_SCHEMAS
 from tidelog.temporal.relation import INTERVAL
 
 Stamp = tuple[int, int, str]  # size, time of the last change, hash of the content

@@ -22,8 +22,8 @@ from tidelog.pipeline.manifest import Input, Manifest
 from tidelog.pipeline.settings import Settings
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.versioned import feed_of
-from tidelog.reasoner import Reasoner
-from tidelog.transaction import Change
+from tidelog.reasoner.reasoner import Reasoner
+from tidelog.reasoner.transaction import Change
 
 
 class Intake:
@@ -50,7 +50,7 @@ class Intake:
         """Return the inputs; those that only Spark has are read there, and come to this process."""
         if not self._settings.needs_spark:
             return feedings(self._settings, program)
-        from tidelog.pipeline.on_spark import fetched_input
+        from tidelog.pipeline.spark_run import fetched_input
 
         folders = self._settings.folder, self._store.incoming
         return feedings(

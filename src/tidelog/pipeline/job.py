@@ -14,17 +14,15 @@ from time import perf_counter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from tidelog.changes import Delta, PredicateDelta, counts
 from tidelog.engine.events import Listener
 from tidelog.errors import DataError, Diagnostic, ProgramError, counted
 from tidelog.logic.equality import has_equality
+from tidelog.logic.intervals import point_at
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import load as load_program
 from tidelog.logic.resolve import program_of as as_program
 from tidelog.logic.sandbox import Folders, Sandbox
-from tidelog.logic.time import point_at
 from tidelog.maintenance.maintainer import Update
-from tidelog.opening import StoredReasoner
 from tidelog.pipeline import codes
 from tidelog.pipeline.continuing import (
     check_columns,
@@ -63,10 +61,12 @@ from tidelog.pipeline.store import store_of
 from tidelog.pipeline.timed_holding import Begun
 from tidelog.pipeline.version import Version
 from tidelog.publish import Publication
-from tidelog.transaction import Change
+from tidelog.reasoner.delta import Delta, PredicateDelta, counts
+from tidelog.reasoner.storing import StoredReasoner
+from tidelog.reasoner.transaction import Change
 
 if TYPE_CHECKING:
-    from tidelog.pipeline.on_spark import SparkIntake
+    from tidelog.pipeline.spark_run import SparkIntake
     from tidelog.pipeline.stream import Batches, Following
 
 
@@ -508,7 +508,7 @@ class Job:
         full: bool,
     ) -> Manifest:
         """Do the same in tasks of Spark, which write the tables."""
-        from tidelog.pipeline.on_spark import derive_on_spark, described_types
+        from tidelog.pipeline.spark_run import derive_on_spark, described_types
         from tidelog.spark.given import held_by
 
         engine = self.settings.engine
@@ -606,7 +606,7 @@ class Job:
 
     def _intake(self, program: Program, number: int) -> Intake | SparkIntake:
         if self.settings.engine.name == "spark":
-            from tidelog.pipeline.on_spark import SparkIntake
+            from tidelog.pipeline.spark_run import SparkIntake
 
             return SparkIntake(self.settings, self.store, program, lambda: self.session, self.reached, number)
         return Intake(self.settings, self.store, program, lambda: self.session, self.reached)

@@ -35,9 +35,9 @@ from tidelog.pipeline.settings import (
     Stream,
     is_remote,
 )
-from tidelog.publish.published import FORMATS as PUBLISHED_FORMATS
+from tidelog.publish.object_storage import KEYS
+from tidelog.publish.published_folder import FORMATS as PUBLISHED_FORMATS
 from tidelog.publish.schemas import CHANGE_TYPE
-from tidelog.publish.storage import KEYS
 from tidelog.spark.source import ON_SPARK, VERSIONED
 from tidelog.temporal.materialise import PROCEDURES
 

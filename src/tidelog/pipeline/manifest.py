@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from tidelog.logic.inference import Columns
+from tidelog.logic.type_inference import Columns
 from tidelog.publish import Version as Published
 
 LAYOUT = 2  # of what is kept with a version

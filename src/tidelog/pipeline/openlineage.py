@@ -24,8 +24,8 @@ from tidelog import __version__
 from tidelog.errors import Diagnostic, Severity
 from tidelog.pipeline import codes
 from tidelog.pipeline.document import Table
-from tidelog.pipeline.lineage import How, Lineage, Origin
 from tidelog.pipeline.reports import Outcome, RunReport, append
+from tidelog.show.column_lineage import How, Lineage, Origin
 
 PRODUCER: Final = f"urn:tidelog:{__version__}"
 SPECIFICATION: Final = "https://openlineage.io/spec/2-0-2/OpenLineage.json"

@@ -16,7 +16,6 @@ from tidelog.pipeline.drops import public_name, tables_of
 from tidelog.pipeline.guarding import Guarding, source_measure, source_names
 from tidelog.pipeline.guards import GuardFailed, assertions
 from tidelog.pipeline.job import Job, Run, Step
-from tidelog.pipeline.lineage import Dependency, lineage, published_dependencies
 from tidelog.pipeline.manifest import Input, Manifest
 from tidelog.pipeline.openlineage import Dataset, Event, Field, dataset_name, end_event, start_event
 from tidelog.pipeline.report_page import write_report
@@ -30,7 +29,8 @@ from tidelog.pipeline.reports import (
     log_start,
 )
 from tidelog.pipeline.settings import is_remote
-from tidelog.publish.storage import folder_name
+from tidelog.publish.object_storage import folder_name
+from tidelog.show.column_lineage import Dependency, lineage, published_dependencies
 
 Retrying = Callable[[int, float, Exception], None]
 Warn = Callable[[Diagnostic], None]

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidelog.changes import Delta
-from tidelog.engine.columnar.evaluate import ColumnarEngine
-from tidelog.engine.columnar.typed import Misfit, arrow_type, to_typed, with_mixed
+from tidelog.data.relation import misfit_error
+from tidelog.data.typed_columns import Misfit, arrow_type, to_typed, with_mixed
+from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import Contents, Type, Types, types_of_column
@@ -26,10 +26,10 @@ from tidelog.pipeline.times import Layout, ids_in, times_in
 from tidelog.pipeline.version import encoded
 from tidelog.publish import Publication, Published, files
 from tidelog.publish.schemas import is_same, normal, normal_type
-from tidelog.reasoner import Reasoner
-from tidelog.relation import misfit_error
+from tidelog.reasoner.delta import Delta
+from tidelog.reasoner.reasoner import Reasoner
+from tidelog.reasoner.transaction import Change
 from tidelog.temporal.changing import Times
-from tidelog.transaction import Change
 
 
 def publish_facts(

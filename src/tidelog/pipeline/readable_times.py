@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from tidelog.errors import Diagnostic, TidelogError
 from tidelog.io.columns import Batch
-from tidelog.io.faults import BadRow, Faults
+from tidelog.io.rejects import BadRow, Faults
 from tidelog.temporal.changing import Times
 from tidelog.temporal.intake import split_batch
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from tidelog.data.relation import Relation
 from tidelog.io.columns import Batch
-from tidelog.io.faults import Faults, OnError
-from tidelog.io.objects import from_python
+from tidelog.io.python_data import from_python
+from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.types import MOMENT, types_of_column
@@ -21,8 +22,7 @@ from tidelog.pipeline.state import State
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.version import predicate_of
 from tidelog.publish.files import found_in
-from tidelog.reasoner import Reasoner
-from tidelog.relation import Relation
+from tidelog.reasoner.reasoner import Reasoner
 
 
 def rebuild(state: State, store: Store, before: Manifest, program: Program) -> bool:

@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.data.relation import column_names
+from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.engine.maintaining import Flag
 from tidelog.errors import Diagnostic
 from tidelog.io.columns import Batch
-from tidelog.io.faults import BadRow, Faults
+from tidelog.io.rejects import BadRow, Faults
 from tidelog.io.source import time_types_of
 from tidelog.logic.program import Fact, Predicate, Program
 from tidelog.logic.terms import exact, plain, read_exact
@@ -34,7 +35,6 @@ from tidelog.pipeline.facts import Changed, nothing
 from tidelog.pipeline.settings import Stream
 from tidelog.plan.rule_text import Writing
 from tidelog.publish.schemas import CHANGE_TYPE
-from tidelog.relation import column_names
 
 INSERTS = frozenset({"+", "insert", "add", "update_postimage"})
 DELETES = frozenset({"-", "−", "delete", "remove", "update_preimage"})

@@ -19,7 +19,7 @@ from tidelog.errors import DataError, Diagnostic
 from tidelog.pipeline import codes
 from tidelog.pipeline.document import Table
 from tidelog.pipeline.guards import Assertion, Finding, Measures, Severity, SourceMeasure
-from tidelog.pipeline.lineage import Dependency
+from tidelog.show.column_lineage import Dependency
 
 FORMAT: Final = "tidelog-run"
 VERSION: Final = 1  # of the JSON; a new key does not change it

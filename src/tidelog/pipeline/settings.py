@@ -11,9 +11,9 @@ from tidelog.equality import registry as treatments
 from tidelog.equality.answers import EXPAND
 from tidelog.errors import DataError, Diagnostic, Span
 from tidelog.logic.equality import has_equality
+from tidelog.logic.intervals import read_interval
 from tidelog.logic.program import Program
 from tidelog.logic.sandbox import OPEN, Sandbox
-from tidelog.logic.time import read_interval
 from tidelog.pipeline import codes
 from tidelog.pipeline.attempts import Retry
 from tidelog.pipeline.guards import NO_LIMITS, Guards, Limits

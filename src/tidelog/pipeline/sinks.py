@@ -14,9 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidelog.changes import ADDED as PLUS
-from tidelog.changes import REMOVED as MINUS
-from tidelog.changes import find_predicate
+from tidelog.data.relation import Relation
 from tidelog.durable import write_text
 from tidelog.errors import DataError, Diagnostic
 from tidelog.io.formats import EXTENSIONS, RDF
@@ -30,7 +28,9 @@ from tidelog.pipeline.source_files import find_named
 from tidelog.pipeline.store import Store
 from tidelog.pipeline.version import Version
 from tidelog.publish.tables import DELETE, INSERT
-from tidelog.relation import Relation
+from tidelog.reasoner.delta import ADDED as PLUS
+from tidelog.reasoner.delta import REMOVED as MINUS
+from tidelog.reasoner.delta import find_predicate
 from tidelog.written import file_table
 
 WRITTEN = ".sinks"  # the version whose sinks are written

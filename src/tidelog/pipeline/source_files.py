@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import IO, cast
 
+from tidelog.data.relation import column_names
 from tidelog.errors import DataError, Diagnostic, counted, suggest
 from tidelog.io.formats import DELIMITED, RDF, data_files, format_of, is_compressed
 from tidelog.io.source import DataFile, Header, time_types_of
@@ -20,9 +21,8 @@ from tidelog.logic.resolve import giving_times
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
 from tidelog.pipeline.settings import Settings, Source, is_remote
-from tidelog.publish.foreign import ForeignTable, foreign_table
-from tidelog.publish.storage import SCHEMES, Folder, Stored
-from tidelog.relation import column_names
+from tidelog.publish.foreign_tables import ForeignTable, foreign_table
+from tidelog.publish.object_storage import SCHEMES, Folder, Stored
 
 
 def find_predicate_of(item: Source, program: Program) -> Predicate:

@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from tidelog.durable import write_text
 from tidelog.logic.program import Program
-from tidelog.opening import StoredReasoner, check_memory, open_store, stored_sizes
 from tidelog.pipeline.manifest import Origin
+from tidelog.reasoner.storing import StoredReasoner, check_memory, open_store, stored_sizes
 from tidelog.store.state import BatchId
 
 APP: Final = "published"  # the application whose transactions a store counts: their numbers are versions

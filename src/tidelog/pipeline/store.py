@@ -21,7 +21,7 @@ from tidelog.pipeline import codes
 from tidelog.pipeline.manifest import Manifest
 from tidelog.pipeline.settings import Settings, is_remote
 from tidelog.publish import Published, Version
-from tidelog.publish.storage import Folder
+from tidelog.publish.object_storage import Folder
 
 REJECTS = "_rejects"
 INCOMING = "_incoming"

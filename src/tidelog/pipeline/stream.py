@@ -20,13 +20,12 @@ from threading import Lock
 from time import time as now
 from typing import TYPE_CHECKING, Any
 
-from tidelog.changes import Delta
 from tidelog.errors import DataError, Diagnostic, ProgramError, Source, TidelogError
-from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.formats import file_name
+from tidelog.io.rejects import BadRow, Faults, OnError
 from tidelog.logic.changes import transactions
+from tidelog.logic.intervals import read_point, write_point
 from tidelog.logic.program import Predicate, Program
-from tidelog.logic.time import read_point, write_point
 from tidelog.maintenance.maintainer import Update
 from tidelog.pipeline import codes
 from tidelog.pipeline.checkpoint import next_files, stream_of
@@ -39,11 +38,12 @@ from tidelog.pipeline.settings import Settings, Stream
 from tidelog.pipeline.source_files import find_named
 from tidelog.pipeline.spark_session import is_on_connect
 from tidelog.pipeline.timed_records import TimedRecords
+from tidelog.reasoner.delta import Delta
+from tidelog.reasoner.transaction import Change
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse
 from tidelog.temporal.advancing import looked_back
 from tidelog.temporal.analysis import time_cycle
-from tidelog.transaction import Change
 
 if TYPE_CHECKING:
     from tidelog.pipeline.stream_sources import Incomes, Incoming

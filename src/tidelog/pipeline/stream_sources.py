@@ -25,11 +25,12 @@ from pyspark.sql import types as spark_types
 
 from tidelog.errors import DataError, Diagnostic, TidelogError
 from tidelog.io.columns import Batch
-from tidelog.io.faults import Faults, OnError
 from tidelog.io.formats import DELIMITED
+from tidelog.io.rejects import Faults, OnError
+from tidelog.io.row_readers import FAULT, FILE, LEFT_OUT, RAW, Carried, Messages
 from tidelog.io.source import Header
+from tidelog.logic.intervals import read_point, write_point
 from tidelog.logic.program import Predicate, Program
-from tidelog.logic.time import read_point, write_point
 from tidelog.logic.values import ColumnType
 from tidelog.pipeline import codes
 from tidelog.pipeline.job_file import FILE_STREAMS
@@ -39,8 +40,7 @@ from tidelog.spark.conversions import converted, spark_type_of, stripped
 from tidelog.spark.derived import quoted
 from tidelog.spark.failures import telling
 from tidelog.spark.fetching import fetched_by_files, few
-from tidelog.spark.own_readers import FAULT, FILE, LEFT_OUT, RAW, Carried, Messages
-from tidelog.spark.reading import read_source
+from tidelog.spark.reading_ import read_source
 from tidelog.spark.rows import BAD, REJECTS_SCHEMA, Reading, Wanted, read_schema, shape_of
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Predicate
-from tidelog.logic.time import Interval
 from tidelog.maintenance.row_sets import Rows
 from tidelog.pipeline.facts import Changed
 from tidelog.pipeline.times import Layout, layout_of, time_ids
-from tidelog.reasoner import Reasoner
+from tidelog.reasoner.reasoner import Reasoner
 from tidelog.temporal.changing import TimedRows, Times
+from tidelog.temporal.interval_dred import Difference
 from tidelog.temporal.lists import Integers, Lists, nothing, single
-from tidelog.temporal.maintain import Difference
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.reasoning import Temporal
 from tidelog.temporal.rows import Table

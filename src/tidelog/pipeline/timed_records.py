@@ -16,12 +16,12 @@ from tidelog.logic.program import Fact
 from tidelog.pipeline import codes
 from tidelog.pipeline.readable_times import readable
 from tidelog.pipeline.records import NOT_THERE, Positions, Records
+from tidelog.reasoner.transaction import Change
 from tidelog.temporal.changing import TimedRows, Times
 from tidelog.temporal.lists import Integers, Lists, nothing, single
 from tidelog.temporal.reasoning import Temporal
 from tidelog.temporal.rows import Table
 from tidelog.temporal.table import TimedTable
-from tidelog.transaction import Change
 
 
 class TimedRecords(Records):

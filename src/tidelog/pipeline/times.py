@@ -18,14 +18,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.relation import column_names
 from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of, truths_of
-from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.logic.intervals import beyond_range, read_point, write_point
 from tidelog.logic.program import Predicate, free_name
-from tidelog.logic.time import beyond_range, read_point, write_point
 from tidelog.logic.values import ColumnType, Kind, Value
 from tidelog.maintenance.row_sets import Rows
 from tidelog.publish.schemas import RESERVED
-from tidelog.relation import column_names
 from tidelog.temporal.changing import Times
 from tidelog.temporal.list_kernels import INFINITY, LIMIT
 from tidelog.temporal.lists import Integers, Timeline

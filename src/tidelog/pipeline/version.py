@@ -10,12 +10,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow.compute as pc
 
-from tidelog.changes import Delta, PredicateDelta, find_predicate
-from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.engine.columnar.evaluate import ColumnarEngine
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.relation import Relation
+from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 from tidelog.errors import DataError, Diagnostic
-from tidelog.io.faults import Faults, OnError
-from tidelog.io.objects import from_python
+from tidelog.io.python_data import from_python
+from tidelog.io.rejects import Faults, OnError
 from tidelog.logic.program import Predicate
 from tidelog.logic.types import Contents, types_of_column
 from tidelog.logic.values import ColumnType
@@ -29,7 +29,7 @@ from tidelog.pipeline.store import Store
 from tidelog.pipeline.times import Layout, ids_in, times_in
 from tidelog.publish.schemas import CHANGE_TYPE, NUMBER
 from tidelog.publish.tables import DELETE, INSERT
-from tidelog.relation import Relation
+from tidelog.reasoner.delta import Delta, PredicateDelta, find_predicate
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import INTERVAL, TimedRelation
 

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from tidelog.errors import DataError
 from tidelog.io.arrow_data import Wanted, read_arrow_data, wanted_columns
 from tidelog.io.columns import Batch
-from tidelog.io.faults import Faults, OnError
+from tidelog.io.rejects import Faults, OnError
 from tidelog.io.source import time_types_of
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
@@ -29,10 +29,10 @@ from tidelog.pipeline.filters import Filter
 from tidelog.pipeline.manifest import Input, Manifest
 from tidelog.pipeline.settings import Settings, Source
 from tidelog.pipeline.source_files import columns_and_types, find_predicate_of, placed, table_of
-from tidelog.publish.foreign import ForeignTable, SourceTable
+from tidelog.publish.foreign_tables import ForeignTable, SourceTable
 from tidelog.publish.schemas import CHANGE_TYPE, NUMBER
 from tidelog.publish.tables import DELETE
-from tidelog.transaction import Change
+from tidelog.reasoner.transaction import Change
 
 MOST_LOOKED_UP: Final = 1_000  # values of a column by which files are passed over
 

@@ -25,15 +25,15 @@ class Explanation:
 
     def to_text(self, depth: int | None = None) -> str:
         """The proofs as trees, drawn with lines."""
-        from tidelog.proof import draw
+        from tidelog.show import proof_draw
 
-        return "\n".join(draw.text_lines(self.proofs, self.words, depth)) + "\n" + self._omission
+        return "\n".join(proof_draw.text_lines(self.proofs, self.words, depth)) + "\n" + self._omission
 
     def to_json(self) -> dict[str, object]:
         """The proofs as plain JSON values: nodes by number, each with the numbers of its children."""
-        from tidelog.proof import draw
+        from tidelog.show import proof_draw
 
-        return {"query": self.query, **draw.records(self.proofs, self.words), "omitted": self.omitted}
+        return {"query": self.query, **proof_draw.records(self.proofs, self.words), "omitted": self.omitted}
 
     def to_html(self, depth: int | None = None) -> str:
         """A page of its own; steps below the depth are folded."""
@@ -46,15 +46,15 @@ class Explanation:
 
     def to_html_fragment(self, depth: int | None = None) -> str:
         """The same without the page around it."""
-        from tidelog.proof import draw
+        from tidelog.show import proof_draw
 
-        return draw.folding_lists(self.proofs, self.words, depth)
+        return proof_draw.folding_lists(self.proofs, self.words, depth)
 
     def to_dot(self, depth: int | None = None) -> str:
         """A graph for Graphviz: a fact that is used twice is there once."""
-        from tidelog.proof import draw
+        from tidelog.show import proof_draw
 
-        return draw.dot_text(self.proofs, self.words, depth)
+        return proof_draw.dot_text(self.proofs, self.words, depth)
 
     @property
     def words(self) -> Words:

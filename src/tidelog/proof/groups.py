@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.data.dictionary import Dictionary
 from tidelog.logic import builtins
 from tidelog.logic.evaluate import evaluate
 from tidelog.logic.program import Constant, Rule, Term, Variable

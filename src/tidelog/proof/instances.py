@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.columnar.change_runner import RowSet
+from tidelog.engine.columnar.transactions.change_runner import RowSet
 from tidelog.engine.maintaining import Effect, Flag, Where
 from tidelog.logic.program import Atom, Constant, Program, Rule, Variable, literal_variables
-from tidelog.plan.changes import Changes
+from tidelog.plan.change_plans import Changes
 from tidelog.plan.join_order import negated_only_variables
 
 Ids = npt.NDArray[np.int32]

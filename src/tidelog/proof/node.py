@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import (
     Apply,
     Assignment,
@@ -24,7 +25,6 @@ from tidelog.logic.program import (
     Term,
     Variable,
 )
-from tidelog.logic.time import Interval
 from tidelog.logic.values import Value
 
 Binding = Mapping[Variable, Value]

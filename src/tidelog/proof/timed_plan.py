@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import TOP, Atom, Literal, Metric, MetricNegation, Negation, Throughout
-from tidelog.logic.time import Interval
 from tidelog.proof.timed_stages import (
     Binding,
     Ends,

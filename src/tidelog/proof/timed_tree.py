@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Atom, Constant, Literal, Metric, MetricNegation, Negation, Variable
 from tidelog.logic.program import TimedFact as Statement
-from tidelog.logic.time import Interval
 from tidelog.proof.node import Binding, Kind, Node, ground_atom
 from tidelog.proof.timed_plan import Goal, Needed, Piece, Planner
 from tidelog.proof.timed_stages import Ends, Instance, Stages, TimedFact

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from tidelog.data.relation import Relation
 from tidelog.errors import Diagnostic, ProgramError
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Atom, Fact, Program, Query, Throughout, literal_variables
-from tidelog.logic.time import Interval
 from tidelog.plan.rule_text import Writing
 from tidelog.proof.explanation import Explanation
 from tidelog.proof.instances import NOT_EXPLAINED
@@ -17,7 +18,6 @@ from tidelog.proof.timed_stages import Ends, Stages, TimedFact, covers
 from tidelog.proof.timed_tree import TimedTrees
 from tidelog.proof.tree import Origin
 from tidelog.proof.why import does_not_hold
-from tidelog.relation import Relation
 from tidelog.temporal.reasoning import Temporal
 from tidelog.temporal.relation import TimedRelation
 

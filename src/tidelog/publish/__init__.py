@@ -9,7 +9,7 @@
 Knows Arrow and files, neither Spark nor programs.
 """
 
-from tidelog.publish.foreign import (
+from tidelog.publish.foreign_tables import (
     SourceFile,
     SourceTable,
     delta_changes,
@@ -18,7 +18,7 @@ from tidelog.publish.foreign import (
     iceberg_table,
 )
 from tidelog.publish.publication import Pending, Publication, Recovered
-from tidelog.publish.published import Published
+from tidelog.publish.published_folder import Published
 from tidelog.publish.tables import ChangeFile
 from tidelog.publish.versions import TableVersion, Version
 

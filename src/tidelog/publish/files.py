@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.publish import codes
+from tidelog.publish.object_storage import Folder
 from tidelog.publish.schemas import CHANGE_TYPE, normal_type
-from tidelog.publish.storage import Folder
 
 ROWS: Final = 1 << 18  # of a file that is written here, so that deleting a row rewrites no more
 BUFFER: Final = 1 << 20  # bytes that are read at once of a file that is read in pieces

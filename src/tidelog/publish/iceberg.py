@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from tidelog.errors import DataError, Diagnostic
 from tidelog.publish import codes, files, schemas
 from tidelog.publish.files import DataFile, Range
+from tidelog.publish.object_storage import Folder, folder_name, iceberg_options
 from tidelog.publish.schemas import NUMBER
-from tidelog.publish.storage import Folder, folder_name, iceberg_options
 from tidelog.publish.tables import BOTH, CHANGES, DELETE, INSERT, ChangeFile, Plan
 from tidelog.publish.versions import SCHEMA, VERSIONS, TableVersion, Version
 

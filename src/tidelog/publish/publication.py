@@ -45,7 +45,7 @@ from tidelog.errors import DataError, Diagnostic
 from tidelog.publish import codes, schemas
 from tidelog.publish import files as data_files
 from tidelog.publish.files import DataFile
-from tidelog.publish.storage import Folder, folder_name
+from tidelog.publish.object_storage import Folder, folder_name
 from tidelog.publish.tables import DELETE, INSERT, Plan, Tables
 from tidelog.publish.versions import TableVersion, Version
 

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 import pyarrow as pa
 
 from tidelog.publish.files import DataFile
-from tidelog.publish.storage import Folder
+from tidelog.publish.object_storage import Folder
 from tidelog.publish.versions import TableVersion, Version
 
 INSERT, DELETE, BOTH = "insert", "delete", "both"

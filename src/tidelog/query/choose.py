@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from tidelog.errors import counted
 from tidelog.logic.program import BOTTOM, Assignment, Atom, Constant, Query, Variable
 from tidelog.logic.strata import dependency_graph
+from tidelog.query.lookup import derived_in
 from tidelog.query.magic import rewritten
 from tidelog.query.strategy import Place
-from tidelog.query.whole import derived_in
 from tidelog.rewrite.adornment import Kind
 from tidelog.rewrite.magic_sets import Rewritten
 

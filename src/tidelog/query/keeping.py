@@ -17,7 +17,7 @@ from tidelog.logic.program import Atom, Literal, Program, Query, Rule, Variable
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.maintainer import Update
 from tidelog.maintenance.row_sets import Rows
-from tidelog.query.demands import Asked, Demands, Step
+from tidelog.query.kept_queries import Asked, Demands, Step
 from tidelog.query.strategy import Answers
 
 NOT_KEPT = "E653"

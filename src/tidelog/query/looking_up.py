@@ -16,8 +16,8 @@ from typing import Any
 from tidelog.logic.program import Atom, Constant, Query, Variable
 from tidelog.logic.values import ColumnType
 from tidelog.maintenance.row_sets import Rows, without
-from tidelog.query.demands import Asked
 from tidelog.query.keeping import Row, no_longer_kept
+from tidelog.query.kept_queries import Asked
 from tidelog.query.strategy import Answers
 from tidelog.rewrite.renaming import renamed_body
 

@@ -1,6 +1,6 @@
 """Answers by magic sets: the query rewrites the program, and only what it asks for is derived.
 
-What was derived is forgotten with the answers; `query.demands` keeps it for queries that stay.
+What was derived is forgotten with the answers; `query.kept_queries` keeps it for queries that stay.
 
 Invariant: the relations of the program are not touched.
 """

@@ -10,15 +10,15 @@ from dataclasses import fields, replace
 from types import TracebackType
 from typing import Any
 
+from tidelog.data.relation import Relation
 from tidelog.engine.lock import Lock, locked
 from tidelog.errors import Diagnostic, ProgramError, Source, counted, suggest
-from tidelog.logic.inference import LazySchema
 from tidelog.logic.program import Atom, Predicate, Program, Query, Variable
 from tidelog.logic.resolve import resolve_query
+from tidelog.logic.type_inference import LazySchema
 from tidelog.logic.values import ColumnType
-from tidelog.query.demands import Asked
 from tidelog.query.keeping import Keeper
-from tidelog.relation import Relation
+from tidelog.query.kept_queries import Asked
 from tidelog.syntax import ast
 from tidelog.syntax.parser import parse_literals
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from tidelog.errors import Diagnostic, ProgramError, suggest
 from tidelog.logic.program import Query
 from tidelog.query.choose import Choice, choose
+from tidelog.query.lookup import Full, Lookup
 from tidelog.query.magic import Magic
 from tidelog.query.strategy import Place, Strategy, as_streaming
 from tidelog.query.tabling import Tabling
-from tidelog.query.whole import Full, Lookup
 
 AUTO = "auto"
 STREAMED = Tabling.name  # gives its first answers early

@@ -207,7 +207,7 @@ def _cheapest(*candidates: _Candidate) -> _Candidate:
 def check_localisable(program: Program) -> None:
     """Refuse rules over time, and equality unless its axioms are among the rules: no task owns a class.
 
-    What holds always is localised; `temporal.division` divides what holds at times.
+    What holds always is localised; `temporal.partitioning` divides what holds at times.
     """
     for rule in program.rules:
         if rule.is_metric or rule.head.predicate in program.timed:

@@ -19,9 +19,9 @@ from itertools import chain
 from math import inf
 from typing import Final
 
-from tidelog.logic.inference import Inferred
 from tidelog.logic.program import Atom, Program, Rule, Term, Variable
 from tidelog.logic.strata import Stratum
+from tidelog.logic.type_inference import Inferred
 from tidelog.rewrite.localise_plans import COPYING, Plan, Read, Step, plans_of, target
 from tidelog.rewrite.localise_sizes import SMALL, Estimates, spread
 from tidelog.rewrite.partial_aggregates import is_mergeable, telling_apart, tells_apart, types_in

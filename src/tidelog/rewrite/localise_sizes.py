@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
 
-from tidelog.logic.inference import Columns
 from tidelog.logic.program import (
     Atom,
     Comparison,
@@ -27,6 +26,7 @@ from tidelog.logic.program import (
     Variable,
 )
 from tidelog.logic.strata import Stratum
+from tidelog.logic.type_inference import Columns
 from tidelog.logic.values import Value
 
 REPEATED: Final = 10  # facts for each value of a column whose distinct values were not counted

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from tidelog.logic.functions.aggregates import PART_OF_SUM, SUM_OF_PARTS
-from tidelog.logic.inference import Columns, Inferred, infer_columns
 from tidelog.logic.program import Aggregation, Constant, Program, Rule, Term, Variable
+from tidelog.logic.type_inference import Columns, Inferred, infer_columns
 from tidelog.logic.types import ANY, Type, type_of
 
 NUMBER: Final = "task number"  # a relation of each task: no name of a predicate has a space

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from tidelog.spark.functions import Checked, Derived, check, derive, explain, query, rules
-    from tidelog.spark.maintaining import Changes, Maintained, differences, maintain
+    from tidelog.spark.maintenance import Changes, Maintained, differences, maintain
     from tidelog.spark.sql import register
 
-_MODULES = dict.fromkeys(("Changes", "Maintained", "differences", "maintain"), "maintaining")
+_MODULES = dict.fromkeys(("Changes", "Maintained", "differences", "maintain"), "maintenance")
 _MODULES |= {"register": "sql"}
 __all__ = [
     "Changes",

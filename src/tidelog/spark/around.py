@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spa
 from pyspark.sql import types as spark_types
 
 from tidelog.io.codes import NOT_OF_TYPE
-from tidelog.io.faults import OnError
 from tidelog.io.nulls import Nulls, policy
+from tidelog.io.rejects import OnError
 from tidelog.logic.equality import has_equality
 from tidelog.logic.program import Program
 from tidelog.logic.types import column_of

@@ -13,16 +13,16 @@ from typing import Any, Final
 
 from tidelog.engine import exchange
 from tidelog.engine.exchange import Listener, Lost
-from tidelog.equality import divided as equality
-from tidelog.equality.divided import by_rules, task_of
+from tidelog.equality import distributed as equality
+from tidelog.equality.distributed import by_rules, task_of
 from tidelog.errors import Inconsistent
 from tidelog.io.columns import Batch
 from tidelog.logic.program import BOTTOM, Program
+from tidelog.reasoner.constraints import told_apart, violated
 from tidelog.spark.memory import Metered
 from tidelog.spark.task import VIOLATIONS, Collected, Everything, Part, Reading, Task, given_rows, written
-from tidelog.temporal import divided as temporal
+from tidelog.temporal import distributed as temporal
 from tidelog.temporal.intake import split_batch
-from tidelog.violations import told_apart, violated
 
 SETTINGS: Final = ("timeout", "max_facts")
 EQUALITY: Final = ("equality", "unique_names")

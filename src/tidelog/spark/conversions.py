@@ -18,7 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
-from tidelog.engine.columnar.typed import PRECISION, SCALE
+from tidelog.data.typed_columns import PRECISION, SCALE
 from tidelog.logic.values import ColumnType
 
 STRING: Final = spark_types.StringType()

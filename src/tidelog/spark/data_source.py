@@ -27,10 +27,10 @@ from tidelog.publish import Published
 from tidelog.publish import codes as publish_codes
 from tidelog.publish import files as data_files
 from tidelog.publish import schemas as published_schemas
+from tidelog.publish.object_storage import Folder, folder_name
 from tidelog.publish.publication import Publication
-from tidelog.publish.published import MARKER
+from tidelog.publish.published_folder import MARKER
 from tidelog.publish.schemas import CHANGE_TYPE
-from tidelog.publish.storage import Folder, folder_name
 from tidelog.publish.tables import BOTH, INSERT
 from tidelog.publish.versions import Version
 from tidelog.spark import codes
@@ -38,7 +38,7 @@ from tidelog.spark.frames import PREDICATE
 from tidelog.spark.layout import layout_of
 
 if TYPE_CHECKING:
-    from tidelog.opening import StoredReasoner
+    from tidelog.reasoner.storing import StoredReasoner
     from tidelog.spark.schemas import Output
 
 NAME: Final = "tidelog"
@@ -400,8 +400,8 @@ def _file_rows(asked: Asked, piece: Piece, target: pa.Schema, condition: Any) ->
 def stored(asked: Asked) -> tuple[StoredReasoner, Output]:
     """Return a store that is opened to read, and the columns of the predicate that is asked for."""
     # Spark imports this module in many processes, and few of them read a store.
-    from tidelog.logic.inference import infer
-    from tidelog.opening import open_store
+    from tidelog.logic.type_inference import infer
+    from tidelog.reasoner.storing import open_store
     from tidelog.spark.schemas import outputs_of
     from tidelog.spark.times import time_fields
 

@@ -20,12 +20,12 @@ from tidelog.io.codes import NOT_OF_TYPE
 from tidelog.io.delimited import layout_of
 from tidelog.io.nulls import HOLD_EMPTY_TEXT, Nulls, policy
 from tidelog.io.records import first_record
+from tidelog.io.row_readers import FAULT, FILE, LEFT_OUT, RAW, ROW, Carried, Located, Whole
 from tidelog.io.source import Header
 from tidelog.logic.values import ColumnType
 from tidelog.spark import codes
 from tidelog.spark.conversions import STRING, cells_of, converted, is_blank, is_open, spark_type_of
 from tidelog.spark.derived import quoted, union
-from tidelog.spark.own_readers import FAULT, FILE, LEFT_OUT, RAW, ROW, Carried, Located, Whole
 from tidelog.spark.rows import (
     BAD,
     FAULT_SCHEMA,

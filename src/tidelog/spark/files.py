@@ -14,16 +14,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidelog.errors import DataError, Diagnostic, Span
 from tidelog.io.export import Export
-from tidelog.io.faults import MOST_COUNTED, BadRow, Faults, OnError
+from tidelog.io.rejects import MOST_COUNTED, BadRow, Faults, OnError
 from tidelog.io.source import data_file, import_file, predicate_of
-from tidelog.logic.inference import infer
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import giving_times
+from tidelog.logic.type_inference import infer
 from tidelog.spark import codes
 from tidelog.spark.derived import quoted, union
 from tidelog.spark.frames import Frames
 from tidelog.spark.given import Given, held_by, read_by
-from tidelog.spark.reading import Together, read_source, together
+from tidelog.spark.reading_ import Together, read_source, together
 from tidelog.spark.rows import REJECTED, Reading
 from tidelog.spark.sources import source_of
 

@@ -20,14 +20,14 @@ from pyspark.sql import types as spark_types
 
 from tidelog.errors import DataError, ProgramError, Severity
 from tidelog.io.nulls import Nulls
+from tidelog.io.row_readers import Kept
 from tidelog.logic.program import Comparison, Constant, Expression, Program, Rule, Variable, free_name
 from tidelog.logic.resolve import program_of
 from tidelog.logic.types import Type
 from tidelog.logic.values import ColumnType, Kind, Value, exact_number
-from tidelog.reasoner import Reasoner
+from tidelog.reasoner.reasoner import Reasoner
 from tidelog.spark import codes
 from tidelog.spark.derived import quoted
-from tidelog.spark.own_readers import Kept
 from tidelog.spark.rows import Filtering, Reading
 from tidelog.spark.schemas import Input
 from tidelog.spark.shipping import Shipped

@@ -17,7 +17,7 @@ from pyspark.sql import types as spark_types
 
 from tidelog.errors import Diagnostic
 from tidelog.explaining import MOST_ANSWERS
-from tidelog.io.faults import OnError
+from tidelog.io.rejects import OnError
 from tidelog.logic.codes import EMPTY_PREDICATE
 from tidelog.logic.program import Program
 from tidelog.logic.resolve import program_of

@@ -16,19 +16,19 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
-from tidelog.engine.columnar.typed import with_mixed
+from tidelog.data.relation import column_names
+from tidelog.data.typed_columns import with_mixed
 from tidelog.engine.events import Tally
 from tidelog.engine.exchange import make_certificate
 from tidelog.engine.limits import Limits
 from tidelog.errors import Diagnostic, ProgramError, Source, suggest
-from tidelog.io.faults import OnError
+from tidelog.io.rejects import OnError
 from tidelog.logic.equality import has_equality
-from tidelog.logic.inference import Columns, Inferred, infer, infer_answers, united
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query
 from tidelog.logic.resolve import giving_times, program_of, resolve_query, warn
+from tidelog.logic.type_inference import Columns, Inferred, infer, infer_answers, united
 from tidelog.logic.types import Contents
 from tidelog.logic.values import ColumnType
-from tidelog.relation import column_names
 from tidelog.spark import codes
 from tidelog.spark.around import Around, Readable, goes_around
 from tidelog.spark.barrier import Exchange

@@ -18,18 +18,18 @@ from pyspark.sql import types as spark_types
 
 from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.formats import EXTENSIONS, format_of
+from tidelog.io.row_readers import FAULT, FILE, Arriving, Carried
 from tidelog.io.source import DataFile, Header, data_file, predicate_of
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.values import ColumnType
 from tidelog.spark import codes
-from tidelog.spark.changes import CHANGE_TYPE
 from tidelog.spark.derived import quoted
-from tidelog.spark.maintaining import OPERATION
-from tidelog.spark.own_readers import FAULT, FILE, Arriving, Carried
+from tidelog.spark.maintenance import OPERATION
 from tidelog.spark.rows import read_schema, shape_of
 from tidelog.spark.scratch import scratch_folder
 from tidelog.spark.shipping import Shipped, ship
 from tidelog.spark.sources import DELIMITED
+from tidelog.spark.table_changes import CHANGE_TYPE
 
 TAG: Final = "predicate"
 INSERTED: Final = "+"

@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Final, TypeVar
 
-from tidelog.engine.columnar.memory import REFUSAL, available_bytes
+from tidelog.data.memory import REFUSAL, available_bytes
 from tidelog.engine.limits import OUT_OF_MEMORY
 from tidelog.errors import Diagnostic, ProgramError, Stopped, counted
 from tidelog.spark import codes

@@ -21,9 +21,9 @@ from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spa
 from pyspark.sql import types as spark_types
 
 from tidelog.errors import Diagnostic, ProgramError
-from tidelog.logic.inference import infer
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import program_of
+from tidelog.logic.type_inference import infer
 from tidelog.spark import codes
 from tidelog.spark.derived import Derived, quoted, slots_of
 from tidelog.spark.given import Given, read_by, rows_schema, session_of, wanted_predicates, writings

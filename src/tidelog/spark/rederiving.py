@@ -14,15 +14,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql.types import StructType
 
-from tidelog.changes import find_predicate
+from tidelog.data.relation import column_names
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.io.nulls import Nulls
-from tidelog.logic.inference import infer
 from tidelog.logic.program import Program
 from tidelog.logic.strata import strata
+from tidelog.logic.type_inference import infer
 from tidelog.logic.types import Type, Types
 from tidelog.logic.values import ColumnType
-from tidelog.relation import column_names
+from tidelog.reasoner.delta import find_predicate
 from tidelog.rewrite.delete_rederive import Maintenance, NotMaintainable, afterwards, maintenance
 from tidelog.spark import codes
 from tidelog.spark.derived import Derived, quoted

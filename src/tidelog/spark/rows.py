@@ -15,13 +15,7 @@ from pyspark.sql import types as spark_types
 from tidelog.errors import Diagnostic
 from tidelog.io.formats import RDF
 from tidelog.io.nulls import Nulls, policy
-from tidelog.io.source import Header, time_types_of
-from tidelog.logic.program import Predicate
-from tidelog.logic.types import types_of_column
-from tidelog.logic.values import ColumnType
-from tidelog.spark.conversions import STRING, spark_type_of
-from tidelog.spark.derived import quoted
-from tidelog.spark.own_readers import (
+from tidelog.io.row_readers import (
     FAULT,
     FAULT_TYPE,
     FILE,
@@ -34,6 +28,12 @@ from tidelog.spark.own_readers import (
     Shape,
     Whole,
 )
+from tidelog.io.source import Header, time_types_of
+from tidelog.logic.program import Predicate
+from tidelog.logic.types import types_of_column
+from tidelog.logic.values import ColumnType
+from tidelog.spark.conversions import STRING, spark_type_of
+from tidelog.spark.derived import quoted
 from tidelog.spark.schemas import NULLARY, Input, arrow_of, read_types
 from tidelog.spark.shipping import Shipped
 from tidelog.spark.source import Source

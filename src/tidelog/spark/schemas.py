@@ -26,12 +26,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
 from pyspark.sql import types as spark_types
 
-from tidelog.engine.columnar.typed import arrow_type, with_mixed
+from tidelog.data.typed_columns import arrow_type, with_mixed
 from tidelog.errors import Diagnostic
 from tidelog.io.nulls import Nulls, policy
 from tidelog.io.structs import fields_of
-from tidelog.logic.inference import Columns, Inferred, Schema, united
 from tidelog.logic.program import Predicate
+from tidelog.logic.type_inference import Columns, Inferred, Schema, united
 from tidelog.logic.types import NEVER, Contents, Type, Types, column_of
 from tidelog.logic.values import ColumnType
 from tidelog.spark import codes

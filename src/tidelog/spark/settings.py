@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from tidelog.errors import suggest
-from tidelog.io.faults import OnError
-from tidelog.reasoner import Reasoner
+from tidelog.io.rejects import OnError
+from tidelog.reasoner.reasoner import Reasoner
 from tidelog.temporal.reasoning import TimeSettings
 
 DERIVING: Final = frozenset(

@@ -20,7 +20,7 @@ from pyspark.sql.conversion import LocalDataToArrowConversion
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, SelectedColumn
 
 from tidelog.errors import Diagnostic, ProgramError, TidelogError
-from tidelog.io.faults import OnError
+from tidelog.io.rejects import OnError
 from tidelog.logic.program import Predicate, Program
 from tidelog.logic.resolve import EMPTY, read_text
 from tidelog.logic.sandbox import Sandbox

@@ -16,7 +16,7 @@ from tidelog.logic.program import Program
 from tidelog.rewrite.localise import NotLocalisable, check_localisable
 from tidelog.spark import codes
 from tidelog.spark.memory import PER_BYTE, TASK_MEMORY, Limit, budget, shown
-from tidelog.temporal.division import check_divisible
+from tidelog.temporal.partitioning import check_divisible
 from tidelog.temporal.reasoning import USUAL, TimeSettings
 
 AUTO, TASK, EXCHANGE, JOINS = STRATEGIES = ("auto", "task", "exchange", "joins")

@@ -17,22 +17,22 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidelog.engine.columnar.typed import Misfit, to_typed
+from tidelog.data.relation import Relation, misfit_error
+from tidelog.data.typed_columns import Misfit, to_typed
 from tidelog.engine.exchange import Collision, Lost
 from tidelog.engine.exchange.codes import FAILED
 from tidelog.errors import Diagnostic, Inconsistent, TidelogError
 from tidelog.explaining import MAGIC
 from tidelog.io.arrow_data import read_arrow_data, wanted_columns
 from tidelog.io.columns import Batch
-from tidelog.io.faults import BadRow, Faults, OnError
 from tidelog.io.nulls import HOLD_EMPTY_TEXT, Nulls, policy
-from tidelog.logic.inference import Schema
+from tidelog.io.rejects import BadRow, Faults, OnError
 from tidelog.logic.program import Program
+from tidelog.logic.type_inference import Schema
 from tidelog.logic.values import ColumnType
-from tidelog.opening import open_store
 from tidelog.proof.explanation_form import explanation_to_json
-from tidelog.reasoner import Reasoner
-from tidelog.relation import Relation, misfit_error
+from tidelog.reasoner.reasoner import Reasoner
+from tidelog.reasoner.storing import open_store
 from tidelog.spark import codes
 from tidelog.spark.memory import Limit, Metered
 from tidelog.spark.parquet import FILES, Target

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.state import COUNTERS, TableState
+from tidelog.engine.columnar.storage.engine_state import COUNTERS, TableState
 from tidelog.errors import DataError, counted
 from tidelog.maintenance.row_sets import Rows
 from tidelog.store import files, journal, superblock
@@ -17,8 +17,8 @@ from tidelog.store.folder import Folder, check_confirmed
 from tidelog.store.journal import Read, Record
 from tidelog.store.shapes import FormError
 from tidelog.store.snapshot import Part, Snapshot, is_derived_anew
+from tidelog.store.state_checks import check_table
 from tidelog.store.superblock import Root
-from tidelog.store.validity import check_table
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tidelog.errors import DataError, Diagnostic
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import (
     Aggregation,
     Apply,
@@ -39,7 +40,6 @@ from tidelog.logic.program import (
     Variable,
 )
 from tidelog.logic.terms import exact, read_exact
-from tidelog.logic.time import Interval
 from tidelog.logic.values import ColumnType
 from tidelog.store import codes
 from tidelog.store.shapes import anything, fields, many, named, optional, row, text, truth

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.data.dictionary import Dictionary
 from tidelog.engine.columnar.exact import ids_of_terms, terms_of
 from tidelog.errors import counted
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program, Rule
 from tidelog.logic.terms import exact, read_exact
-from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import Update
 from tidelog.maintenance.row_sets import Ids, Rows
-from tidelog.query.demands import Asked
+from tidelog.query.kept_queries import Asked
 from tidelog.store.journal import Record
 from tidelog.store.program_form import (
     INTERVAL,
@@ -49,7 +49,7 @@ from tidelog.store.shapes import (
 )
 from tidelog.store.snapshot import ASKED, asked_of, asked_to_json
 from tidelog.store.state import BatchId
-from tidelog.store.validity import check_program
+from tidelog.store.state_checks import check_program
 from tidelog.temporal.changing import TimedRows, TimedUpdate, Times
 from tidelog.temporal.list_kernels import INFINITY, LIMIT
 from tidelog.temporal.lists import Timeline

@@ -22,12 +22,18 @@ from typing import Any
 from zlib import crc32
 
 from tidelog import durable
-from tidelog.engine.columnar.state import COUNTERS, ENDS, DictionaryState, EngineState, TableState
+from tidelog.engine.columnar.storage.engine_state import (
+    COUNTERS,
+    ENDS,
+    DictionaryState,
+    EngineState,
+    TableState,
+)
 from tidelog.engine.maintaining import Counters
 from tidelog.equality.registry import TREATMENTS
 from tidelog.errors import DataError, Diagnostic
 from tidelog.logic.program import Variable
-from tidelog.query.demands import Asked
+from tidelog.query.kept_queries import Asked
 from tidelog.rewrite.over_representatives import ALIAS
 from tidelog.rewrite.splitting import is_auxiliary
 from tidelog.store import codes, files
@@ -59,8 +65,8 @@ from tidelog.store.shapes import (
     truth,
 )
 from tidelog.store.state import BatchId, State
+from tidelog.store.state_checks import check_asked, check_engine, check_program, check_times
 from tidelog.store.time_form import TIME, given_only, time_of, time_sections, time_to_json
-from tidelog.store.validity import check_asked, check_engine, check_program, check_times
 from tidelog.temporal.state import TimeState
 
 VERSION = 3  # 1 had no times, 2 no superblock

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tidelog.engine.columnar.state import EngineState
+from tidelog.engine.columnar.storage.engine_state import EngineState
 from tidelog.errors import DataError, Diagnostic
 from tidelog.logic.program import Program
-from tidelog.query.demands import Asked
+from tidelog.query.kept_queries import Asked
 from tidelog.store.codes import BACKWARDS
 from tidelog.temporal.state import TimeState
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from fractions import Fraction
 from typing import Any
 
-from tidelog.logic.time import Interval
+from tidelog.logic.intervals import Interval
 from tidelog.store.arrays import SECTION, Array
 from tidelog.store.program_form import INTERVAL, interval_of, interval_to_json
 from tidelog.store.shapes import fields, many, named, natural, one_of, optional, row, text, truth

@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 
 from tidelog.errors import Diagnostic, ProgramError
+from tidelog.logic.intervals import Interval, write_point
 from tidelog.logic.program import Program, Query, Rule, Throughout
-from tidelog.logic.time import Interval, write_point
 from tidelog.temporal.analysis import Edge, Shift, edges
 from tidelog.temporal.changing import GoOn
 from tidelog.temporal.horizon import Horizon
+from tidelog.temporal.interval_dred import Journal
 from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Timeline
-from tidelog.temporal.maintain import Journal
 from tidelog.temporal.materialise import Derivation, unheard
 from tidelog.temporal.nodes import ReadyRule
 from tidelog.temporal.store import Store

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import TOP, Atom, Metric, MetricNegation, MetricRule, Negation, Rule
 from tidelog.logic.strata import Stratum, components, dependency_graph
-from tidelog.logic.time import Interval
 from tidelog.temporal.nodes import PAST
 
 FORWARD, BACKWARD = "forward", "backward"

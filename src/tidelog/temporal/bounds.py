@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from fractions import Fraction
 
+from tidelog.logic.intervals import Interval
 from tidelog.logic.metrics import intervals_of
 from tidelog.logic.program import Program, TimedFact
-from tidelog.logic.time import Interval
 
 _MICROSECONDS = 1_000_000
 

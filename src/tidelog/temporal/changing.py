@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.logic.inference import LazySchema
+from tidelog.data.dictionary import Dictionary
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program
-from tidelog.logic.time import Interval
+from tidelog.logic.type_inference import LazySchema
 from tidelog.maintenance.maintainer import NetChange
 from tidelog.maintenance.row_sets import Rows, joined, without
 from tidelog.temporal.heads import Derived
 from tidelog.temporal.horizon import Horizon
+from tidelog.temporal.interval_dred import Difference, Journal, Maintenance
 from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Integers, Lists, Timeline, always, single
-from tidelog.temporal.maintain import Difference, Journal, Maintenance
 from tidelog.temporal.nodes import ReadyRule
 from tidelog.temporal.periodic_relation import PeriodicRelation
 from tidelog.temporal.relation import INTERVAL, TimedRelation

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidelog.logic.time import Interval
+from tidelog.logic.intervals import Interval
 from tidelog.temporal.analysis import BACKWARD, FORWARD
 from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Lists, Timeline

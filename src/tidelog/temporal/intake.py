@@ -15,10 +15,10 @@ from tidelog.errors import DataError, Diagnostic, counted
 from tidelog.io.arrow_data import validated
 from tidelog.io.codes import WRONG_WIDTH
 from tidelog.io.columns import Batch
-from tidelog.io.objects import SHOWN
+from tidelog.io.python_data import SHOWN
 from tidelog.io.source import DURATION, START
 from tidelog.io.times import with_bounds
-from tidelog.logic.time import Interval, read_interval, read_point
+from tidelog.logic.intervals import Interval, read_interval, read_point
 from tidelog.temporal.changing import Times, times_of
 from tidelog.temporal.list_kernels import INFINITY, LIMIT
 from tidelog.temporal.lists import Integers, Timeline, as_integers

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.logic.time import Interval, beyond_range
+from tidelog.logic.intervals import Interval, beyond_range
 from tidelog.temporal import list_kernels as kernels
 from tidelog.temporal.list_kernels import INFINITY, LIMIT
 

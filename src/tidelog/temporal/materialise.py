@@ -32,7 +32,7 @@ from tidelog.temporal.compute import Computer
 from tidelog.temporal.evaluate import Driver, Evaluation
 from tidelog.temporal.heads import Derived, head_facts
 from tidelog.temporal.horizon import Horizon
-from tidelog.temporal.maintain import Journal
+from tidelog.temporal.interval_dred import Journal
 from tidelog.temporal.nodes import Body, ReadyRule
 from tidelog.temporal.optimise import Pruning, Unit
 from tidelog.temporal.outcome import Outcome

@@ -14,7 +14,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tidelog.logic.time import Interval
+from tidelog.logic.intervals import Interval
 from tidelog.temporal.lists import Integers, Lists, Timeline
 
 DIAMOND_OF = {"since": "diamondminus", "until": "diamondplus"}

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count
 
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import (
     TOP,
     Assignment,
@@ -25,7 +26,6 @@ from tidelog.logic.program import (
     Variable,
     literal_variables,
 )
-from tidelog.logic.time import Interval
 from tidelog.logic.values import Value
 from tidelog.temporal.lists import Integers, Timeline
 from tidelog.temporal.metric import DIAMOND_OF, Lasting, take_apart

@@ -17,16 +17,16 @@ import numpy as np
 
 from tidelog.engine.events import Listener
 from tidelog.errors import Diagnostic, ProgramError
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Assignment, Program, Query, Rule, Throughout
-from tidelog.logic.time import Interval
 from tidelog.maintenance.maintainer import NetChange
 from tidelog.maintenance.row_sets import Rows
 from tidelog.temporal.analysis import BACKWARD, FORWARD, direction, edges, levels
 from tidelog.temporal.changing import Changing, TimedRows, TimedUpdate, Times
 from tidelog.temporal.horizon import Horizon
+from tidelog.temporal.interval_dred import Journal
 from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Integers, Lists, single
-from tidelog.temporal.maintain import Journal
 from tidelog.temporal.materialise import Derivation, unheard
 from tidelog.temporal.nodes import Leaf, ReadyRule
 from tidelog.temporal.outcome import Outcome

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from tidelog.data.relation import TextTable
+from tidelog.logic.intervals import write_point
 from tidelog.logic.program import free_name
-from tidelog.logic.time import write_point
-from tidelog.relation import TextTable
 from tidelog.temporal.lists import Integers, Timeline
 from tidelog.temporal.relation import TimedRelation, Truths
 

@@ -17,7 +17,7 @@ from operator import add
 
 import numpy as np
 
-from tidelog.logic.time import Interval, beyond_range, write_point
+from tidelog.logic.intervals import Interval, beyond_range, write_point
 from tidelog.temporal.list_kernels import INFINITY, LIMIT
 from tidelog.temporal.lists import Integers, Lists, Timeline, single
 

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy as np
 
+from tidelog.data.relation import Relation, column_names
 from tidelog.engine.events import FactsLoaded, IntervalsGained, Listener
 from tidelog.errors import Diagnostic, Inconsistent, ProgramError, suggest
 from tidelog.io.columns import Batch
-from tidelog.logic.inference import LazySchema
+from tidelog.logic.intervals import Interval
 from tidelog.logic.metrics import intervals_of
 from tidelog.logic.program import BOTTOM, Predicate, Program, Query, Throughout, TimedFact, literal_atoms
 from tidelog.logic.strata import entangled
-from tidelog.logic.time import Interval
+from tidelog.logic.type_inference import LazySchema
 from tidelog.maintenance.maintainer import NetChange
 from tidelog.maintenance.row_sets import Rows
-from tidelog.relation import Relation, column_names
 from tidelog.temporal.advancing import NOT_ADVANCED, Past, derive_on
 from tidelog.temporal.analysis import FORWARD, direction, time_cycle
 from tidelog.temporal.changing import Changing, TimedUpdate, Times

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.relation import Ids, Relation, TextTable
 from tidelog.engine.columnar import decode
-from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.logic.inference import LazySchema
+from tidelog.logic.intervals import Interval, read_interval
 from tidelog.logic.program import free_name
-from tidelog.logic.time import Interval, read_interval
-from tidelog.relation import Ids, Relation, TextTable
+from tidelog.logic.type_inference import LazySchema
 from tidelog.temporal.list_kernels import INFINITY
 from tidelog.temporal.lists import Integers, Timeline
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tidelog.logic.intervals import Interval
 from tidelog.logic.program import Program
-from tidelog.logic.time import Interval
 from tidelog.temporal.advancing import Past
 from tidelog.temporal.lists import Integers, Lists, Timeline
 from tidelog.temporal.outcome import Outcome

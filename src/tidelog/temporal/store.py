@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from tidelog.logic.intervals import Interval
 from tidelog.logic.metrics import intervals_of
 from tidelog.logic.program import Program
-from tidelog.logic.time import Interval
 from tidelog.temporal.lists import Integers, Lists, Timeline, always, nothing, single
 from tidelog.temporal.nodes import Leaf, ReadyRule, make_ready
 from tidelog.temporal.rows import Table

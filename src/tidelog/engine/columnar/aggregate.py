@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.data.dictionary import Dictionary
 from tidelog.logic.builtins import AGGREGATES
 from tidelog.logic.program import Aggregation, Constant, Variable
 from tidelog.logic.values import Kind

@@ -22,7 +22,7 @@ from tidelog.engine.columnar.layout import (
     ROWS,
     SLOT_LIMIT,
 )
-from tidelog.engine.columnar.table_kernels import LOWER, find_row
+from tidelog.engine.columnar.storage.table_kernels import LOWER, find_row
 
 
 @kernel("i64[:,:], i64[:], i64[:], i32[:], u8[:]")

@@ -78,8 +78,8 @@ from tidelog.engine.columnar.layout import (
     Z_WANT,
     Z_WIDTH,
 )
-from tidelog.engine.columnar.note_kernels import leans_elsewhere, note_head
-from tidelog.engine.columnar.table_kernels import LOWER, find_row, key_hash, write_row
+from tidelog.engine.columnar.storage.table_kernels import LOWER, find_row, key_hash, write_row
+from tidelog.engine.columnar.transactions.mark_kernels import leans_elsewhere, note_head
 
 SETTLED = np.uint8(0xFF ^ PASSING)
 STANDING = BEFORE | ALIVE

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.data.dictionary import TEXT_KINDS, Dictionary
 from tidelog.engine.columnar.arrow import array_of, numbers_of, taken
-from tidelog.engine.columnar.dictionary import TEXT_KINDS, Dictionary
 from tidelog.engine.columnar.many_texts import many_texts
 from tidelog.io.arrays import text_array
 from tidelog.logic import json_terms, terms

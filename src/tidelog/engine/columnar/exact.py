@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.data.dictionary import Dictionary
 from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of
 from tidelog.engine.columnar.decode import to_texts
-from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.io.arrays import flags_of, joined, text_array
 from tidelog.io.columns import Column
 from tidelog.logic.terms import exact, read_any, read_exact
@@ -46,7 +46,7 @@ def coded_terms(column: Column) -> tuple[pa.Array, pa.Array]:
     if column.type is ColumnType.ANY:
         write = _of_fields if column.parse_numbers else _of_names
     if write is None:
-        from tidelog.engine.columnar.evaluate import ColumnarEngine
+        from tidelog.engine.columnar.storage.catalog import ColumnarEngine
 
         engine = ColumnarEngine(1)
         ids, places = np.unique(engine.encode_column(column), return_inverse=True)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.data import memory
 from tidelog.engine.columnar import closure_kernels as kernels
-from tidelog.engine.columnar import memory
 
 Ids = npt.NDArray[np.int32]
 Pairs = tuple[Ids, Ids]

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.columnar import layout, memory
-from tidelog.engine.columnar import table_kernels as kernels
+from tidelog.data import memory
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.storage import table_kernels as kernels
 from tidelog.engine.columnar.table import Table, Words
 
 MANY = 1 << 18  # rows from which the pool has less room to grow

@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidelog.data.dictionary import Dictionary
 from tidelog.engine.columnar.arrow import array_of, mask_of, pool_for_results, taken
-from tidelog.engine.columnar.dictionary import Dictionary
 from tidelog.io.arrays import flags_of, text_array, text_scalar
 from tidelog.io.patterns import NAME
 from tidelog.logic.values import XSD, Kind

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from tidelog.compiled import bytes_at, inlined, int32_at, int64_at, kernel, mix, subroutine
-from tidelog.engine.columnar.heads import column_address
+from tidelog.engine.columnar.interpreter.head_kernels import column_address
 from tidelog.engine.columnar.layout import (
     ABSENT_INDEX,
     ALIVE,
@@ -56,7 +56,7 @@ from tidelog.engine.columnar.layout import (
     Z_RIGHT,
     Z_ROWS,
 )
-from tidelog.engine.columnar.table_kernels import COLUMN_SEED, LOWER, UPPER, find_row
+from tidelog.engine.columnar.storage.table_kernels import COLUMN_SEED, LOWER, UPPER, find_row
 
 ENDLESS = np.int64(1 << 60)
 MOST_LOOKED_AT = np.int64(1 << 22)  # rows that a probe may pass over before it is left, to look at the clock

@@ -12,8 +12,9 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.columnar import layout, memory
-from tidelog.engine.columnar.round_kernels import E_TABLE, run_round, run_rounds
+from tidelog.data import memory
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.interpreter.round_kernels import E_TABLE, run_round, run_rounds
 from tidelog.engine.columnar.runner import PARALLEL_FROM, Runner, Store
 from tidelog.engine.protocol import Runnable
 from tidelog.plan.algebra import Part

@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tidelog.data.dictionary import Dictionary
 from tidelog.engine.columnar import layout
 from tidelog.engine.columnar.assemble import Assembled
-from tidelog.engine.columnar.dictionary import Dictionary
-from tidelog.engine.columnar.heads import close_gaps, insert_emitted
 from tidelog.engine.columnar.index import Index
-from tidelog.engine.columnar.interpreter import run_plan
+from tidelog.engine.columnar.interpreter.head_kernels import close_gaps, insert_emitted
+from tidelog.engine.columnar.interpreter_ import run_plan
 from tidelog.engine.columnar.steps import PythonStep
 from tidelog.engine.columnar.table import Table
 from tidelog.engine.protocol import NOTHING, Outcome

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tidelog.engine.columnar import layout
-from tidelog.engine.columnar.expressions import DEEPEST
 from tidelog.engine.columnar.index import IndexKey
+from tidelog.engine.columnar.interpreter.expression_kernels import DEEPEST
 from tidelog.engine.maintaining import PARTS, PRESENT
 from tidelog.logic.program import (
     Apply,

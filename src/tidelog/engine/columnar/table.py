@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.columnar import layout, memory
-from tidelog.engine.columnar import table_kernels as kernels
+from tidelog.data import memory
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.storage import table_kernels as kernels
 
 Ids = npt.NDArray[np.int32]
 Words = npt.NDArray[np.int64]

@@ -17,10 +17,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.exchange import kernels
+from tidelog.engine.exchange import owner_kernels
 from tidelog.engine.exchange.values import Rows, Values
-from tidelog.logic.inference import Columns
 from tidelog.logic.program import Program
+from tidelog.logic.type_inference import Columns
 from tidelog.logic.types import types_of_kinds
 from tidelog.logic.values import Kind, Value
 from tidelog.rewrite.localise import Sizes
@@ -67,14 +67,14 @@ class Counting:
     def count(self, given: Mapping[str, Sequence[Part]], values: Values, tasks: int) -> Counts:
         """Count a task's part of the given facts."""
         rows = np.array([sum(count for _, count in given.get(name, ())) for name in self.names], np.int64)
-        sketches = np.zeros((len(self.columns), kernels.SKETCH), np.uint8)
+        sketches = np.zeros((len(self.columns), owner_kernels.SKETCH), np.uint8)
         kinds = np.zeros(len(self.columns), np.int64)
         weights: list[int] = []
         frequent: list[Rows] = []
         for number, (name, place) in enumerate(self.columns):
             parts = [columns[place] for columns, count in given.get(name, ()) if count]
             for part in parts:
-                kernels.sketch(part, values.hashes, sketches[number])
+                owner_kernels.sketch(part, values.hashes, sketches[number])
                 if self.needs_kinds:
                     found = np.flatnonzero(np.bincount(values.dictionary.kind[part]))
                     kinds[number] |= sum(1 << kind for kind in found.tolist())

@@ -17,7 +17,7 @@ from pathlib import Path
 from secrets import token_bytes, token_hex
 from typing import IO, Any, Final
 
-from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.data.dictionary import Dictionary
 from tidelog.engine.exchange.sockets import Listener, Mesh, lost
 from tidelog.engine.exchange.tasks import Task
 from tidelog.engine.exchange.values import Collision

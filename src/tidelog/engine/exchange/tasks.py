@@ -20,9 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tidelog import errors
-from tidelog.engine.columnar import memory
-from tidelog.engine.columnar.closing import ClosingEngine
-from tidelog.engine.columnar.dictionary import Dictionary
+from tidelog.data import memory
+from tidelog.data.dictionary import Dictionary
+from tidelog.data.relation import Relation, column_names
+from tidelog.engine.columnar.closures.maintained_closures import ClosingEngine
 from tidelog.engine.events import Tally
 from tidelog.engine.exchange import codes
 from tidelog.engine.exchange.counting import Column, Counting, Counts, Part
@@ -34,7 +35,6 @@ from tidelog.errors import Diagnostic, ProgramError, Severity, Source, Span, Tid
 from tidelog.io.columns import Batch, column_of_values
 from tidelog.logic.program import Program
 from tidelog.logic.values import integer
-from tidelog.relation import Relation, column_names
 from tidelog.rewrite.localise import EVERYWHERE, NUMBER, Localised, NotLocalisable, Place, Sizes, localise
 
 Ids = npt.NDArray[np.int32]

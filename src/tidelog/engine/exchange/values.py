@@ -18,10 +18,10 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from tidelog.engine.columnar import memory
-from tidelog.engine.columnar.dictionary import TEXT_KINDS, Dictionary
+from tidelog.data import memory
+from tidelog.data.dictionary import TEXT_KINDS, Dictionary
 from tidelog.engine.columnar.dictionary_kernels import gather_texts
-from tidelog.engine.exchange import codes, kernels
+from tidelog.engine.exchange import codes, owner_kernels
 from tidelog.errors import Diagnostic, TidelogError
 from tidelog.logic.values import Kind
 
@@ -76,7 +76,7 @@ class Values:
         if count > self._known:
             self._grow(count)
             words = self.dictionary.words
-            kernels.hash_entries(words, self._known, count, self.seed, self._mask, self.hashes)
+            owner_kernels.hash_entries(words, self._known, count, self.seed, self._mask, self.hashes)
             self._enter(count, more)
 
     def _grow(self, count: int) -> None:
@@ -95,14 +95,16 @@ class Values:
             self._slots = memory.zeros(1 << (2 * (count + more)).bit_length(), np.int32)
             first = 0
         slots = self._slots
-        twice = int(kernels.enter(self.hashes, slots.ctypes.data, len(slots), self._shift, first, count))
+        twice = int(
+            owner_kernels.enter(self.hashes, slots.ctypes.data, len(slots), self._shift, first, count)
+        )
         if twice >= 0:
             raise self._collision(twice)
         self._known = count
 
     @property
     def _shift(self) -> int:
-        return kernels.BITS - (len(self._slots).bit_length() - 1)
+        return owner_kernels.BITS - (len(self._slots).bit_length() - 1)
 
     def _collision(self, identity: int) -> Collision:
         message = f"{self.dictionary.decode(identity).content!r} has the hash of another value"
@@ -112,7 +114,7 @@ class Values:
         """Return for each task the numbers of the rows whose value it owns."""
         rows = np.empty(len(column), np.int32)
         starts = np.zeros(tasks + 1, np.int64)
-        kernels.by_owner(column, self.hashes, tasks, rows, starts)
+        owner_kernels.by_owner(column, self.hashes, tasks, rows, starts)
         return [rows[starts[task] : starts[task + 1]] for task in range(tasks)]
 
     # ---- parcels that leave
@@ -132,7 +134,7 @@ class Values:
             chosen = NO_ROWS if rows.chosen is None else rows.chosen
             for column in rows.columns:
                 out = numbers[place : place + rows.count]
-                count = int(kernels.number_values(column, chosen, self._numbers, listed, count, out))
+                count = int(owner_kernels.number_values(column, chosen, self._numbers, listed, count, out))
                 place += rows.count
         listed = self._with_qualifiers(listed[:count], task)
         new = self._new(listed, task)
@@ -167,7 +169,7 @@ class Values:
         words, ids = self.dictionary.words, listed[new]
         kinds, extras = np.empty(len(ids), np.uint8), np.empty(len(ids), np.int32)
         told, offsets = np.empty(len(ids), np.int64), np.empty(len(ids) + 1, np.int64)
-        kernels.describe(words, ids, kinds, extras, told, offsets)
+        owner_kernels.describe(words, ids, kinds, extras, told, offsets)
         qualified = IS_QUALIFIED[kinds]
         if qualified.any():
             extras[qualified] = self._numbers[extras[qualified]] - 1
@@ -191,7 +193,7 @@ class Values:
         hashes = np.frombuffer(parcel[HASHES], np.int64)
         ids = np.empty(len(hashes), np.int32)
         slots = self._slots
-        kernels.look_up(hashes, self.hashes, slots.ctypes.data, len(slots), self._shift, ids)
+        owner_kernels.look_up(hashes, self.hashes, slots.ctypes.data, len(slots), self._shift, ids)
         places = np.frombuffer(parcel[PLACES], np.int32)
         if len(places):
             self._learn(parcel, places, hashes, ids)
@@ -217,7 +219,7 @@ class Values:
         dictionary, new = self.dictionary, ids[places] < 0
         dictionary.grow(int(np.count_nonzero(new)), int(words[new & IS_TEXT[kinds]].sum()))
         at = texts.ctypes.data
-        done = int(kernels.learn(dictionary.words, kinds, extras, words, offsets, at, places, 0, ids))
+        done = int(owner_kernels.learn(dictionary.words, kinds, extras, words, offsets, at, places, 0, ids))
         if done < 0:
             raise self._collision(int(ids[places[-1 - done]]))
         count = len(dictionary)

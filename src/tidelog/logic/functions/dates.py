@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidelog.logic import lexical, values
+from tidelog.logic import lexical_forms, values
 from tidelog.logic.functions.function import Result, function
 from tidelog.logic.functions.kinds import read_as
 from tidelog.logic.functions.numbers import of_scaled
-from tidelog.logic.lexical import Clock, Moment
+from tidelog.logic.lexical_forms import Clock, Moment
 from tidelog.logic.values import XSD, Kind, Value
 
 _MICROSECONDS_OF_DAY = 86_400_000_000
@@ -26,9 +26,9 @@ def _moment(value: Value) -> Moment | None:
 def _clock(value: Value) -> Clock | None:
     """What calendar and clock show at a dateTime, or at midnight of a date; None of all else."""
     if value.kind is Kind.DATE:
-        return Clock(*lexical.civil(int(value.content)), 0, 0, 0)
+        return Clock(*lexical_forms.civil(int(value.content)), 0, 0, 0)
     moment = _moment(value)
-    return None if moment is None else lexical.show_clock(moment)
+    return None if moment is None else lexical_forms.show_clock(moment)
 
 
 def _define_part(name: str, summary: str, part: Callable[[Clock], int], *, of_dates: bool) -> None:
@@ -65,7 +65,7 @@ def seconds(value: Value) -> Result:
 def timezone_text(value: Value) -> Result:
     """The timezone as it is written."""
     moment = _moment(value)
-    return None if moment is None else values.string(lexical.write_offset(moment.offset))
+    return None if moment is None else values.string(lexical_forms.write_offset(moment.offset))
 
 
 @function(

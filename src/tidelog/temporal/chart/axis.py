@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import count, pairwise
 
-from tidelog.logic.lexical import civil, read_date, write_date
-from tidelog.logic.time import write_point
+from tidelog.logic.intervals import write_point
+from tidelog.logic.lexical_forms import civil, read_date, write_date
 
 _DAY = 86_400
 _MINUTES = (1, 2, 5, 10, 15, 30)

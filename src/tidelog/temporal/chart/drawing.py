@@ -8,11 +8,11 @@ from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
 
+from tidelog.data.relation import Relation
 from tidelog.errors import Diagnostic, ProgramError
 from tidelog.io.atomic import replacing
-from tidelog.logic.time import read_point
+from tidelog.logic.intervals import read_point
 from tidelog.plan.page import document
-from tidelog.relation import Relation
 from tidelog.temporal.chart.lanes import Chart, make_chart
 from tidelog.temporal.chart.svg import axis_text, svg_text
 from tidelog.temporal.chart.text import chart_lines

@@ -1,0 +1,283 @@
+"""`tidelog run` and `tidelog query`."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tidelog.cli.commands.watch import Watch, check_watchable
+from tidelog.cli.deltas import print_script
+from tidelog.cli.files import Staging, staging
+from tidelog.cli.options import ON_SCREEN
+from tidelog.cli.reasoning import Work
+from tidelog.cli.results import (
+    ROWS_ON_TERMINAL,
+    TRIPLE,
+    Form,
+    Result,
+    check_printable,
+    check_statements,
+    data,
+    print_result,
+    print_results,
+    query_name,
+)
+from tidelog.cli.statistics import choices, report_statistics
+from tidelog.cli.terminal import data_output
+from tidelog.cli.usage import UsageError
+from tidelog.data.relation import Relation
+from tidelog.errors import ProgramError, counted
+from tidelog.io.export import Export, export_file
+from tidelog.io.formats import file_name, is_compressed
+from tidelog.io.source import transfer_path
+from tidelog.io.write import write
+from tidelog.logic.program import Query, Transfer
+from tidelog.logic.sandbox import OPEN
+from tidelog.program_facts import EXPLICIT
+from tidelog.query import registry as strategies
+from tidelog.reasoner.delta import Delta
+from tidelog.temporal.relation import TimedRelation
+
+_TABLE: Final = Form("table")
+
+
+def run(options: Namespace) -> int:
+    """The exit code of `tidelog run`."""
+    form = Form.of(options, "csv" if options.output else "table")
+    check_options(options, form)
+    if options.engine == "spark":
+        from tidelog.cli import on_spark
+
+        return on_spark.run(options)
+    if options.watch:
+        check_watchable(options)
+    with Work(options) as work:
+        _run(work, form)
+        return _watch(work, form) if options.watch else 0
+
+
+def _run(work: Work, form: Form) -> None:
+    """Derive everything, and put out what is asked for."""
+    options = work.options
+    work.warn()
+    exports = exports_of(work)
+    form.check_mixed(export.format for _, export in exports)
+    outputs = outputs_of(work, exports)
+    queries = [_answers(work, query) for query in work.program.queries]
+    arities = {result.name: result.arity for result in outputs}
+    if options.output is None:
+        check_printable(len(outputs) + len(queries), form)
+        arities |= {result.name: result.arity for result in queries}
+    check_statements(arities, form)
+    work.derive()
+    written = write_files(work, outputs if options.output else [], exports, form)
+    if options.output is None:
+        if outputs or queries:
+            print_results([*outputs, *queries], form)
+    elif queries:
+        print_results(queries, replace(_TABLE, terms=form.terms, rows=form.rows))
+    report_files(work, written)
+    report_statistics(work)
+
+
+def _watch(work: Work, form: Form) -> int:
+    """Apply edits until Ctrl-C, and put out what they change; the exit code."""
+    work.reasoner.runtime.started = None  # the timeout is for each edit, not for the session
+
+    def show(delta: Delta | None) -> None:
+        exports = exports_of(work)
+        outputs = outputs_of(work, exports)
+        if delta is not None and work.options.output is None:
+            most = form.rows if form.rows is not None else ROWS_ON_TERMINAL if sys.stdout.isatty() else 0
+            print_script(delta, tuple(result.name for result in outputs), most or None)
+        if delta is None or delta:
+            report_files(work, write_files(work, outputs if work.options.output else [], exports, form))
+        _report_edit(work, delta)
+
+    return Watch(work, show).run()
+
+
+def query(options: Namespace) -> int:
+    """The exit code of `tidelog query`."""
+    form = Form.of(options, "table")
+    form.check_mixed()
+    check_options(options, form)
+    check_printable(1, form)
+    _check_strategy(options.strategy)
+    if options.engine == "spark":
+        from tidelog.cli import on_spark
+
+        return on_spark.query(options)
+    with Work(options) as work:
+        _query(work, form)
+    return 0
+
+
+def _query(work: Work, form: Form) -> None:
+    """Answer the query."""
+    options = work.options
+    work.warn(about_unused=False)
+    with work.showing_progress(), work.keeping_rejects():
+        work.read()
+        asked = (options.query, options.strategy)
+        explained = work.reasoner.explain_strategy(*asked) if options.explain_strategy else ""
+        answers = work.reasoner.query(options.query, options.strategy, limit=options.limit)
+    work.report_rejects()
+    work.report_completeness()
+    for line in explained.splitlines():
+        work.messages.say(line)
+    print_result(
+        Result(" ".join(options.query.split()), len(answers.columns), lambda: answers, "query"), form
+    )
+    report_statistics(work)
+
+
+def _check_strategy(name: str) -> None:
+    """Nothing, if there is such a strategy; else a usage error."""
+    try:
+        strategies.check_name(name)
+    except ProgramError as error:
+        fault = error.diagnostics[0]
+        raise UsageError(fault.message, fault.help) from None
+
+
+def check_options(options: Namespace, form: Form) -> None:
+    """Nothing, if the options go together; else a usage error."""
+    output = getattr(options, "output", None)
+    if output is not None and form.format == "table":
+        raise UsageError("tables are for people, not for files", "choose another --format, such as csv")
+    if output is not None and output.exists() and not output.is_dir():
+        raise UsageError(f"--output {output} is not a folder")
+    if getattr(options, "processes", None) and (options.store or options.engine != "columnar"):
+        what = "--store" if options.store else f"--engine {options.engine}"
+        raise UsageError(f"--processes does not go with {what}")
+    if options.stats and not options.stats.endswith(".json"):
+        raise UsageError(f"--stats {options.stats} is not a name that ends in .json")
+
+
+def outputs_of(work: Work, exports: Iterable[tuple[Transfer, Export]]) -> list[Result]:
+    """The output predicates; without `--output`, those that an export writes to a file are left out."""
+    program = work.program
+    exported = {transfer.predicate for transfer, export in exports}
+    skipped = exported - set(program.outputs) if work.options.output is None else set()
+    shown = [name for name in program.output_predicates if name not in skipped]
+    return [_facts(work, name) for name in (*shown, *work.graphs)]
+
+
+def _facts(work: Work, name: str) -> Result:
+    predicate = work.program.predicates[name]
+    if name == TRIPLE and getattr(work.options, "triples", "all") != "all":
+        return Result(predicate.written, predicate.arity, lambda: _triples(work))
+    return Result(
+        predicate.written,
+        predicate.arity,
+        lambda: work.reasoner[name],
+        types=work.program.types_of(predicate),
+    )
+
+
+def _triples(work: Work) -> Relation:
+    """The triples that are inferred, or those that were given."""
+    whole = work.reasoner[TRIPLE]
+    columns, rows, dictionary = whole.coded
+    explicit = (work.reasoner.engine.standing(TRIPLE, columns, rows) & EXPLICIT) != 0
+    wanted = explicit if work.options.triples == "explicit" else ~explicit
+    kept = tuple(column[wanted] for column in columns)
+    return Relation(whole.name, whole.columns, kept, int(wanted.sum()), dictionary, lambda: whole.contents)
+
+
+def _answers(work: Work, query: Query) -> Result:
+    name = query_name(query.text)
+    return Result(name, len(query.variables), lambda: work.reasoner.query(query.text), "query")
+
+
+# ---- files
+
+
+def exports_of(work: Work) -> list[tuple[Transfer, Export]]:
+    """The exports of the program, and where they go."""
+    predicates = work.program.predicates
+    return [
+        (transfer, export_file(transfer, predicates[transfer.predicate], work.options.output))
+        for transfer in work.program.exports
+    ]
+
+
+def write_files(
+    work: Work, outputs: Iterable[Result], exports: Iterable[tuple[Transfer, Export]], form: Form
+) -> dict[Path, int]:
+    """The number of rows of each file written: all of them, or none and an error."""
+    written: dict[Path, int] = {}
+    with staging(_inputs(work)) as staged:
+        for transfer, export in exports:
+            _write_export(work, transfer, export, staged, written)
+        for result in outputs:
+            relation = result.relation
+            output = work.options.output
+            name = file_name(result.name, form.format, len(relation.columns))
+            path = OPEN.to_write(output / name, output=output)
+            if path not in written:
+                table = data(relation, form, result.types)
+                options = replace(form.options, compressed=False)
+                written[path] = write(staged.file(path), form.format, table.column_names, [table], options)
+                _report_left_out(work, len(relation) - written[path])
+    return written
+
+
+def _inputs(work: Work) -> frozenset[Path]:
+    """The files that were read, which must not be written."""
+    imported = (transfer_path(transfer, transfer.folder) for transfer in work.program.imports)
+    return frozenset(path.resolve() for path in (*work.files, *imported) if path is not None)
+
+
+def _write_export(
+    work: Work, transfer: Transfer, export: Export, staged: Staging, written: dict[Path, int]
+) -> None:
+    """The facts of an export are in its file, or on standard output."""
+    relation = work.reasoner[transfer.predicate].sorted()
+    types = transfer.types or work.program.types_of(work.program.predicates[transfer.predicate])
+    table = data(relation, Form(export.format, work.options.terms, mixed=work.options.mixed), types)
+    if relation.columns and not isinstance(relation, TimedRelation):
+        table = table.select(export.columns)
+    if export.path is None:
+        sys.stdout.flush()
+        output = data_output()
+        write(output, export.format, table.column_names, [table], export.options)
+        output.flush()
+        return
+    compressed = export.options.compressed
+    options = replace(
+        export.options,
+        compressed=is_compressed(export.path) if compressed is None else compressed,
+        escape_formulas=export.options.escape_formulas or work.options.escape_formulas,
+    )
+    place = staged.file(export.path)
+    written[export.path] = write(place, export.format, table.column_names, [table], options)
+
+
+# ---- what was done
+
+
+def report_files(work: Work, written: dict[Path, int]) -> None:
+    for path, rows in written.items():
+        work.messages.say(f"wrote {path}, {counted(rows, 'row')}")
+
+
+def _report_left_out(work: Work, triples: int) -> None:
+    """Say how many triples are not in a file of RDF."""
+    if triples:
+        work.messages.say(f"left out {counted(triples, 'triple')} about literals, which RDF cannot state")
+
+
+def _report_edit(work: Work, delta: Delta | None) -> None:
+    """What maintainer was chosen and why, where statistics were asked for; in a file all of them."""
+    work.reasoning = delta.seconds if delta is not None else None
+    if work.options.stats == ON_SCREEN:
+        for line in choices(work.tally):
+            work.messages.say(f"{work.maintainer} {line}")
+    else:
+        report_statistics(work)

@@ -1,0 +1,380 @@
+"""The dictionary: every value has a dense integer id, given when it is first seen. Mutates itself.
+
+Values are only ever added behind those that are there, and columns that grow are copied, not moved: what an
+id stands for can be read without a lock while another thread gives ids to new values.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.data import memory
+from tidelog.engine.columnar import dictionary_kernels as kernels
+from tidelog.engine.columnar.arrow import array_of, mask_of, numbers_of, truths_of
+from tidelog.engine.columnar.term_kernels import NOT_PLAIN, PLAIN_IRI, PLAIN_STRING, take_off_ends
+from tidelog.io.plain_triples import USES
+from tidelog.logic.python import from_python
+from tidelog.logic.terms import read_any, read_exact
+from tidelog.logic.values import ColumnType, Kind, Value
+
+Ids = npt.NDArray[np.int32]
+
+FIRST_CAPACITY = 1024
+LOAD = 0.75
+TEXT_KINDS = frozenset({Kind.BIG, Kind.STRING, Kind.LANGUAGE_STRING, Kind.LITERAL, Kind.IRI, Kind.BLANK})
+FEW = 6  # texts for which an Arrow array is not worth making
+MOST_MET = 1 << 16  # texts from Python that are known by heart
+# Terms that stand for the text between their ends. An IRI that begins with `_` may be a blank node.
+_PLAIN_TERMS = (
+    (r"""^<[^_\x00-\x20<>"{}|^`\\][^\x00-\x20<>"{}|^`\\]*>$""", Kind.IRI),
+    (r"""^"[^"\\\n\r]*"$""", Kind.STRING),
+)
+NO_TIME_ZONE = 1 << 20  # `extra` of a dateTime without a time zone
+
+
+class Dictionary:
+    """Values as ids 0, 1, 2…, kept in columns that kernels read through `words`."""
+
+    def __init__(self) -> None:
+        # Held by whoever gives ids, or asks an engine, from outside of a reasoner: results do.
+        self.lock: AbstractContextManager[None] = nullcontext()
+        self.words = np.zeros(kernels.D_WORDS, np.int64)
+        self.kind = memory.zeros(FIRST_CAPACITY, np.uint8)
+        self.payload = memory.zeros(FIRST_CAPACITY, np.int64)
+        self.extent = memory.zeros(FIRST_CAPACITY, np.int32)
+        self.extra = memory.zeros(FIRST_CAPACITY, np.int32)
+        self.heap = memory.empty(16 * FIRST_CAPACITY, np.uint8)
+        self.slots = memory.zeros(2 * FIRST_CAPACITY, np.int64)
+        self._hold(FIRST_CAPACITY)
+        self._met: defaultdict[ColumnType, dict[str | Value, int]] = defaultdict(dict)
+        self.publish()
+
+    def __len__(self) -> int:
+        return int(self.words[kernels.D_COUNT])
+
+    # ---- growing
+
+    def publish(self) -> None:
+        """Tell the kernels where the columns are now."""
+        words = self.words
+        words[kernels.D_CAPACITY] = len(self.kind)
+        words[kernels.D_KIND] = self.kind.ctypes.data
+        words[kernels.D_PAYLOAD] = self.payload.ctypes.data
+        words[kernels.D_EXTENT] = self.extent.ctypes.data
+        words[kernels.D_EXTRA] = self.extra.ctypes.data
+        words[kernels.D_HEAP] = self.heap.ctypes.data
+        words[kernels.D_HEAP_CAPACITY] = len(self.heap)
+        words[kernels.D_SLOTS] = self.slots.ctypes.data
+        words[kernels.D_SLOT_COUNT] = len(self.slots)
+        words[kernels.D_SHIFT] = 32 - (len(self.slots).bit_length() - 1)
+        words[kernels.D_LIMIT] = int(len(self.slots) * LOAD)
+
+    def grow(self, rows: int = 1, text: int = 0) -> None:
+        """Make room for this many more values and bytes, and for many more than that."""
+        count = len(self)
+        held = self.kind, self.payload, self.extent, self.extra, self.heap, self.slots  # until it is told
+        if count + rows > len(self.kind):
+            size = max(2 * (count + rows), _larger(self.kind))
+            columns = (self.kind, self.payload, self.extent, self.extra)
+            # All or none, and published at once: after a lack of memory the dictionary is as it was.
+            self.kind, self.payload, self.extent, self.extra = (
+                memory.grown(column, count, size) for column in columns
+            )
+            self.publish()
+        top = int(self.words[kernels.D_HEAP_TOP])
+        if top + text > len(self.heap):
+            self.heap = memory.grown(self.heap, top, max(top + text, _larger(self.heap)))
+            self.publish()
+        if count + rows > self.words[kernels.D_LIMIT]:
+            self._grow_slots(count + rows)
+            self.publish()
+        del held
+
+    def _grow_slots(self, rows: int) -> None:
+        size = len(self.slots)
+        while size * LOAD < rows:
+            size *= 2
+        slots = memory.zeros(size, np.int64)
+        kernels.rebuild_slots(self.words, self.slots, slots, 32 - (size.bit_length() - 1))
+        self.slots = slots
+
+    # ---- one value at a time
+
+    def encode(self, value: Value) -> int:
+        """The id of a value, given now if it is new."""
+        if value.kind in TEXT_KINDS:
+            return self._encode_text(value)
+        payload, extra = _packed(value)
+        while True:
+            found = int(kernels.intern_number(self.words, int(value.kind), payload, extra))
+            if found >= 0:
+                return found
+            self.grow()
+
+    def _encode_text(self, value: Value) -> int:
+        extra = 0
+        if value.kind is Kind.LANGUAGE_STRING:
+            extra = self.encode(Value(Kind.STRING, str(value.extra)))
+        elif value.kind is Kind.LITERAL:
+            extra = self.encode(Value(Kind.IRI, str(value.extra)))
+        text = str(value.content).encode()
+        size, kind = len(text), int(value.kind)
+        if size > len(self._text):
+            self._hold(2 * size)
+        self._text[:size] = text
+        while True:
+            found = int(kernels.intern_text(self.words, self._text_address, size, kind, extra))
+            if found >= 0:
+                return found
+            self.grow(1, size)
+
+    def _hold(self, size: int) -> None:
+        """Have a place of this size where kernels read the text of one value."""
+        place = np.zeros(size, np.uint8)
+        self._text, self._text_address = place.data, place.ctypes.data
+
+    def encode_python(self, item: object, column: ColumnType) -> int:
+        """The id of a Python object in a column of this type; raises DataError if it has no value there."""
+        if type(item) is not str and type(item) is not Value:  # 1, 1.0 and True are equal in Python
+            return self.encode(from_python(item, column))
+        met = self._met[column]
+        known = met.get(item)
+        if known is None:
+            if len(met) >= MOST_MET:
+                met.clear()
+            known = met[item] = self.encode(from_python(item, column))
+        return known
+
+    def encode_python_texts(self, texts: Sequence[str], column: ColumnType) -> Ids:
+        """The ids of texts from Python in a column of any type, or of strings; see `encode_python`."""
+        if len(texts) <= FEW:
+            return np.array([self.encode_python(text, column) for text in texts], np.int32)
+        array = pa.array(texts, pa.string())
+        if column is ColumnType.STRING:
+            return self.encode_texts(Kind.STRING, array)
+        return self.encode_any(array, parse_numbers=False)
+
+    def find(self, value: Value) -> int | None:
+        """The id of a value if it has one."""
+        before = len(self)
+        # Encoding is cheap and idempotent; a value that is new is simply in no table.
+        found = self.encode(value)
+        return found if found < before else None
+
+    def decode(self, identity: int) -> Value:
+        """The value of an id."""
+        kind = Kind(int(self.kind[identity]))
+        payload = int(self.payload[identity])
+        extra = int(self.extra[identity])
+        if kind in TEXT_KINDS:
+            text = bytes(self.heap[payload : payload + int(self.extent[identity])]).decode()
+            qualified = kind in (Kind.LANGUAGE_STRING, Kind.LITERAL)
+            return Value(kind, text, str(self.decode(extra).content) if qualified else None)
+        if kind is Kind.DOUBLE:
+            return Value(kind, struct.unpack("<d", struct.pack("<q", payload))[0])
+        if kind is Kind.DECIMAL:
+            return Value(kind, payload, extra)
+        if kind is Kind.DATETIME:
+            return Value(kind, payload, None if extra == NO_TIME_ZONE else extra)
+        return Value(kind, payload)
+
+    def decode_all(self, ids: Iterable[int]) -> list[Value]:
+        """The values of ids, each distinct one decoded once."""
+        known: dict[int, Value] = {}
+        values = []
+        for identity in ids:
+            value = known.get(identity)
+            if value is None:
+                value = known[identity] = self.decode(identity)
+            values.append(value)
+        return values
+
+    # ---- columns
+
+    def encode_values(self, values: Sequence[Value]) -> Ids:
+        """The ids of Python values."""
+        known: dict[Value, int] = {}
+        ids = np.empty(len(values), np.int32)
+        for place, value in enumerate(values):
+            identity = known.get(value)
+            if identity is None:
+                identity = known[value] = self.encode(value)
+            ids[place] = identity
+        return ids
+
+    def encode_numbers(self, kind: Kind, numbers: npt.NDArray[np.int64], extra: int = 0) -> Ids:
+        """The ids of values of one kind that are held in their payload."""
+        numbers = np.ascontiguousarray(numbers, np.int64)
+        ids = np.empty(len(numbers), np.int32)
+        done = 0
+        while done < len(numbers):
+            done = int(kernels.intern_numbers(self.words, int(kind), extra, numbers, done, ids))
+            if done < len(numbers):
+                self.grow(min(len(numbers) - done, max(1024, len(self) // 2)))
+        return ids
+
+    def encode_texts(self, kind: Kind, texts: pa.Array, extra: int = 0) -> Ids:
+        """The ids of an Arrow text column, all of one kind and with one qualifier, by default none."""
+        rows = len(texts)
+        ids = np.empty(rows, np.int32)
+        address, form, data, _keep = _text_addresses(texts)
+        done = 0
+        while done < rows:
+            done = kernels.intern_texts(self.words, address, form, data, rows, int(kind), extra, done, ids)
+            if done < rows:
+                text = max(1 << 16, int(self.words[kernels.D_HEAP_TOP]) // 2, len(texts[done].as_buffer()))
+                self.grow(max(1024, len(self) // 2), text)
+        return ids
+
+    def encode_any(self, texts: pa.Array, parse_numbers: bool) -> Ids:
+        """The ids of an Arrow text column in which each text is read as the term it looks like."""
+        rows = len(texts)
+        classes = np.empty(rows, np.uint8)
+        numbers = np.empty(rows, np.int64)
+        address, form, data, _keep = _text_addresses(texts)
+        kernels.classify_texts(address, form, data, rows, classes, numbers)
+        ids = np.empty(rows, np.int32)
+        if parse_numbers:
+            named = classes <= kernels.IRI_TEXT
+            whole = classes == kernels.INTEGER_TEXT
+        else:
+            named = classes == kernels.NAME_TEXT
+            whole = np.zeros(rows, bool)
+        if named.all():
+            return self.encode_texts(Kind.IRI, texts)
+        if whole.all():
+            return self.encode_numbers(Kind.INTEGER, numbers)
+        if pa.types.is_string_view(texts.type):
+            texts = texts.cast(pa.string())  # views cannot be filtered
+        if named.any():
+            ids[named] = self.encode_texts(Kind.IRI, texts.filter(mask_of(named)))
+        if whole.any():
+            ids[whole] = self.encode_numbers(Kind.INTEGER, numbers[whole])
+        others = ~(named | whole)
+        if others.any():
+            ids[others] = self._encode_others(texts.filter(mask_of(others)), parse_numbers)
+        return ids
+
+    def _encode_others(self, texts: pa.Array, parse_numbers: bool) -> Ids:
+        if not parse_numbers:
+            return self.encode_texts(Kind.STRING, texts)
+        return self.encode_distinct(texts, read_any)
+
+    def encode_terms(self, texts: pa.Array) -> Ids:
+        """The ids of an Arrow text column of terms written exactly.
+
+        IRIs and strings that are plainly written, most of what RDF is made of, never become Python values.
+        """
+        if pa.types.is_string_view(texts.type):
+            if len(texts.buffers()) == 3:  # one block of texts
+                return self._encode_term_views(texts)
+            texts = texts.cast(pa.string())
+        encoded = texts.dictionary_encode()
+        distinct = encoded.dictionary
+        ids = np.empty(len(distinct), np.int32)
+        others = np.ones(len(distinct), bool)
+        for pattern, kind in _PLAIN_TERMS if len(distinct) > FEW else ():
+            plain = pc.match_substring_regex(distinct, pattern)
+            found = truths_of(plain).astype(bool)
+            ids[found] = self.encode_texts(kind, _without_ends(distinct.filter(plain)))
+            others &= ~found
+        left = distinct.filter(mask_of(others)).to_pylist()
+        ids[others] = self.encode_values([read_exact(text) for text in left])
+        taken: Ids = ids[numbers_of(encoded.indices, "int32")]
+        return taken
+
+    def _encode_term_views(self, texts: pa.Array) -> Ids:
+        """The same of views into one block, of which plain terms are not even copied."""
+        rows = len(texts)
+        _, listed, data = texts.buffers()
+        inner, forms = np.zeros(2 * rows, np.int64), np.empty(rows, np.uint8)
+        address = listed.address + 16 * texts.offset
+        take_off_ends(address, rows, data.address, data.size, USES, inner, forms)
+        ids = np.empty(rows, np.int32)
+        for form, kind in ((PLAIN_IRI, Kind.IRI), (PLAIN_STRING, Kind.STRING)):
+            found = np.flatnonzero(forms == form)
+            if len(found):
+                views = inner if len(found) == rows else inner.reshape(-1, 2)[found].ravel()
+                plain = pa.Array.from_buffers(pa.string_view(), len(found), [None, pa.py_buffer(views), data])
+                ids[found] = self.encode_texts(kind, plain)
+        others = np.flatnonzero(forms == NOT_PLAIN)
+        if len(others):
+            left = texts.cast(pa.string()).take(array_of(others))
+            ids[others] = self.encode_distinct(left, read_exact)
+        return ids
+
+    def encode_distinct(self, texts: pa.Array, read: Any) -> Ids:
+        """The ids of texts, each distinct one read once by `read`."""
+        encoded = texts.dictionary_encode()
+        values = [read(text) for text in encoded.dictionary.to_pylist()]
+        ids = self.encode_values(values)
+        taken: Ids = ids[numbers_of(encoded.indices, "int32")]
+        return taken
+
+    def encode_objects(self, objects: Iterable[object]) -> Ids:
+        """The ids of Python objects."""
+        return self.encode_values([from_python(item) for item in objects])
+
+    @property
+    def bytes(self) -> int:
+        """The memory that the dictionary holds."""
+        arrays = (self.kind, self.payload, self.extent, self.extra, self.heap, self.slots)
+        return sum(array.nbytes for array in arrays)
+
+    def texts(self, ids: Ids) -> pa.Array:
+        """The texts of ids of text kinds, as one Arrow column."""
+        payload, extent, heap = self.payload, self.extent, self.heap  # alive until the kernel has read them
+        words = np.zeros(kernels.D_WORDS, np.int64)
+        words[kernels.D_CAPACITY] = min(len(payload), len(extent))
+        words[kernels.D_PAYLOAD] = payload.ctypes.data
+        words[kernels.D_EXTENT] = extent.ctypes.data
+        words[kernels.D_HEAP] = heap.ctypes.data
+        lengths = extent[ids].astype(np.int64)
+        offsets = np.zeros(len(ids) + 1, np.int64)
+        np.cumsum(lengths, out=offsets[1:])
+        data = np.empty(int(offsets[-1]), np.uint8)
+        kernels.gather_texts(words, np.ascontiguousarray(ids), offsets, data.ctypes.data)
+        return pa.LargeStringArray.from_buffers(len(ids), pa.py_buffer(offsets), pa.py_buffer(data))
+
+
+def _without_ends(texts: pa.Array) -> pa.Array:
+    """The texts without their first and last character, which take a byte each."""
+    return pc.binary_slice(texts.cast(pa.binary()), 1, -1).cast(pa.string())
+
+
+def _larger(array: npt.NDArray[Any]) -> int:
+    """How long an array is to become: memory that is not written to costs nothing, but copying does."""
+    return len(array) * (16 if array.nbytes < 8 << 20 else 4)
+
+
+def _packed(value: Value) -> tuple[int, int]:
+    """Payload and extra of a value that is not a text."""
+    if value.kind is Kind.DOUBLE:
+        return struct.unpack("<q", struct.pack("<d", float(value.content)))[0], 0
+    if value.kind is Kind.DATETIME:
+        return int(value.content), NO_TIME_ZONE if value.extra is None else int(value.extra)
+    return int(value.content), int(value.extra or 0)
+
+
+def _text_addresses(texts: pa.Array) -> tuple[int, int, int, object]:
+    """Where an Arrow column keeps its texts: address and form of the list, address of the bytes, owner."""
+    if pa.types.is_string_view(texts.type):
+        buffers = texts.buffers()
+        if len(buffers) <= 3:
+            data = buffers[2].address if len(buffers) == 3 else 0
+            return buffers[1].address + 16 * texts.offset, kernels.VIEWS, data, texts
+    if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
+        texts = texts.cast(pa.large_string())
+    form = kernels.WIDE_OFFSETS if pa.types.is_large_string(texts.type) else kernels.OFFSETS
+    _validity, offsets, data = texts.buffers()
+    address = offsets.address + texts.offset * (8 if form == kernels.WIDE_OFFSETS else 4)
+    return address, form, data.address if data is not None else 0, texts

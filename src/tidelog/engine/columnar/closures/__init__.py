@@ -1,0 +1,1 @@
+"""Closures: structures that derive and maintain transitive relations instead of rules."""

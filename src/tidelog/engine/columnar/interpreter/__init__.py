@@ -1,0 +1,1 @@
+"""The plan interpreter: plans as integer words, and the kernels that run them batch by batch."""

@@ -1,0 +1,1 @@
+"""Storage: relations as tables of ids, their indexes, and what is old and new in each round."""

@@ -1,0 +1,193 @@
+"""What an engine holds, as arrays: taken out of one engine, and put into another that is empty.
+
+Between transactions only. Columns and the dictionary are shared with the engine, which adds behind them and
+never changes what is there; flags and counters, which do change, are copied. What is made when it is needed
+is left out: sets of rows, indexes, plans, structures for closures, notes of marking.
+
+Invariant: an engine with a reinstated state and the one it was taken from do the same from then on, to facts,
+flags, counters and ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.data.dictionary import TEXT_KINDS, Dictionary
+from tidelog.engine.columnar import dictionary_kernels, layout
+from tidelog.engine.columnar.closures.maintained_closures import Closed, ClosingEngine
+from tidelog.engine.columnar.table import Table
+from tidelog.engine.maintaining import Counters
+from tidelog.logic.program import Rule
+from tidelog.logic.values import Kind
+from tidelog.rewrite.closures import ClosureModule
+
+Array = npt.NDArray[Any]
+
+COUNTERS = {"founded": layout.FOUNDED, "hidden": layout.HIDDEN, "rank": layout.RANK}
+ENDS = {"old_end": layout.OLD_END, "current_end": layout.CURRENT_END, "dead": layout.DEAD}
+IDENTITY = np.int64(0xFFFFFFFF)  # of a slot, the part that is the id plus one
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DictionaryState:
+    """The values, by id."""
+
+    kind: Array
+    payload: Array
+    extent: Array
+    extra: Array
+    heap: Array
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TableState:
+    """The rows of a relation, dead ones included: their numbers stay."""
+
+    name: str
+    columns: tuple[Array, ...]
+    flags: Array
+    counters: Mapping[str, Array]
+    ends: Mapping[str, int]
+    is_scratch: bool = False
+    rounds: tuple[int, ...] = ()
+    rounds_epoch: int = -1
+    rounds_of: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EngineState:
+    """All that an engine holds."""
+
+    dictionary: DictionaryState
+    tables: tuple[TableState, ...]
+    counters: Counters
+    clock: int  # the rank of what becomes true next
+    epoch: int
+    counts: int
+    instances: int
+    counted: tuple[tuple[Rule, int], ...]  # instances of rules, when they were last counted
+    rounds: Mapping[str, int]
+    closed: tuple[str, ...]  # relations that structures keep
+
+
+def capture(engine: ClosingEngine, relations: Collection[str]) -> EngineState:
+    """The state of an engine between two transactions, of these relations."""
+    return EngineState(
+        _captured(engine.dictionary),
+        tuple(_captured_table(engine.table(name)) for name in relations),
+        engine.counters,
+        int(engine.workspaces[0].state[layout.Z_CLOCK]),
+        engine.epoch,
+        engine.counts,
+        engine.instances,
+        tuple(engine._counted.items()),
+        dict(engine._rounds),
+        tuple(name for name in engine.closed if name in relations),
+    )
+
+
+def _captured(dictionary: Dictionary) -> DictionaryState:
+    count, top = len(dictionary), int(dictionary.words[dictionary_kernels.D_HEAP_TOP])
+    return DictionaryState(
+        dictionary.kind[:count],
+        dictionary.payload[:count],
+        dictionary.extent[:count],
+        dictionary.extra[:count],
+        dictionary.heap[:top],
+    )
+
+
+def _captured_table(table: Table) -> TableState:
+    rows, words = len(table), table.words
+    is_scratch = bool(words[layout.SCRATCH])
+    columns = tuple(table.column(place) for place in range(table.arity))
+    return TableState(
+        table.name,
+        tuple(column.copy() for column in columns) if is_scratch else columns,  # these are written anew
+        table.flags[:rows].copy(),
+        {
+            name: table.counters[place][:rows].copy()
+            for name, place in COUNTERS.items()
+            if place in table.counters
+        },
+        {name: int(words[place]) for name, place in ENDS.items()},
+        is_scratch,
+        tuple(table.rounds),
+        *table.rounds_of,
+    )
+
+
+def reinstate(
+    engine: ClosingEngine, state: EngineState, modules: Callable[[], Mapping[str, ClosureModule]]
+) -> None:
+    """Let an engine without facts and values hold a state; the arrays become the engine's own.
+
+    `modules` gives those of the closed relations, and is called when all facts are there.
+    """
+    refill(engine.dictionary, state.dictionary)
+    for table in state.tables:
+        engine.define(table.name, len(table.columns))
+        _reinstate_table(engine.table(table.name), table, len(engine.dictionary))
+    engine.workspaces[0].state[layout.Z_CLOCK] = state.clock
+    engine._counters = state.counters
+    engine.epoch, engine.counts, engine._instances = state.epoch, state.counts, state.instances
+    engine._counted = dict(state.counted)
+    engine._rounds = dict(state.rounds)
+    known = modules()
+    engine._closed = {name: Closed(known[name]) for name in state.closed}
+    engine.has_incomplete = True
+
+
+def _reinstate_table(table: Table, state: TableState, constants: int) -> None:
+    counters = {COUNTERS[name]: counter for name, counter in state.counters.items()}
+    table.hold(state.columns, state.flags, counters, constants)
+    for name, place in ENDS.items():
+        table.words[place] = state.ends[name]
+    table.words[layout.SCRATCH] = state.is_scratch
+    table.rounds = list(state.rounds)
+    table.rounds_of = state.rounds_epoch, state.rounds_of
+
+
+def refill(dictionary: Dictionary, state: DictionaryState) -> None:
+    """Let a new dictionary hold these values, each with its id.
+
+    Another dictionary is given the values, those of one kind and qualifier at once, in whatever order; where
+    a value lies among its slots depends on the value alone, so only the ids in them are exchanged.
+    """
+    dictionary.kind, dictionary.payload = state.kind, state.payload
+    dictionary.extent, dictionary.extra = state.extent, state.extra
+    dictionary.heap = state.heap if len(state.heap) else dictionary.heap
+    dictionary.words[dictionary_kernels.D_COUNT] = len(state.kind)
+    dictionary.words[dictionary_kernels.D_HEAP_TOP] = len(state.heap)
+    dictionary.publish()
+    other = Dictionary()
+    identities = np.zeros(len(state.kind) + 1, np.int64)  # plus one, by ids of the other, plus one
+    for kind, extra, members in _groups(state):
+        if kind in TEXT_KINDS:
+            given = other.encode_texts(kind, dictionary.texts(members), extra)
+        else:
+            given = other.encode_numbers(kind, state.payload[members], extra)
+        identities[given + 1] = members + 1
+    if len(other) != len(state.kind):
+        raise ValueError("a value has two ids")
+    slots = other.slots
+    dictionary.slots = slots & ~IDENTITY | identities[slots & IDENTITY]
+    dictionary.publish()
+
+
+def _groups(state: DictionaryState) -> list[tuple[Kind, int, npt.NDArray[np.int32]]]:
+    """The ids of values, those of one kind and qualifier together."""
+    keys = state.kind.astype(np.int64) << 32 | state.extra.astype(np.int64) & IDENTITY
+    order = np.argsort(keys, kind="stable")
+    ends = [*(np.flatnonzero(np.diff(keys[order])) + 1).tolist(), len(order)] if len(order) else []
+    groups = []
+    for first, end in pairwise((0, *ends)):
+        members = order[first:end].astype(np.int32)
+        groups.append((Kind(int(state.kind[members[0]])), int(state.extra[members[0]]), members))
+    return groups

@@ -1,0 +1,1 @@
+"""Transactions: the journal, sets of facts, counters, ranks and marks."""

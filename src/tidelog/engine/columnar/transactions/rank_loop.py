@@ -1,0 +1,300 @@
+"""Whole updates by the compiled loop of rank counting: its plans, lists and growing. Mutates the engine.
+
+The engine offers this to `maintenance.rank_counting`, which does the same in readable form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from time import perf_counter
+
+import numpy as np
+import numpy.typing as npt
+
+from tidelog.data import memory
+from tidelog.engine.columnar import layout
+from tidelog.engine.columnar.runner import BATCH, Workspace
+from tidelog.engine.columnar.storage.table_kernels import LOWER
+from tidelog.engine.columnar.transactions import rank_kernels
+from tidelog.engine.columnar.transactions.change_runner import (
+    COUNTED,
+    EMPTY,
+    ChangeRunner,
+    RowSet,
+    Store,
+    codes_of,
+)
+from tidelog.engine.maintaining import Family, LoopOutcome, LoopSection
+
+Rows = npt.NDArray[np.int64]
+
+FAMILIES = {
+    Family.LOST: rank_kernels.LOST,
+    Family.LOST_UNDER_NEGATION: rank_kernels.LOST_UNDER_NEGATION,
+    Family.OVERDELETE: rank_kernels.OVERDELETE,
+    Family.GAINED: rank_kernels.GAINED,
+    Family.GAINED_UNDER_NEGATION: rank_kernels.GAINED_UNDER_NEGATION,
+    Family.INSERT: rank_kernels.INSERT,
+}
+BEGIN = np.array(
+    (
+        layout.Z_RUNNING,
+        layout.Z_MATCHES,
+        layout.Z_NEW,
+        layout.Z_NO_VALUE,
+        layout.Z_WENT_COUNT,
+        layout.Z_CAME_COUNT,
+        layout.Z_SECTION,
+        layout.Z_PHASE,
+        layout.Z_NUMBER,
+        layout.Z_SETTLED,
+    )
+)
+NET = np.array((layout.Z_WENT_COUNT, layout.Z_CAME_COUNT))
+PUBLISHED = np.array(
+    (
+        layout.Z_BATCH,
+        layout.Z_WIDTH,
+        layout.Z_BUDGET,
+        layout.Z_WENT,
+        layout.Z_CAME,
+        layout.Z_PICKED,
+        layout.Z_LIST_CAPACITY,
+    )
+)
+
+
+class RankedUpdate:
+    """The compiled loop over the sections of one program, for any number of updates."""
+
+    def __init__(self, sections: Sequence[LoopSection], store: Store) -> None:
+        self.store = store
+        self.sections = sections
+        self.generation = store.generation
+        self.counters = store.counters
+        self.runners: list[ChangeRunner] = []
+        self.starts = np.zeros((rank_kernels.FAMILIES, len(sections) + 2), np.int64)
+        self._list_entries()
+        self.words: Rows = memory.empty(1 << 12, np.int64)
+        self.words_used = 0
+        self.indexes: Rows = np.zeros(64, np.int64)
+        self.indexes_used = 0
+        self.width = self.steps = 1
+        self._list_tables()
+        self.lists: list[Rows] = []
+        self._addresses: list[int] = []  # of the lists: asking an array for its own takes a while
+        self._grow_lists()
+        self._by_hand = [number for number, section in enumerate(sections, 1) if section.by_hand is not None]
+
+    def _list_entries(self) -> None:
+        """The plans of all sections, family by family, none of them assembled yet."""
+        for family, number in FAMILIES.items():
+            self.starts[number, :2] = len(self.runners)
+            for place, section in enumerate(self.sections, 2):
+                self.runners += section.plans.get(family, ())
+                self.starts[number, place] = len(self.runners)
+        self.entries = np.zeros((max(len(self.runners), 1), 4), np.int64)
+        for number, runner in enumerate(self.runners):
+            assert runner.given is not None
+            self.entries[number, rank_kernels.E_PLAN] = -1
+            self.entries[number, rank_kernels.E_TABLE] = self.store.table_number(runner.given)
+
+    def _list_tables(self) -> None:
+        """What is known of each table: its section, and how many of its facts have changed."""
+        tables = len(self.store.descriptors)
+        self.section_of = np.zeros(tables, np.int64)  # section 0: relations that no rule derives
+        for number, section in enumerate(self.sections, 1):
+            for predicate in section.predicates:
+                self.section_of[self.store.table_number(predicate)] = number
+        self.went_counts, self.came_counts = np.zeros(tables, np.int64), np.zeros(tables, np.int64)
+        self._read = [
+            [self.store.table_number(relation) for relation in section.read] for section in self.sections
+        ]
+
+    # ---- one update
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether the relations are still those that it was made for."""
+        return self.generation == self.store.generation and self.counters is self.store.counters
+
+    def run(
+        self, removed: RowSet, added: RowSet, tell: Callable[[int, LoopOutcome], None] | None = None
+    ) -> tuple[int, int]:
+        """Work in the removal and addition of explicit facts; returns how many facts went and came.
+
+        `tell` is called after each section, with its place among all; the loop pauses for it.
+        """
+        gone, new = codes_of(removed, self.store), codes_of(added, self.store)
+        stated = (*removed.relations, *added.relations)
+        state = self._begin()
+        try:
+            if tell is None:
+                for number in self._by_hand:
+                    self._act_by_hand(number, stated, gone, new)
+            else:
+                self._reach(1, gone, new)  # what no rule derives
+                for number in range(1, len(self.sections) + 1):
+                    tell(number - 1, self._outcome(number, stated, gone, new))
+            self._reach(len(self.sections) + 1, gone, new)
+        finally:
+            rank_kernels.forget_counts(self.went_counts, self.came_counts, state)
+        return int(state[layout.Z_WENT_COUNT]), int(state[layout.Z_CAME_COUNT])
+
+    def _act_by_hand(self, number: int, stated: Collection[str], removed: Rows, added: Rows) -> bool:
+        """Maintain a section without plans, if that is how it is done and the update may touch it."""
+        section = self.sections[number - 1]
+        if section.by_hand is None or section.reached_from.isdisjoint(stated):
+            return False
+        self._reach(number, removed, added)
+        section.by_hand(*(self._changed(which, self._read[number - 1]) for which in (0, 1)))
+        self.store.workspaces[0].state[layout.Z_PHASE] = rank_kernels.SETTLE
+        return True
+
+    def _outcome(self, number: int, stated: Collection[str], removed: Rows, added: Rows) -> LoopOutcome:
+        """What is done in a section; all before it are done."""
+        state = self.store.workspaces[0].state
+        started, instances = perf_counter(), self.store.instances
+        went, came = state[NET].tolist()
+        is_by_hand = self._act_by_hand(number, stated, removed, added)
+        self._reach(number + 1, removed, added)
+        return LoopOutcome(
+            overdeleted=0 if is_by_hand else int(state[layout.Z_DELETED]),
+            went=int(state[layout.Z_WENT_COUNT]) - went,
+            came=int(state[layout.Z_CAME_COUNT]) - came,
+            instances=self.store.instances - instances,
+            seconds=perf_counter() - started,
+        )
+
+    def _begin(self) -> Rows:
+        """The state at the beginning of an update."""
+        if len(self.store.descriptors) != len(self.section_of):
+            self._list_tables()
+        state = self.store.workspaces[0].state
+        state[BEGIN] = 0
+        state[layout.Z_COUNTERS] = COUNTED[self.store.counters]
+        return state
+
+    def _reach(self, section: int, removed: Rows, added: Rows) -> None:
+        """Work through all sections before this one."""
+        store = self.store
+        workspace = store.workspaces[0]
+        state = workspace.state
+        self._publish(workspace)
+        while True:
+            wish = int(
+                rank_kernels.maintain(
+                    store.descriptors,
+                    store.indexes,
+                    store.dictionary.words,
+                    self.words,
+                    self.entries,
+                    self.indexes,
+                    self.starts,
+                    self.section_of,
+                    removed,
+                    added,
+                    section,
+                    self.went_counts,
+                    self.came_counts,
+                    state,
+                )
+            )
+            if wish == layout.DONE:
+                store.add_instances(int(state[layout.Z_MATCHES]))
+                state[layout.Z_MATCHES] = 0
+                return
+            found = self._found(state)
+            self._grant(wish, workspace, found)
+            store.check(found)
+
+    def _found(self, state: Rows) -> int:
+        """How many facts have come so far, less those that went."""
+        came, went = int(state[layout.Z_CAME_COUNT]), int(state[layout.Z_WENT_COUNT])
+        is_gaining = state[layout.Z_PHASE] > rank_kernels.RESEED
+        new = int(state[layout.Z_OUT_COUNT] - 2 * state[layout.Z_DELETED]) if is_gaining else 0
+        return came - went + new
+
+    def _publish(self, workspace: Workspace) -> None:
+        """Let the state be right for these plans: a run of another plan may have changed it."""
+        capacity = len(self.lists[0])
+        workspace.state[PUBLISHED] = (
+            workspace.batch,
+            self.width,
+            self.store.budget(),
+            *self._addresses,
+            capacity,
+        )
+
+    def _changed(self, which: int, tables: Sequence[int]) -> RowSet:
+        """What went (0) or came (1) so far of some tables."""
+        counts = (self.went_counts, self.came_counts)[which]
+        touched = [table for table in tables if counts[table]]
+        if not touched:
+            return EMPTY
+        count = int(self.store.workspaces[0].state[NET[which]])
+        codes = self.lists[which][:count]
+        numbers = codes >> 32
+        return RowSet({self.store.tables[table].name: codes[numbers == table] & LOWER for table in touched})
+
+    # ---- what the loop asks for
+
+    def _grant(self, wish: int, workspace: Workspace, found: int) -> None:
+        store = self.store
+        state = workspace.state
+        number = int(state[layout.Z_WISH])
+        if wish == layout.GROW_TABLE:
+            store.tables[number].reserve(BATCH, len(store.dictionary))
+        elif wish == layout.GROW_DICTIONARY:
+            store.dictionary.grow(BATCH)
+        elif wish == layout.GROW_LISTS:
+            store.lists.reserve(max(4 * BATCH, 2 * store.lists.capacity))
+            self._grow_lists()
+            self._publish(workspace)
+            # The plan that asked for it goes on with the facts that drive it, which lie elsewhere now.
+            state[layout.Z_LIST] = state[layout.Z_PICKED]
+        elif wish == layout.GROW_INDEX:
+            index = store.index(number)
+            index.catch_up(len(index.table), len(store.dictionary))
+        elif wish == layout.ASSEMBLE:
+            self._assemble(number, workspace)
+        elif wish == layout.EVALUATE:
+            level = int(state[layout.Z_LEVEL])
+            rows = int(state[layout.Z_ROWS + level - 1])
+            self.runners[number].python[level].fill(workspace, level - 1, rows, self.width)
+        else:
+            state[layout.Z_BUDGET] = self.store.budget(found)
+
+    def _grow_lists(self) -> None:
+        """Let the loop's own lists be as long as the store's: whatever changes is in those."""
+        size = max(self.store.lists.capacity, 4 * BATCH)
+        used = len(self.lists[0]) if self.lists else 0
+        self.lists = (
+            [memory.grown(array, used, size) for array in self.lists]
+            if self.lists
+            else [memory.empty(size, np.int64) for _ in range(3)]
+        )
+        self._addresses = [array.ctypes.data for array in self.lists]
+
+    def _assemble(self, number: int, workspace: Workspace) -> None:
+        """Let an entry's plan have words."""
+        runner = self.runners[number]
+        runner.assemble()
+        words = runner.words
+        if self.words_used + len(words) > len(self.words):
+            self.words = memory.grown(self.words, self.words_used, 2 * (self.words_used + len(words)))
+        self.words[self.words_used : self.words_used + len(words)] = words
+        self.entries[number, rank_kernels.E_PLAN] = self.words_used
+        self.words_used += len(words)
+        places = [index.number for index in runner.indexes]
+        if self.indexes_used + len(places) > len(self.indexes):
+            larger = 2 * (self.indexes_used + len(places))
+            self.indexes = memory.grown(self.indexes, self.indexes_used, larger)
+        self.indexes[self.indexes_used : self.indexes_used + len(places)] = places
+        self.entries[number, rank_kernels.E_INDEXES] = self.indexes_used
+        self.entries[number, rank_kernels.E_INDEX_COUNT] = len(places)
+        self.indexes_used += len(places)
+        self.width = max(self.width, runner.assembled.width)
+        self.steps = max(self.steps, runner.assembled.steps)
+        workspace.make_room(self.steps, self.width)
+        self._publish(workspace)

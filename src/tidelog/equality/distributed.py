@@ -1,0 +1,289 @@
+"""Equality among tasks that derive together: what is equal is found first, and goes to all of them. Mutable.
+
+Motik, Nenov, Piro, Horrocks: Handling owl:sameAs via Rewriting, AAAI 2015, for rules over representatives;
+here facts lie at several tasks, and each of them knows all classes.
+
+The rules that equality depends on are derived first. What they make equal is told to all tasks, each of
+which merges the same classes, writes its given facts over their representatives, and derives again, until
+nothing is new. The rest is then derived over representatives, as any program is. That one constant stands for
+another is a given relation of it.
+
+Invariant: all tasks have the same classes. A class is represented by the member with the smallest hash, so
+that nobody has to be asked which one it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from tidelog.data.relation import Relation, column_names
+from tidelog.engine.exchange import Mesh, Task
+from tidelog.equality import conflicts, registry
+from tidelog.equality.answers import EXPAND
+from tidelog.equality.doubt import bearing_on_equality
+from tidelog.equality.meanings import Meanings
+from tidelog.equality.representatives import Classes, Ids, components
+from tidelog.equality.rewriting import Rewriting
+from tidelog.equality.unmerged import neighbours
+from tidelog.errors import Diagnostic
+from tidelog.io.columns import Batch
+from tidelog.logic.equality import has_equality
+from tidelog.logic.program import BOTTOM, DIFFERENT, EQUAL, Program, Rule, Variable
+from tidelog.logic.values import order_key
+from tidelog.maintenance.row_sets import Rows
+from tidelog.rewrite.localise import FIRST, Localised
+from tidelog.rewrite.over_representatives import (
+    ALIAS,
+    copies,
+    groups_of,
+    over_representatives,
+    stored,
+)
+
+Part = tuple[Sequence[Ids], int]  # columns and rows
+Pairs = tuple[Ids, Ids]
+
+
+class Divided:
+    """A task of a mesh whose program has equality; it is used as `exchange.Task` is.
+
+    `shown` says whether facts name every member of a class, or the smallest one.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        mesh: Mesh,
+        *,
+        owners: int | None = None,
+        timeout: float | None = None,
+        max_facts: int | None = None,
+        dictionary: Any = None,
+        unique_names: bool = False,
+        shown: str = EXPAND,
+        **settings: Any,
+    ) -> None:
+        self.program = program
+        self.classes = Classes()  # over the ids of the given facts
+        self.rounds = 0  # in which classes were merged
+        self._mesh = mesh
+        self._ends = None if timeout is None else monotonic() + timeout
+        self._settings = {**settings, "owners": owners, "max_facts": max_facts, "dictionary": dictionary}
+        self._unique_names = unique_names
+        self._shown = shown
+        self._loading = Task(program, mesh, timeout=timeout, **self._settings)
+        self._meanings = Meanings()
+        self._shared: Classes | None = None  # the classes over the ids of what is derived
+
+    def load(self, predicate: str, batches: Iterable[Batch]) -> None:
+        """Take batches of given facts, any part of them."""
+        self._loading.load(predicate, batches)
+
+    def add(self, predicate: str, columns: Sequence[Ids], rows: int) -> None:
+        """Take given facts as ids of the dictionary."""
+        self._loading.add(predicate, columns, rows)
+
+    # ---- a run
+
+    def run(self) -> None:
+        """Derive all that follows from what all tasks were given."""
+        self._reader, self._given = self._loading.take_given()
+        self._meanings.attach(self._reader)
+        self._values = self._loading.values_of(self._reader.dictionary)
+        is_found = False
+        while not is_found:
+            meant = self._meant()
+            bearing = tuple(bearing_on_equality(meant.rules))
+            is_all = len(bearing) == len(meant.rules)
+            task = self._derived(meant if is_all else _reduced(meant, bearing))
+            is_merged = self._merge(task, meant)
+            is_found = not is_merged or _are_flat(bearing, meant)
+            if is_merged or not is_all:
+                del task  # before the next one holds facts
+        self._task = task if not is_merged and is_all else self._derived(self._meant())
+
+    def _meant(self) -> Program:
+        """Return the program over representatives; given facts are over them already."""
+        constants = self._meanings.constants(self.program, self.classes)
+        whole = over_representatives(replace(self.program, facts=()), constants)
+        said = [each for each in whole.predicates.values() if each.name in self.program.predicates]
+        stating = {
+            rule for each in (*said, whole.predicates[EQUAL]) for rule in copies(each.name, each.arity)
+        }
+        rules = tuple(rule for rule in whole.rules if rule not in stating)
+        kept = {stored(each.name) for each in said} | {stored(EQUAL), ALIAS, BOTTOM} | _mentioned(rules)
+        predicates = {name: each for name, each in whole.predicates.items() if name in kept}
+        return replace(whole, rules=rules, predicates=predicates)
+
+    def _derived(self, meant: Program) -> Task:
+        """Return a task that has derived what follows by a program over representatives."""
+        left = None if self._ends is None else max(self._ends - monotonic(), 0.001)
+        reader = None if self._settings["dictionary"] is not None else self._reader
+        task = Task(meant, self._mesh, timeout=left, reader=reader, **self._settings)
+        for name, parts in self._given.items():
+            if stored(name) in meant.predicates:
+                for columns, rows in parts:
+                    task.add(stored(name), [self.classes.representatives(each) for each in columns], rows)
+        if self._mesh.number == 0 and self.classes:
+            members = self.classes.aliased
+            task.add(ALIAS, (members, self.classes.of[members]), len(members))
+        task.run()
+        return task
+
+    # ---- classes
+
+    def _merge(self, task: Task, meant: Program) -> bool:
+        """Let all tasks merge what any of them has found equal; returns whether there was something."""
+        found = [task.columns(stored(EQUAL))]
+        for is_keyed in (True, False):
+            names = [name for name in groups_of(meant) if (meant.predicates[name].arity > 1) is is_keyed]
+            if names:
+                parts = task.spread([task.columns(name) for name in names], 0 if is_keyed else FIRST)
+                found += [_neighbouring(part) for part in parts if part]
+        pairs = [(left[left != right], right[left != right]) for (left, right), _ in found]
+        left, right = (np.concatenate(column) for column in zip(*pairs, strict=True))
+        told = task.tell_all(((left, right), len(left)), self._values)
+        if not told:
+            return False
+        self._values.know()
+        members = self.classes.aliased
+        known = [(members, self.classes.of[members]), *((left, right) for (left, right), _ in told)]
+        self.classes = self._classes_of([np.concatenate(column) for column in zip(*known, strict=True)])
+        self.rounds += 1
+        return True
+
+    def _classes_of(self, pairs: Sequence[Ids]) -> Classes:
+        """Return the classes of pairs that are equal, of which the member with the smallest hash stands."""
+        nodes, places = np.unique(np.concatenate(pairs), return_inverse=True)
+        labels = components(len(nodes), places[: len(pairs[0])], places[len(pairs[0]) :])
+        order = np.lexsort((self._values.hashes[nodes], labels))
+        among, first = np.unique(labels[order], return_index=True)
+        standing = np.zeros(len(nodes), np.int32)
+        standing[among] = nodes[order][first]
+        classes = Classes()
+        classes.assign(nodes.astype(np.int32), standing[labels])
+        return classes
+
+    # ---- results
+
+    @property
+    def plan(self) -> Localised:
+        """How the program over representatives is divided."""
+        return self._task.plan
+
+    def columns(self, predicate: str) -> tuple[tuple[Ids, ...], int]:
+        """Return this task's part of a predicate's facts as ids, and how many they are."""
+        columns, count = self._task.columns(stored(predicate))
+        if not count or not columns:
+            return columns, count
+        classes, rows = self._known_classes(), Rows(tuple(columns), count)
+        if self._shown == EXPAND:
+            rows = classes.expand(rows)
+        else:
+            decode = self._task.dictionary.decode
+            smallest = [classes.smallest(each, lambda one: order_key(decode(one))) for each in columns]
+            rows = Rows(tuple(smallest), count)
+        return tuple(rows.columns), rows.count
+
+    def _known_classes(self) -> Classes:
+        """Return the classes over the ids of what is derived here."""
+        if self._shared is None:
+            self._shared = self.classes
+            if self._task.dictionary is not self._reader.dictionary:
+                self._shared = Classes()
+                members = self.classes.aliased
+                columns, count = self._task.translated(
+                    ((members, self.classes.of[members]), len(members)), self._values
+                )
+                if count:
+                    self._shared.assign(*columns)
+        return self._shared
+
+    def relation(self, predicate: str) -> Relation:
+        """Return this task's part of a predicate's facts; the parts of all tasks are disjoint."""
+        columns, count = self.columns(predicate)
+        names = column_names(self.program.predicates[predicate])
+        return Relation(predicate, names, columns, count, self._task.dictionary)
+
+    def collect(self, predicates: Sequence[str]) -> dict[str, list[Part]]:
+        """Send all stored facts to the task behind the owners; returns them there, and the aliases."""
+        names = [stored(name) for name in sorted(self.program.predicates) if name != BOTTOM]
+        others = [stored(EQUAL), BOTTOM]
+        members = self.classes.aliased
+        found: dict[str, list[Part]] = {ALIAS: [((members, self.classes.of[members]), len(members))]}
+        return found | self._task.collect(list(dict.fromkeys((*names, *others))))
+
+    def violations(self) -> list[Diagnostic]:
+        """Return what is equal and must not be; what all tasks know of, one of them tells."""
+        found: list[Diagnostic] = []
+        if self._mesh.number == 0:
+            dictionary, classes = self._reader.dictionary, self.classes
+            for one in conflicts.conflicting(classes, classes.standing, dictionary.kind, self._unique_names)[
+                :1
+            ]:
+                members = dictionary.decode_all(classes.class_of(one).tolist())
+                found.append(conflicts.conflict_among(members, self.program))
+        if DIFFERENT in self.program.predicates:
+            (left, right), _ = self._task.columns(stored(DIFFERENT))
+            same = np.flatnonzero(left == right)[:1].tolist()
+            dictionary, known = self._task.dictionary, self._known_classes()
+            for row in same:
+                members = dictionary.decode_all(known.class_of(int(left[row])).tolist())
+                found.append(conflicts.not_different_among(members, self.program))
+        return found
+
+
+def task_of(
+    program: Program,
+    mesh: Mesh,
+    equality: str = Rewriting.name,
+    unique_names: bool = False,
+    equal: str = EXPAND,
+    **settings: Any,
+) -> Task | Divided:
+    """Return a task that derives a program, with equality treated as that of a reasoner is."""
+    if equality == Rewriting.name and has_equality(program.predicates):
+        return Divided(program, mesh, unique_names=unique_names, shown=equal, **settings)
+    return Task(program, mesh, **settings)
+
+
+def by_rules(program: Program, equality: str = Rewriting.name, unique_names: bool = False) -> Program:
+    """Return what a program means to tasks: with axioms as rules where they are asked for."""
+    treatment = registry.make(equality, unique_names)
+    return program if equality == Rewriting.name else treatment.meaning(program)
+
+
+def _neighbouring(parts: Sequence[Part]) -> tuple[Pairs, int]:
+    """Return pairs by which all constants of a group hang together."""
+    columns = tuple(np.concatenate(column) for column in zip(*(part for part, _ in parts), strict=True))
+    left, right = neighbours(Rows(columns, len(columns[-1])))
+    return (left, right), len(left)
+
+
+def _mentioned(rules: Iterable[Rule]) -> set[str]:
+    return {atom.predicate for rule in rules for atom in (rule.head, *rule.positive, *rule.negated)}
+
+
+def _reduced(program: Program, rules: tuple[Rule, ...]) -> Program:
+    """Return a program of some rules, with no more predicates than they mention, and equality."""
+    kept = _mentioned(rules) | {stored(EQUAL), ALIAS}
+    predicates: Mapping[str, Any] = {name: each for name, each in program.predicates.items() if name in kept}
+    return replace(program, rules=rules, predicates=dict(predicates))
+
+
+def _are_flat(rules: Sequence[Rule], program: Program) -> bool:
+    """Whether rules find nothing more when constants are merged: each reads one given fact, and no value."""
+    derived = program.derived
+    return all(
+        len(rule.body) == 1
+        and len(rule.positive) == 1
+        and rule.positive[0].predicate not in derived
+        and all(isinstance(term, Variable) for term in (*rule.positive[0].terms, *rule.head.terms))
+        and len(set(rule.positive[0].terms)) == len(rule.positive[0].terms)
+        for rule in rules
+    )

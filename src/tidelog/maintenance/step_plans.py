@@ -1,0 +1,173 @@
+"""Plans that are made once and run in many transactions. Mutates itself.
+
+Invariant: a plan is kept as long as the relations that its rule reads have about the size for which their
+order of joins was chosen. Plans made for empty relations would join everything with everything later on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from tidelog.engine.maintaining import Maintainable
+from tidelog.logic.program import Rule
+from tidelog.plan.algebra import ChangePlan, Part
+from tidelog.plan.change_plans import Changes
+
+GROWN = 4  # plans are made anew when a relation has grown or shrunk by this factor
+SMALL = 64  # … and was or is larger than this
+
+Driven = Mapping[str | None, tuple[Any, ...]]  # prepared plans by the relation whose facts drive them
+
+
+class Step(Enum):
+    """What a family of plans is for; `Changes` says what each finds."""
+
+    LOST = "lost"
+    LOST_UNDER_NEGATION = "lost under negation"
+    GAINED = "gained"
+    GAINED_UNDER_NEGATION = "gained under negation"
+    OVERDELETE = "overdelete"
+    REDERIVE = "rederive"
+    INSERT = "insert"
+    DEPENDENTS = "dependents"
+    GROUND = "ground"  # from heads to bodies, by rules that do not read the stratum
+    SUPPORT = "support"
+    PROVE = "prove"
+    RULES_REMOVED = "rules removed"
+    RULES_ADDED = "rules added"
+    FORMER = "former"  # of aggregates: what the groups were before
+
+
+def _ground(changes: Changes) -> tuple[ChangePlan, ...]:
+    return () if changes.is_recursive else (changes.rederive(Part.KEPT),)
+
+
+MAKERS: Mapping[Step, Callable[[Changes], Iterable[ChangePlan]]] = {
+    Step.LOST: Changes.lost,
+    Step.LOST_UNDER_NEGATION: lambda changes: changes.lost(negated=True),
+    Step.GAINED: Changes.gained,
+    Step.GAINED_UNDER_NEGATION: lambda changes: changes.gained(negated=True),
+    Step.OVERDELETE: Changes.overdelete,
+    Step.REDERIVE: lambda changes: (changes.rederive(),),
+    Step.INSERT: Changes.insert,
+    Step.DEPENDENTS: Changes.dependents,
+    Step.GROUND: _ground,
+    Step.SUPPORT: Changes.support,
+    Step.PROVE: Changes.prove,
+    Step.RULES_REMOVED: lambda changes: (changes.every(Part.BEFORE),),
+    Step.RULES_ADDED: lambda changes: (changes.every(Part.NOW),),
+    Step.FORMER: Changes.insert,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A rule to make plans of: its number in the program, and the predicates of its stratum."""
+
+    rule: Rule
+    number: int = field(compare=False)
+    own: frozenset[str]
+
+
+Sources = Mapping[Step, tuple[Source, ...]]
+
+
+class Library:
+    """All prepared plans of an engine, by rule and step."""
+
+    def __init__(self, engine: Maintainable) -> None:
+        self.engine = engine
+        self._plans: dict[tuple[Source, Step], tuple[dict[str, int], list[tuple[str | None, Any]]]] = {}
+        self._changes: dict[Source, tuple[dict[str, int], Changes]] = {}
+
+    def plans(self, source: Source, step: Step) -> list[tuple[str | None, Any]]:
+        """The plans of a rule for a step, each with the relation that drives it."""
+        known = self._plans.get((source, step))
+        if known is None or is_outdated(known[0], self.engine):
+            made = MAKERS[step](self._changes_of(source))
+            plans = [(plan.given, self.engine.prepare_change(plan)) for plan in made]
+            known = self._plans[source, step] = sizes((source.rule,), self.engine), plans
+        return known[1]
+
+    def _changes_of(self, source: Source) -> Changes:
+        """Return the maker of a rule's plans, one for all steps: it orders the body once per pivot."""
+        known = self._changes.get(source)
+        if known is None or is_outdated(known[0], self.engine):
+            changes = Changes(source.rule, source.number, source.own, self.engine)
+            known = self._changes[source] = sizes((source.rule,), self.engine), changes
+        return known[1]
+
+    def keep(self, sources: Collection[Source]) -> None:
+        """Forget the plans of other rules."""
+        self._plans = {key: known for key, known in self._plans.items() if key[0] in sources}
+        self._changes = {source: known for source, known in self._changes.items() if source in sources}
+
+
+class Shelf:
+    """The plans of one stratum, at hand by step."""
+
+    def __init__(self, library: Library, sources: Sources) -> None:
+        self.library = library
+        self.sources = sources
+        self._rules = {source.rule for some in sources.values() for source in some}
+        self._sizes: dict[str, int] | None = None  # not known yet; a stratum without plans reads nothing
+        self._driven: dict[Step, Driven] = {}
+        self._beside_links: Driven | None = None  # one of plans that are not outdated
+
+    def __getitem__(self, step: Step) -> Driven:
+        """The plans of a step, by the relation that drives them."""
+        driven = self._driven.get(step)
+        if driven is None:
+            driven = self._driven[step] = self._collect(step)
+        return driven
+
+    def _collect(self, step: Step) -> Driven:
+        found: dict[str | None, tuple[Any, ...]] = {}
+        for source in self.sources.get(step, ()):
+            for given, plan in self.library.plans(source, step):
+                found[given] = (*found.get(given, ()), plan)
+        return found
+
+    def lost_beside_links(self, stated: Collection[str]) -> Driven:
+        """The plans of `LOST` but for those driven by the first stated atom of their rule.
+
+        They find all facts that lose an instance, but for those that lean on a stated fact that went.
+        """
+        if self._beside_links is None:
+            found: dict[str | None, tuple[Any, ...]] = {}
+            for source in self.sources.get(Step.LOST, ()):
+                lower = [atom.predicate for atom in source.rule.positive if atom.predicate not in source.own]
+                first = next((place for place, name in enumerate(lower) if name in stated), None)
+                for place, (given, plan) in enumerate(self.library.plans(source, Step.LOST)):
+                    if place != first:
+                        found[given] = (*found.get(given, ()), plan)
+            self._beside_links = found
+        return self._beside_links
+
+    def renew(self) -> bool:
+        """Let go of plans that were made for relations of another size; whether there were any."""
+        if self._sizes is not None and not is_outdated(self._sizes, self.library.engine):
+            return False
+        self._sizes = sizes(self._rules, self.library.engine)
+        self._driven = {}
+        self._beside_links = None
+        return True
+
+
+def sizes(rules: Collection[Rule], engine: Maintainable) -> dict[str, int]:
+    """The size of each relation that the rules read."""
+    read = dict.fromkeys(atom.predicate for rule in rules for atom in (*rule.positive, *rule.negated))
+    return {relation: engine.size(relation) for relation in read}
+
+
+def is_outdated(known: Mapping[str, int], engine: Maintainable) -> bool:
+    """Whether a relation has changed a lot in size."""
+    return any(_differs(size, engine.size(relation)) for relation, size in known.items())
+
+
+def _differs(before: int, now: int) -> bool:
+    smaller, larger = (before, now) if before < now else (now, before)
+    return larger > SMALL and larger > GROWN * smaller

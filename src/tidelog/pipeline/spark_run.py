@@ -1,0 +1,702 @@
+"""What a run does on Spark: Spark reads the sources, and tasks derive and write the files of tables.
+
+What changed in sources is found by comparing them with what is published. Only changes come to this process.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import types as spark_types
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from tidelog.errors import DataError, Diagnostic, counted
+from tidelog.io.columns import Batch
+from tidelog.io.formats import file_name
+from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.io.source import import_file
+from tidelog.logic.program import Program, Transfer
+from tidelog.logic.resolve import giving_times
+from tidelog.logic.type_inference import Columns, infer
+from tidelog.logic.types import column_of
+from tidelog.logic.values import ColumnType
+from tidelog.maintenance.row_sets import Rows, joined
+from tidelog.pipeline import codes
+from tidelog.pipeline.drops import aside_table, tables_of
+from tidelog.pipeline.facts import nothing
+from tidelog.pipeline.filters import Filter
+from tidelog.pipeline.inputs import (
+    Feeding,
+    check_drift,
+    check_rejects,
+    differs,
+    digest,
+    marks_of,
+    stated_inputs,
+    with_keys,
+)
+from tidelog.pipeline.manifest import Input, Manifest, Origin
+from tidelog.pipeline.settings import Settings
+from tidelog.pipeline.settings import Source as Described
+from tidelog.pipeline.source_files import check_sources
+from tidelog.pipeline.state import APP, State
+from tidelog.pipeline.store import Store
+from tidelog.pipeline.versioned import Feed, Versioned, feed_of
+from tidelog.publish import Publication, Published
+from tidelog.publish.files import ROWS, read_file
+from tidelog.publish.object_storage import Folder, s3a_options
+from tidelog.publish.schemas import CHANGE_TYPE, columns_of_changes, is_same, normal
+from tidelog.publish.tables import DELETE, INSERT
+from tidelog.reasoner.transaction import Change
+from tidelog.spark.derived import Derived, quoted, union
+from tidelog.spark.failures import telling
+from tidelog.spark.fetching import ROWS as ONLY
+from tidelog.spark.fetching import fetched_by_files, write_rows
+from tidelog.spark.frames import Frames
+from tidelog.spark.given import Given, held_by, read_by, tagged_rows
+from tidelog.spark.parquet import ReadFiles, StateFolder, Target, WriteRows
+from tidelog.spark.reading_ import Together, read_source, together
+from tidelog.spark.rows import Reading
+from tidelog.spark.schemas import arrow_of, slots
+from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.shipping import Shipped, ship
+from tidelog.spark.source import Source
+from tidelog.spark.sources import Found, found_files, local_files, source_of
+from tidelog.spark.strategies import Choice
+from tidelog.spark.task import NONE, READ, STATE, TAG
+from tidelog.spark.writer import FILES_SCHEMA
+
+MOST_ROWS: Final = 1_000_000  # of a table that is compared here
+
+
+@dataclass(frozen=True)
+class Item:
+    """A source of a job, or an import of its program."""
+
+    key: str
+    predicate: str
+    source: Source
+    on_error: str
+    is_volatile: bool
+    table: Versioned | None = None  # what is read, if that has versions
+    marks: str = ""  # … and what tells whether it is read in another way
+
+
+class SparkIntake:
+    """The inputs of one run, read by Spark. Mutates itself."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        store: Store,
+        program: Program,
+        session: Callable[[], SparkSession],
+        reached: Callable[[str, str], None],
+        number: int,
+    ) -> None:
+        self._settings = settings
+        self._store = store
+        self._number = number
+        self._program = program
+        self._session: Callable[[], SparkSession] = lambda: reaching(session(), settings)
+        self._reached = reached
+        self.inputs: dict[str, Input] = {}
+        self._stated = list(stated_inputs(program))
+        check_sources(settings, program)
+        items = [_item(source, program, settings) for source in settings.sources]
+        self._items = with_keys([*items, *(_imported(transfer, program) for transfer in program.imports)])
+        self._readings: dict[str, Reading] = {}
+        self._together: Together | None = None
+        self._feeds: dict[str, Feed | None] = {}  # what changed in tables, by predicate
+        self._again: Collection[str] = ()  # predicates whose inputs are read whole
+        shutil.rmtree(store.rejects(number), ignore_errors=True)  # of a run that failed
+
+    # ---- what has changed
+
+    def edited(self, before: Manifest, again: Collection[str] = ()) -> list[str]:
+        """Return the predicates whose inputs are others than in a version; the other inputs are kept.
+
+        Those of predicates that are read `again` are said to be others in any case, and are read whole.
+        """
+        self._again = again
+        found = {item.key: self._input(item) for item in self._items}
+        found |= {item.key: Input(item.predicate, item.shown, item.marks) for item in self._stated}
+        changed = [
+            each.predicate
+            for key, each in found.items()
+            if each.volatile or each.predicate in again or not _is_same(each, before.inputs.get(key))
+        ]
+        gone = [item.predicate for key, item in before.inputs.items() if key not in found]
+        edited = list(dict.fromkeys((*changed, *gone)))
+        self.inputs = {key: item for key, item in before.inputs.items() if item.predicate not in edited}
+        return edited
+
+    def _input(self, item: Item) -> Input:
+        """Return what tells whether an input has changed, before a row of it is read."""
+        if item.table is not None:
+            return item.table.noted(Input(item.predicate, item.source.shown, item.marks))
+        files = (
+            {} if item.is_volatile else _stamps(files_of(item.source, self._settings.folder, self._session))
+        )
+        marks = digest(repr(replace(item.source, span=None, path=(), frame=None)))
+        return Input(item.predicate, item.source.shown, marks, files, volatile=item.is_volatile)
+
+    def reading(self, item: Item) -> Reading:
+        """Return the rows of an input as frames."""
+        if item.key not in self._readings:
+            self._readings[item.key] = self._of(item)
+        return self._readings[item.key]
+
+    def _of(self, item: Item) -> Reading:
+        """Return the rows of an input, in the version of its table that the run has found."""
+        source, table = item.source, item.table
+        if table is not None:
+            source = replace(source, version=table.found.version)
+        folder = self._settings.folder
+        found = read_source(self._session(), source, self._program, folder, self._rejects(item))
+        return found if table is None else replace(found, columns=table.columns)  # as both engines name them
+
+    def _rejects(self, item: Item) -> Path:
+        """Return the folder for the rejected rows of an input."""
+        name = file_name(f"{item.predicate}.{self._items.index(item) + 1}", "csv")
+        return (self._store.rejects(self._number) / name).resolve()
+
+    def _read(self, items: Sequence[Item], before: Manifest | None, full: bool) -> Together:
+        """Return inputs that are read together, those in one scan that Spark reads alike."""
+        readings = {item.key: self.reading(item) for item in items}
+        for item in items:
+            check_columns(item, readings[item.key], before, full)
+        self._together = together(readings, read_by(self._program, ()))
+        return self._together
+
+    # ---- everything
+
+    def given(self, settings: Mapping[str, Any], before: Manifest | None, full: bool) -> Given:
+        """Return the program with all of its inputs."""
+        inputs = self._read(self._items, before, full).inputs
+        program = replace(self._program, imports=(), exports=())
+        program = giving_times(program, [each.predicate.name for each in inputs.values() if each.times])
+        return Given(program, inputs, infer(program, *held_by(inputs.values())), settings, "exact")
+
+    @property
+    def frames(self) -> Frames:
+        """The frames of all inputs, by the names that `given` has."""
+        assert self._together is not None, "what is given is asked for first"
+        return self._together.frames
+
+    def types(self, predicates: Collection[str], before: Manifest) -> Mapping[str, Columns]:
+        """Return the types of what inputs of predicates hold, where their rows are read."""
+        chosen = [name for name in predicates if self.feed(name, before) is None]
+        return held_by(self.reading(item).input for item in self._items if item.predicate in chosen)[0]
+
+    # ---- what was found
+
+    def note(self) -> None:
+        """Note how many rows were read and rejected, after a job; executors write the rejected ones."""
+        for item in self._items:
+            if self._together is not None and item.key in self._together.readings:
+                self._note(item, self._together.counts(item.key))
+        for stated in self._stated:
+            self.inputs[stated.key] = Input(stated.predicate, stated.shown, stated.marks)
+
+    def _note(self, item: Item, counts: Mapping[str, Any]) -> None:
+        reading, rejected, path = self._readings[item.key], counts["rejected"], None
+        if rejected:
+            folder = self._rejects(item)
+            others = [file for file in counts["files"] if file not in reading.written]
+            if others or not counts["files"]:  # what is no file has none
+                rows = reading.rejects_of(others, counts.get("marks", ()))
+                with telling():
+                    rows.write.mode("append").option("header", True).csv(str(folder))
+            path = self._store.relative(self._store.rejects(self._number) / folder.name)
+        found = replace(
+            self._input(item),
+            columns=reading.columns,
+            rows=counts["read"] - rejected,
+            filtered=counts["filtered"],
+            rejected=rejected,
+            rejects=path,
+        )
+        self.inputs[item.key] = found
+        filtered = f", {found.filtered:,} filtered out" if found.filtered else ""
+        told = f", {rejected:,} rejected" if rejected else ""
+        self._reached("read", f"{found.shown}: {counted(found.rows, 'row')}{filtered}{told}")
+        if rejected and not found.rows:
+            message = f"no row of `{found.shown}` could be read: {rejected:,} rejected"
+            raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, item.source.span))
+        if rejected and item.on_error == "fail":
+            message = f"{counted(rejected, 'row')} of `{found.shown}` cannot be read"
+            help = f"see {self._store.path / str(path)}"
+            raise DataError(Diagnostic(codes.TOO_MANY_REJECTS, message, item.source.span, help))
+
+    def newest(self, key: str) -> int | None:
+        """Return when the newest file of an input was written, in nanoseconds, if that is known."""
+        item = next((item for item in self._items if item.key == key), None)
+        if item is not None and item.table is not None:
+            written = item.table.found.written
+            return None if written is None else written * 1_000_000
+        files = self._input(item).files if item is not None else {}
+        return max((time for _, time, _ in files.values() if time >= 0), default=None)
+
+    def check_rejects(self) -> None:
+        """Raise `DataError` if more rows are rejected than the job allows."""
+        check_rejects(self.inputs, self._settings, self._store.path)
+
+    def differs(self, before: Mapping[str, Input]) -> bool:
+        """Whether an input tells something else than before, apart from when its files were written."""
+        return differs(self.inputs, before)
+
+    # ---- what is applied
+
+    def replace(self, change: Change, before: Manifest, predicates: Sequence[str]) -> None:
+        """Make the explicit facts of predicates, in a transaction, what their inputs give.
+
+        All inputs are read by one job, whose tasks write files. Spark compares large ones with what is
+        published, others are compared here: no exchange is as cheap.
+        """
+        compared = [name for name in predicates if not self._apply_feed(change, name, before)]
+        items = [item for item in self._items if item.predicate in compared]
+        with self._written(self._read(items, before, False)) as written:
+            for name in compared:
+                own = [written[item.key] for item in items if item.predicate == name]
+                shown = self._program.predicates[name].written if name in self._program.predicates else name
+                held = before.tables[shown].rows if shown in before.tables else 0
+                is_large = max(held, sum(each.rows for each in own)) > MOST_ROWS
+                if is_large and self._is_comparable(
+                    name, [item for item in items if item.predicate == name], before
+                ):
+                    self._apply_difference(change, name, own, before)
+                else:
+                    change.replace_batches(name, self._batches(name, own))
+        self.note()
+
+    @contextmanager
+    def _written(self, found: Together) -> Iterator[dict[str, _Facts]]:
+        """Return the facts of inputs, by their keys, in files that are there for the block."""
+        folder = (self._store.incoming / token_hex(8)).resolve()
+        facts: dict[str, _Facts] = {key: _Facts(reading) for key, reading in found.readings.items()}
+        taken = slots({name: each.spark for name, each in found.inputs.items()})
+        schemas = {
+            name: pa.schema(
+                [pa.field(column, arrow_of(of)) for column, of in zip(each.columns, each.spark, strict=True)]
+            )
+            for name, each in found.inputs.items()
+        }
+        folders = {name: str(folder / str(place)) for place, name in enumerate(schemas)}
+        target = Target("", token_hex(8), schemas, "", ROWS, None, folders)
+        try:
+            if schemas:
+                session = self._session()
+                ship(session, scratch_folder())
+                rows = tagged_rows(session, found.frames, found.inputs, taken).where(F.col(TAG) != NONE)
+                task = Shipped(WriteRows(target, TAG, taken.of))
+                with telling():
+                    for name, file, count in rows.mapInArrow(task, FILES_SCHEMA).collect():
+                        own = facts[found.source_of[name]]
+                        own.files.append(f"{folders[name]}/{file}")
+                        own.rows += count
+            yield facts
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _apply_feed(self, change: Change, name: str, before: Manifest) -> bool:
+        """Apply what the table of a predicate says has changed; return whether it says that."""
+        feed = self.feed(name, before)
+        if feed is None:
+            return False
+        (item,) = (item for item in self._items if item.predicate == name)
+        feed.apply(change, name, lambda rows: self._still(change, item, feed))
+        self.inputs[item.key] = feed.input
+        self._reached("read", feed.shown)
+        return True
+
+    def feed(self, name: str, before: Manifest) -> Feed | None:
+        """Return what changed in the only table of a predicate, None if rows must be compared."""
+        if name not in self._feeds:
+            items = [item for item in self._items if item.predicate == name]
+            inputs = {item.key: item.table for item in items}
+            inputs |= {item.key: None for item in self._stated if item.predicate == name}
+            found = next((item for item in items if item.table is not None), None)
+            if found is None or name in self._again:
+                self._feeds[name] = None
+                return None
+            for item in items:
+                if item.table is not None:
+                    _check_drift(item, item.table.columns, before, False)
+            predicate = self._program.predicates[name]
+            self._feeds[name] = feed_of(
+                name,
+                inputs,
+                lambda: Filter.of(found.source.filter, predicate, found.source.span),
+                self._program,
+                before,
+                found.marks,
+                self._reached,
+            )
+        return self._feeds[name]
+
+    def _still(self, change: Change, item: Item, feed: Feed) -> Rows:
+        """Return the facts of deleted rows that other rows of the table still are, found by Spark."""
+        now = self._of(item)
+        gone = self._session().createDataFrame(feed.went)
+        then = read_source(self._session(), replace(item.source, frame=gone), self._program)
+        one, other = then.frame.alias("one"), now.frame.alias("other")
+        names = [quoted(name) for name in then.input.columns]
+        both = [F.col(f"one.{name}").eqNullSafe(F.col(f"other.{name}")) for name in names]
+        faults, rows = Faults(OnError.FAIL), []
+        still = one.join(other, both, "left_semi").distinct()
+        for table in fetched_by_files(still, self._store.incoming):
+            for batch in then.input.reading().batches(table, item.source.shown, faults):
+                rows.append(change.encode_batch(batch))
+        return joined(rows) if rows else nothing(then.input.predicate.arity)
+
+    def _is_comparable(self, name: str, items: Sequence[Item], before: Manifest) -> bool:
+        """Whether the published table of a predicate holds just what its sources gave, as Spark has it."""
+        written = self._program.predicates[name].written if name in self._program.predicates else name
+        types = before.origin.types.get(written, ())
+        return (
+            bool(items)
+            and written in before.tables
+            and name not in self._program.derived
+            and not before.origin.times.get(written)
+            and bool(types)
+            and ColumnType.TERM.value not in types
+            and not any(item.predicate == name for item in self._stated)
+            and all(self.reading(item).input.fields is None for item in items)
+        )
+
+    def _apply_difference(self, change: Change, name: str, facts: Sequence[_Facts], before: Manifest) -> None:
+        written = self._program.predicates[name].written
+        session = self._session()
+        then = published_frame(session, self._store.published, written, before.version)
+        aside = aside_table(written, before.origin.names)
+        if aside is not None:  # what is left out was given, too
+            left = published_frame(session, self._store.published, aside, before.version)
+            then = then.unionAll(left.select(*map(quoted, then.columns)))
+        frames = []
+        for each in facts:
+            given = each.reading.input
+            fields = zip(given.columns, given.spark, strict=True)
+            schema = spark_types.StructType([spark_types.StructField(*field) for field in fields])
+            rows = session.read.schema(schema).parquet(*each.files) if each.files else then.limit(0)
+            frames.append(rows.select(*_cast(rows.columns, then)))
+        reading = replace(
+            facts[0].reading.input, spark=tuple(each.dataType for each in then.schema)
+        ).reading()
+        faults = Faults(OnError.FAIL)
+        for table in fetched_by_files(differences(then, union(frames)), self._store.incoming):
+            kinds = table.column(CHANGE_TYPE)
+            rows = table.drop_columns([CHANGE_TYPE])
+            for kind, take in ((DELETE, change.delete_rows), (INSERT, change.insert_rows)):
+                some = rows.filter(pc.equal(kinds, kind))
+                for batch in reading.batches(some, written, faults):
+                    take(name, change.encode_batch(batch))
+
+    def _batches(self, name: str, facts: Sequence[_Facts]) -> Iterator[Any]:
+        """Yield all rows of a predicate's inputs, some at a time."""
+        faults = Faults(OnError.FAIL)
+        for stated in self._stated:
+            if stated.predicate == name and not stated.time:
+                yield from stated.read(faults)
+        for each in facts:
+            given = each.reading.input
+            if not given.columns and each.rows:
+                yield Batch((), 1)
+                continue
+            for path in each.files:
+                with pq.ParquetFile(path) as file:
+                    for rows in file.iter_batches(READ):
+                        table = pa.Table.from_batches([rows])
+                        yield from given.reading().batches(table, each.reading.source.shown, faults)
+
+
+@dataclass
+class _Facts:
+    """The facts of a source, in files. Mutable."""
+
+    reading: Reading
+    files: list[str] = field(default_factory=list)
+    rows: int = 0
+
+
+# ---- tables
+
+
+@dataclass(frozen=True)
+class Written:
+    """What tasks have written: the files of each table, below its folder, and the rows of each file."""
+
+    derived: Derived
+    files: Mapping[str, Mapping[str, int]]
+    folders: Mapping[str, Folder]
+    schemas: Mapping[str, Any]
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """How many rows there are of each table."""
+        return {name: sum(files.values()) for name, files in self.files.items()}
+
+    def head(self, name: str) -> Any:
+        """Return the rows of the first file of a table."""
+        return read_file(self.folders[name], next(iter(self.files[name])), self.schemas[name])
+
+
+def derive_on_spark(
+    given: Given,
+    frames: Frames,
+    choice: Choice,
+    publication: Publication,
+    published: Published,
+    state: State,
+    session: SparkSession,
+) -> Written:
+    """Derive everything in tasks, which write tables; a task that has all facts writes the state, too."""
+    tables = tables_of(given.program)
+    names, wanted = list(tables), [each.name for each in tables.values()]
+    derived = given.derive(frames, wanted, "fail", "fail", choice)
+    has_state = choice.tasks == 1 and len(derived.around) < len(names)
+    if has_state and derived.around:  # the state has all facts
+        derived = given.derive(frames, wanted, "fail", "fail", choice, goes_around_tasks=False)
+    storage, filesystem = publication.folder.storage, publication.folder.filesystem
+    folders = {name: Folder(publication.folder_of(name), storage) for name in names}
+    schemas = {name: normal(arrow_schema(derived, name)) for name in names}
+    kept = None
+    if has_state:
+        kept = StateFolder(str(state.path_for(publication.number).resolve()), APP, publication.number)
+    paths = {name: folder.path() for name, folder in folders.items()}
+    target = Target("", publication.run, schemas, "", ROWS, kept, paths, filesystem)
+    files: dict[str, dict[str, int]] = {name: {} for name in names}
+    for name, file, rows in derived.write(target):
+        if name == STATE:
+            state.take(publication.number, file)
+        elif rows:
+            files[name][file] = rows
+    for name in derived.around:
+        files[name] = write_files(derived[name], folders[name], schemas[name], publication.run)
+    base = publication.base.tables if publication.base else {}
+    for name, found in files.items():
+        old = base.get(name)
+        if old is None or not is_same(old.schema, schemas[name]):
+            publication.replace(name, schemas[name], found)
+        else:
+            now = read_files(session, folders[name], found, schemas[name])
+            _replace(session, publication, published, name, schemas[name], found, now)
+    for name in base.keys() - files.keys():
+        publication.drop(name)
+    return Written(derived, files, folders, schemas)
+
+
+def arrow_schema(derived: Derived, name: str) -> Any:
+    """Return the Arrow schema of an output's table."""
+    return to_arrow_schema(derived.outputs[name].schema, timezone="UTC")
+
+
+def described_types(derived: Derived, origin: Origin) -> Origin:
+    """Return what a version says of itself, with the types of all tables."""
+    types, times, calendar = {}, {}, False
+    for name, output in derived.outputs.items():
+        types[name] = tuple(
+            (ColumnType.TERM if each.is_exact else column_of(each.types)).value for each in output.types
+        )
+        if output.times:
+            times[name] = len(output.times)
+            calendar |= output.times[0][1].simpleString() == "timestamp"
+    outputs = derived.outputs.items()
+    names = {name: each.predicate.name for name, each in outputs if each.predicate.name != name}
+    return replace(origin, types=types, times=times, names=names, is_calendar=calendar)
+
+
+def _replace(
+    session: SparkSession,
+    publication: Publication,
+    published: Published,
+    name: str,
+    schema: Any,
+    files: Iterable[str],
+    now: DataFrame,
+) -> None:
+    """Make files the content of a table, with what differs from the version before, found by Spark."""
+    then = published_frame(session, published, name, publication.base.number if publication.base else 0)
+    folder = Folder(publication.changes_folder_of(name), publication.folder.storage)
+    changes = write_files(differences(then, now), folder, columns_of_changes(schema), publication.run, "cdc-")
+    if changes:
+        publication.replace(name, schema, files, changes)
+
+
+def published_frame(session: SparkSession, published: Published, name: str, version: int) -> DataFrame:
+    """Return a published table as a frame, read from its files."""
+    schema = published.version(version).tables[name].schema
+    return read_files(session, published.folder, published.files(name, version), schema)
+
+
+def read_files(session: SparkSession, folder: Folder, files: Iterable[str], schema: Any) -> DataFrame:
+    """Return the rows of files of a folder as a frame: Spark reads disks, tasks of ours object stores.
+
+    Spark as it comes has no file system for these.
+    """
+    paths, columns = [folder.relative(file) for file in files], from_arrow_schema(schema)
+    if not paths:
+        return session.createDataFrame([], columns)
+    if folder.is_local:
+        return session.read.schema(columns).parquet(*map(folder.location, paths))
+    types = to_arrow_schema(columns, timezone="UTC")
+    task = ReadFiles([folder.path(path) for path in paths], types, folder.filesystem)
+    return session.range(0, len(paths), 1, len(paths)).mapInArrow(Shipped(task), columns)
+
+
+def write_files(frame: DataFrame, folder: Folder, schema: Any, run: str, prefix: str = "") -> dict[str, int]:
+    """Write the rows of a frame into a folder, and return how many each file has; who writes is who reads."""
+    if folder.is_local:
+        name = f"{prefix}part-{run}-rows"
+        with telling():
+            frame.write.parquet(folder.location(name))
+        counts = {
+            file.name: pq.read_metadata(file).num_rows for file in (folder.local / name).glob("*.parquet")
+        }
+        return {f"{name}/{file}": rows for file, rows in sorted(counts.items()) if rows}
+    places, filesystem = {ONLY: folder.path()}, folder.filesystem
+    return write_rows(frame, Target("", run, {ONLY: schema}, prefix, folders=places, filesystem=filesystem))
+
+
+def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
+    """Return the rows that came and those that went, by one pass over both; missing values are equal."""
+    names = [quoted(name) for name in previous.columns]
+    both = previous.select(*names, F.lit(1).alias("_then"), F.lit(0).alias("_now"))
+    both = both.unionAll(current.select(*names, F.lit(0).alias("_then"), F.lit(1).alias("_now")))
+    sides = both.groupBy(*names).agg(F.max("_then").alias("_then"), F.max("_now").alias("_now"))
+    kind = F.when(F.col("_now") == 1, F.lit(INSERT)).otherwise(F.lit(DELETE))
+    return sides.where("_then != _now").select(*names, kind.alias(CHANGE_TYPE))
+
+
+def _cast(columns: Sequence[str], table: DataFrame) -> list[Column]:
+    """Return the columns of a source in the types of a published table."""
+    pairs = zip(columns, table.schema, strict=True)
+    return [F.col(quoted(name)).cast(each.dataType).alias(each.name) for name, each in pairs]
+
+
+# ---- inputs
+
+
+def reaching(session: SparkSession, settings: Settings) -> SparkSession:
+    """Return the session, able to read sources in object stores; raise `DataError` if it is not."""
+    remote = [source for source in settings.sources if re.match("s3a?://", source.shown)]
+    if not remote:
+        return session
+    folder = Folder.at(remote[0].shown, settings.storage)
+    for key, value in s3a_options(folder.storage).items():
+        session.conf.set(key, value)
+    try:
+        session.read.format("text").load(re.sub("^s3:", "s3a:", folder.address)).schema  # noqa: B018
+    except Exception as error:  # noqa: BLE001 - Py4J raises whatever a file system raises
+        if "ClassNotFound" in str(error) or "No FileSystem" in str(error) or "S3AFileSystem" in str(error):
+            message = "this session of Spark has no file system for `s3a://`"
+            help = (
+                "start it with Hadoop's, --conf spark.jars.packages=org.apache.hadoop:hadoop-aws:VERSION "
+                '(that of its Hadoop), or run the job on name = "columnar", which reads s3:// by itself'
+            )
+            raise DataError(Diagnostic(codes.NEEDS_SPARK, message, remote[0].span, help)) from None
+    return session
+
+
+def files_of(source: Source, folder: Path, session: Callable[[], SparkSession]) -> Sequence[Found]:
+    """Return the files of a source; no session is needed for those on a disk of this machine."""
+    listed = local_files(source, folder)
+    return found_files(session(), source, folder)[0] if listed is None else listed
+
+
+def fetched_input(
+    source: Described, program: Program, session: Callable[[], SparkSession], folder: Path, incoming: Path
+) -> Feeding:
+    """Return a table, a query or a DataFrame as an input of a job that reasons in this process."""
+    item = _item(source, program)
+    readings: list[Reading] = []
+
+    def reading() -> Reading:
+        if not readings:
+            readings.append(read_source(session(), item.source, program, folder))
+        return readings[0]
+
+    def read(faults: Faults) -> Iterator[Batch]:
+        shape, rows = reading().input.reading(), 0
+        with telling():
+            for table in fetched_by_files(reading().frame, incoming):
+                rows += table.num_rows
+                yield from shape.batches(table, source.shown, faults)
+            for row in reading().rejects.toLocalIterator():
+                faults.add(BadRow(Diagnostic(row.code, row.reason, place=row.place), row.row))
+        faults.check()
+
+    return Feeding(
+        item.key,
+        item.predicate,
+        source.shown,
+        digest(repr(replace(item.source, span=None, frame=None))),
+        read,
+        lambda: reading().columns,
+        on_error=source.on_error,
+        volatile=True,
+        time=source.times,
+        span=source.span,
+    )
+
+
+def _item(source: Described, program: Program, settings: Settings | None = None) -> Item:
+    predicate = program.find(source.predicate)
+    name = source.predicate if predicate is None else predicate.name
+    key = f"{name} < {', '.join(source.paths) or source.shown}"
+    made = replace(source, path=tuple(re.sub("^s3:", "s3a:", path) for path in source.paths))
+    if source.kind == "versioned" and settings is not None:
+        table = Versioned(source, settings, program)
+        table.wanted  # noqa: B018 - what is wrong with the source is raised before Spark is started
+        made = replace(made, storage=settings.storage)
+        return Item(key, name, made, source.on_error, False, table, marks_of(source))
+    return Item(key, name, made, source.on_error, source.kind != "file")
+
+
+def _imported(transfer: Transfer, program: Program) -> Item:
+    """Return a file that the program imports as a source."""
+    predicate = program.predicates[transfer.predicate]
+    file = import_file(transfer, predicate)
+    made = source_of(file, predicate, transfer)
+    if file.path is not None:
+        made = replace(made, path=str(file.path.absolute()))
+    return Item(f"{predicate.name} < {file.shown}", predicate.name, made, "fail", False)
+
+
+def _is_same(one: Input, other: Input | None) -> bool:
+    if other is None or (one.version, one.identity) != (other.version, other.identity):
+        return False
+    return (one.marks, dict(one.files)) == (other.marks, dict(other.files))
+
+
+def _stamps(files: Sequence[Found]) -> dict[str, tuple[int, int, str]]:
+    """Return what tells whether files have changed: their sizes, and when they were written."""
+    found = {}
+    for file in files:
+        status = None if file.local is None or not file.is_open else file.local.stat()
+        found[file.address] = (-1, -1, "") if status is None else (status.st_size, status.st_mtime_ns, "")
+    return found
+
+
+def check_columns(item: Item, reading: Reading, before: Manifest | None, full: bool) -> None:
+    """Raise `DataError` if an input has other columns than when it was last read."""
+    _check_drift(item, reading.columns, before, full)
+
+
+def _check_drift(item: Item, columns: tuple[str, ...], before: Manifest | None, full: bool) -> None:
+    known = before.inputs.get(item.key) if before else None
+    shown, span = item.source.shown, item.source.span
+    feeding = Feeding(item.key, item.predicate, shown, "", lambda _: iter(()), lambda: columns, span=span)
+    check_drift(feeding, known, full)

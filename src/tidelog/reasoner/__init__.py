@@ -1,0 +1,1 @@
+"""The reasoner: a program, its facts, and everything that follows. Re-exports `Reasoner`."""

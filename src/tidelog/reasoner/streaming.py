@@ -1,0 +1,231 @@
+"""Streams: transactions as they come, each carried out before the next is waited for. Mutates itself.
+
+While one is carried out the next may be looked at, if it has come already: nobody ever waits for that.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from operator import length_hint
+from typing import Any
+
+from tidelog.engine.lock import Lock, locked
+from tidelog.errors import Diagnostic, ProgramError, Source, TidelogError
+from tidelog.logic.changes import UNSIGNED, transactions
+from tidelog.logic.program import Program
+from tidelog.maintenance.maintainer import Maintainer, Outlook, Update, looks_ahead, no_stream, none_known
+from tidelog.reasoner.delta import ADDED, REMOVED, Delta
+from tidelog.reasoner.transaction import Change, without_search_for_cycles
+from tidelog.syntax.parser import parse
+
+# A change script of one or more transactions, or one transaction as (sign, predicate, row)s.
+Changes = str | Source | Iterable[tuple[str, str, tuple[Any, ...]]]
+Fill = Callable[[Change], None]
+
+
+class Stream(Iterator[Delta]):
+    """The deltas of transactions as they come.
+
+    A transaction that fails raises its error and leaves everything as before; the next call of `next` goes
+    on with the one after it.
+    """
+
+    def __init__(
+        self,
+        updates: Iterable[Changes],
+        begin: Callable[[Program | None], Change],
+        maintainer: Maintainer,
+        lock: Lock,
+        is_final: bool = False,
+    ) -> None:
+        self._lock = lock
+        self._source = iter(updates)
+        self._is_final = is_final  # nothing changes after it
+        self._begin = begin
+        self._maintainer = maintainer
+        self._waiting: deque[Fill] = deque()
+        self._drafted: Change | None = None  # the next one, if it was looked at
+        self._after: Program | None = None  # the program once the present one is carried out
+
+    def __iter__(self) -> Stream:
+        return self
+
+    def __next__(self) -> Delta:
+        return self._commit(self._next())
+
+    @locked
+    def _commit(self, change: Change) -> Delta:
+        """Carry a transaction out; meanwhile a maintainer that marks may look at the next one."""
+        self._after = change.program
+        if not looks_ahead(self._maintainer):
+            return change.commit()
+        self._maintainer.peek, self._maintainer.waiting = self.peek, self.waiting
+        try:
+            return change.commit()
+        finally:
+            self._maintainer.peek, self._maintainer.waiting = no_stream, none_known
+
+    def peek(self) -> Update | None:
+        """The facts of the next transaction, if it has come; None also if it changes rules or has errors."""
+        if self._drafted is None:
+            try:
+                if not self._waiting and self._is_ready():
+                    self._read()
+                if not self._waiting:
+                    return None
+                draft = self._begin(self._after)
+                with without_search_for_cycles():
+                    self._waiting[0](draft)
+            except (StopIteration, TidelogError):
+                return None  # an error is raised when its turn has come
+            self._drafted = draft
+        return self._drafted.raw()
+
+    def waiting(self) -> Outlook:
+        """How many transactions are known to come after the present one."""
+        unread = length_hint(self._source, -1)
+        if unread < 0:
+            return Outlook(len(self._waiting) + self._is_ready())
+        return Outlook(len(self._waiting) + unread, self._is_final)
+
+    def _next(self) -> Change:
+        """The next transaction, waited for if need be."""
+        while not self._waiting:
+            self._read()
+        fill = self._waiting.popleft()
+        drafted, self._drafted = self._drafted, None
+        change = self._begin(None)
+        if drafted is not None and drafted.before is change.before:
+            return drafted
+        with without_search_for_cycles():
+            fill(change)
+            del fill  # and the tree with it
+        return change
+
+    def _is_ready(self) -> bool:
+        """Whether the source can be read without waiting; one that cannot tell is waited for in its turn."""
+        ready = getattr(self._source, "ready", None)
+        return bool(ready()) if ready is not None else length_hint(self._source) > 0
+
+    def _read(self) -> None:
+        """Let the transactions of the next script wait for their turns."""
+        update = next(self._source)
+        try:
+            with without_search_for_cycles():
+                self._waiting.extend(_fills(update))
+        except TidelogError as error:
+            self._waiting.append(_raising(error))
+
+
+def _fills(update: Changes) -> list[Fill]:
+    """The transactions of an update, each as a function that fills a change with it."""
+    if isinstance(update, str):
+        update = Source("<changes>", update)
+    if isinstance(update, Source):
+        return [_taking(document) for document in transactions(parse(update))]
+    rows = list(update)
+    return [lambda change: _fill(change, rows)]
+
+
+def _taking(document: Any) -> Fill:
+    return lambda change: change.take(document)
+
+
+def _raising(error: TidelogError) -> Fill:
+    def fill(change: Change) -> None:
+        raise error
+
+    return fill
+
+
+def _fill(change: Change, rows: Iterable[tuple[str, str, tuple[Any, ...]]]) -> None:
+    """Put signed rows into a change, those of one predicate together."""
+    signed: dict[tuple[str, str], list[tuple[Any, ...]]] = {}
+    for sign, predicate, row in rows:
+        signed.setdefault((sign, predicate), []).append(row)
+    for (sign, predicate), some in signed.items():
+        match sign:
+            case "+":
+                change.insert(predicate, some, define=True)
+            case "-" | "−":
+                change.delete(predicate, some)
+            case _:
+                message = f"{sign!r} is no sign of a change"
+                help = f"use {ADDED!r} to add a row, {REMOVED!r} to take it away"
+                raise ProgramError(Diagnostic(UNSIGNED, message, help=help))
+
+
+async def stream_async(
+    updates: AsyncIterable[Changes] | Iterable[Changes],
+    make: Callable[[Iterable[Changes]], Stream],
+) -> AsyncIterator[Delta]:
+    """The deltas of transactions as they come; the next is received while the present one is worked on."""
+    import asyncio  # takes 20 ms, which others do not pay for
+
+    arrivals = _Arrivals()
+    stream = make(arrivals)
+    receiving = asyncio.ensure_future(arrivals.receive(updates))
+    try:
+        while await arrivals.have_come():
+            for delta in stream:
+                yield delta
+                await asyncio.sleep(0)  # let the next one come
+    finally:
+        receiving.cancel()
+
+
+class _Arrivals(Iterator[Changes]):
+    """Updates that have come from an asynchronous source and are not taken yet: two at most."""
+
+    MOST = 2
+
+    def __init__(self) -> None:
+        import asyncio
+
+        self._come: deque[Changes] = deque()
+        self._changed = asyncio.Event()
+        self._taken = asyncio.Event()
+        self._ended = False
+        self._fault: BaseException | None = None
+
+    async def receive(self, updates: AsyncIterable[Changes] | Iterable[Changes]) -> None:
+        """Receive all updates, as long as they are taken."""
+        try:
+            if isinstance(updates, AsyncIterable):
+                async for update in updates:
+                    await self._put(update)
+            else:
+                for update in updates:
+                    await self._put(update)
+        except Exception as fault:  # noqa: BLE001 - raised where the updates are taken
+            self._fault = fault
+        finally:
+            self._ended = True
+            self._changed.set()
+
+    async def _put(self, update: Changes) -> None:
+        self._come.append(update)
+        self._changed.set()
+        while len(self._come) >= self.MOST:
+            self._taken.clear()
+            await self._taken.wait()
+
+    async def have_come(self) -> bool:
+        """Whether there is an update, once there is one or the last has been taken."""
+        while not self._come and not self._ended:
+            self._changed.clear()
+            await self._changed.wait()
+        if not self._come and self._fault is not None:
+            raise self._fault
+        return bool(self._come)
+
+    def ready(self) -> bool:
+        """Whether an update has come."""
+        return bool(self._come)
+
+    def __next__(self) -> Changes:
+        if not self._come:
+            raise StopIteration
+        self._taken.set()
+        return self._come.popleft()

@@ -1,0 +1,1 @@
+"""Plans, proofs and charts as text, SVG and pages."""

@@ -1,0 +1,611 @@
+"""A program whose derived facts are kept right while its inputs change: by batches of a stream, or by calls.
+
+The facts lie in a store on a disk of the process that changes them: the driver's on classic sessions, on
+Connect that in which the server runs `foreachBatch`. There the reasoner stays open from batch to batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any, cast
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - as everybody who uses Spark calls them
+from pyspark.sql import types as spark_types
+
+from tidelog.data.dictionary import Dictionary
+from tidelog.errors import Diagnostic, ProgramError, Span
+from tidelog.io.nulls import Nulls
+from tidelog.io.rejects import OnError
+from tidelog.logic.program import Predicate, Program
+from tidelog.logic.resolve import program_of, warn
+from tidelog.logic.type_inference import Columns, Inferred, infer, united
+from tidelog.logic.types import NEVER, Contents, Type, Types, column_of, types_of_column
+from tidelog.logic.values import ColumnType
+from tidelog.maintenance.maintainer import NetChange
+from tidelog.maintenance.row_sets import Rows
+from tidelog.reasoner.delta import Delta, find_predicate
+from tidelog.reasoner.storing import StoredReasoner, open_store
+from tidelog.spark import codes
+from tidelog.spark import table_changes as tables
+from tidelog.spark.derived import SPECIAL
+from tidelog.spark.derived import quoted as _quoted
+from tidelog.spark.fetching import fetched
+from tidelog.spark.given import check_program, only_input
+from tidelog.spark.nulls import Said, nulls_of, wrong_columns
+from tidelog.spark.schemas import Input, Output, arrow_of, outputs_of, read_input, spark_type
+from tidelog.spark.scratch import scratch_folder
+from tidelog.spark.settings import MAINTAINING, check_settings, on_error_of
+from tidelog.spark.shipping import carried
+from tidelog.spark.table_changes import CHANGE_TYPE, DELETE, INSERT, Shape
+from tidelog.spark.task import REJECTS
+from tidelog.store.folder import Folder
+from tidelog.store.state import BatchId
+
+APP_ID = "stream"
+OPERATION = "op"
+COMMIT_VERSION = "_commit_version"
+FEED = (CHANGE_TYPE, COMMIT_VERSION, "_commit_timestamp")  # what Delta's change feed adds to a table
+MOST_ROWS = 1_000_000  # of a frame that is fetched at once
+QUERY = "sql.streaming.queryId"  # where Spark says which stream a batch is of
+ORDERED = (
+    spark_types.ByteType,
+    spark_types.ShortType,
+    spark_types.IntegerType,
+    spark_types.LongType,
+    spark_types.DateType,
+    spark_types.TimestampType,
+    spark_types.TimestampNTZType,
+)
+TEXTS = (spark_types.StringType, spark_types.CharType, spark_types.VarcharType)
+STRINGS = frozenset({Type.STRING})
+
+Frames = Mapping[str, DataFrame]
+Schema = DataFrame | spark_types.StructType | str
+
+
+def maintain(
+    program: Program | Path | str | None,
+    store: Path | str,
+    inputs: Mapping[str, Schema] | None = None,
+    *,
+    predicate: str | None = None,
+    predicates: Mapping[str, Callable[[DataFrame], DataFrame]] | None = None,
+    op: str | None = None,
+    order: str | None = None,
+    app_id: str = APP_ID,
+    on_change: Callable[[Changes, int | None], object] | None = None,
+    nulls: Said | None = None,
+    mixed: str = "text",
+    on_error: str = "fail",
+    missing: str = "ignore",
+    rows_at_once: int = MOST_ROWS,
+    **settings: Any,
+) -> Maintained:
+    """Return what keeps the derived facts of a program right in a store; a function for `foreachBatch`, too.
+
+    Without a program it is that of the store, which is there.
+    `inputs` are the schemas of predicates that the program does not declare. Batches of a stream are rows of
+    one `predicate`, or of several `predicates`, each with a function that selects its rows of a batch. The
+    column `op` says of a row that it comes (`+`, `insert`, `update_postimage`) or goes (`-`, `delete`,
+    `update_preimage`); by default it is `_change_type`, or else `op`, and without either all rows come. Of
+    several rows of one fact in a batch the one of the highest `order` counts. `nulls` says what becomes of
+    rows that lack a value, as in `derive`; columns have the names of the program, or of `inputs`. `mixed` is
+    that of `derive`, too.
+
+    Each batch is one transaction, applied exactly once: its number is kept in the store, for each `app_id`.
+    `on_change(changes, batch_id)` is called before it is committed. Further settings are those of `Reasoner`.
+    """
+    path = tables.local_path(store)
+    check_settings(settings, MAINTAINING)
+    if program is None:
+        with open_store(path, read_only=True) as stored:
+            known = stored.program  # its imports were read when the store was made
+    else:
+        known = program_of(program)
+        check_program(known)
+    if known.timed:
+        rule = next((rule for rule in known.rules if rule.head.predicate in known.timed), None)
+        raise _timed("the program has facts that hold at times", None if rule is None else rule.span)
+    if predicate is not None and predicates is not None:
+        raise ValueError("give `predicate`, or `predicates`, not both")
+    chosen = dict(predicates or {}) if predicate is None else {predicate: _same}
+    for name in chosen:
+        find_predicate(name, known.predicates)
+    made = Maintained(
+        known,
+        path,
+        {
+            find_predicate(name, known.predicates).name: _schema_of(each)
+            for name, each in (inputs or {}).items()
+        },
+        chosen,
+        op,
+        order,
+        app_id,
+        on_change,
+        on_error_of(on_error),
+        missing,
+        rows_at_once,
+        settings,
+        nulls,
+        mixed,
+    )
+    # This also raises what is wrong with the inputs.
+    warn(item for item in made.inferred.warnings if item not in known.warnings)
+    return made
+
+
+def differences(previous: DataFrame, current: DataFrame) -> DataFrame:
+    """Return the rows that came and those that went between two versions of a table, with `_change_type`.
+
+    Rows are compared as sets, NULL and NaN are equal to themselves. Nothing runs yet.
+    """
+    columns = {field.name: field.dataType for field in previous.schema.fields}
+    others = {field.name: field.dataType for field in current.schema.fields}
+    if columns != others:
+        different = [name for name in {**columns, **others} if columns.get(name) != others.get(name)]
+        message = f"the two versions of the table differ in the columns {_listed(different)}"
+        raise ProgramError(Diagnostic(codes.NOT_COMPARABLE, message, help="select the same columns of both"))
+    current = current.select(*map(_quoted, columns))
+    came = current.subtract(previous).withColumn(CHANGE_TYPE, F.lit(INSERT))
+    return came.unionAll(previous.subtract(current).withColumn(CHANGE_TYPE, F.lit(DELETE)))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Rows to be fetched, and how they are read."""
+
+    shape: Shape
+    frame: DataFrame
+
+
+@dataclass(frozen=True)
+class _Plain:
+    """What `maintain` returns, as it is pickled: its fields."""
+
+    values: tuple[Any, ...]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Maintained, self.values
+
+
+@dataclass(eq=False)
+class Maintained:
+    """A program and its store. It can be pickled: the reasoner belongs to the process that uses it."""
+
+    program: Program
+    path: Path
+    inputs: Mapping[str, spark_types.StructType]  # by the full names of predicates
+    batches: Mapping[str, Callable[[DataFrame], DataFrame]]
+    op: str | None
+    order: str | None
+    app_id: str
+    on_change: Callable[[Changes, int | None], object] | None
+    on_error: OnError
+    missing: str
+    rows_at_once: int
+    settings: Mapping[str, Any]
+    nulls: Said | None = None
+    mixed: str = "text"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Return how it goes to the process of a server of Connect: with the package, if need be."""
+        values = tuple(getattr(self, each.name) for each in fields(self))
+        return carried(_Plain(values), scratch_folder())
+
+    # ---- changes
+
+    def __call__(self, frame: DataFrame, batch_id: int) -> None:
+        """Apply a batch of a stream, unless it has been: `writeStream.foreachBatch(maintained)`."""
+        if self.on_error is OnError.COLLECT and self.on_change is None:
+            raise ValueError("rows that cannot be read are collected for `on_change`, which is missing")
+        chosen = self.batches or {self._only_input(): _same}
+        sources = [self._source(name, select(frame), None) for name, select in chosen.items()]
+        self._apply(sources, batch_id, _stream_of(frame))
+
+    def _only_input(self) -> str:
+        """Return the one predicate that the rows of batches can be of."""
+        try:
+            return only_input(self.program, {})
+        except ProgramError as error:
+            (fault,) = error.diagnostics
+            help = 'say which: `predicate="…"`, or `predicates={…}` for several'
+            raise ProgramError(replace(fault, help=help)) from None
+
+    def apply(
+        self,
+        inserted: Frames | None = None,
+        deleted: Frames | None = None,
+        *,
+        changes: Frames | None = None,
+        batch_id: int | None = None,
+    ) -> Changes:
+        """Apply one transaction, and return what it changes.
+
+        The rows of `changes` say in their column `op` what becomes of them. With a `batch_id` the transaction
+        is applied once, however often it is sent; the numbers of an `app_id` may only grow.
+        """
+        given = ((inserted, True), (deleted, False), (changes, None))
+        sources = [
+            self._source(name, frame, inserts)
+            for frames, inserts in given
+            for name, frame in (frames or {}).items()
+        ]
+        return self._apply(sources, batch_id)
+
+    def replace(
+        self, current: Frames, previous: Frames | None = None, *, batch_id: int | None = None
+    ) -> Changes:
+        """Apply what has changed in whole tables, which are compared on Spark; return what that changes.
+
+        `previous` are the tables as they were applied before. Those that are missing are compared with the
+        facts of the store.
+        """
+        sources, held = [], {}
+        with self._opened() as reasoner:
+            for name, frame in current.items():
+                if name in (previous or {}):
+                    sources.append(self._source(name, differences((previous or {})[name], frame), None))
+                else:
+                    found, others = self._compared(reasoner, name, frame)
+                    sources += found
+                    held[find_predicate(name, self.program.predicates).name] = others
+            return self._apply(sources, batch_id, deleted=held)
+
+    def _apply(
+        self,
+        sources: Sequence[_Source],
+        batch_id: int | None,
+        stream: str = "",
+        deleted: Mapping[str, Rows] | None = None,
+    ) -> Changes:
+        """Apply one transaction; `deleted` are facts of the store to be deleted besides."""
+        faults = tables.Rejected(self.on_error)
+        batch = None if batch_id is None else BatchId(self.app_id, int(batch_id), stream)
+        session = sources[0].frame.sparkSession if sources else None
+
+        def changes_of(delta: Delta | None) -> Changes:
+            nulls = {(place.strip("`"), *what): rows for (place, *what), rows in faults.nulls.items()}
+            return Changes(self, delta, tuple(faults.collected), session, nulls)
+
+        def publish(delta: Delta) -> None:
+            if self.on_change is not None:
+                self.on_change(changes_of(delta), batch_id)
+
+        read = [(source.shape, fetched(source.frame, self.rows_at_once)) for source in sources]
+        with self._opened() as reasoner:
+            delta = tables.carry_out(reasoner, read, batch, self.missing, faults, publish, deleted)
+        return changes_of(delta)
+
+    @contextmanager
+    def _opened(self) -> Iterator[StoredReasoner]:
+        """Give the reasoner that is open for writing; discard it if a fault has left it unlike the store."""
+        known = tables.opened(self.path, self.program, self.settings)
+        with known.lock:
+            try:
+                yield known.reasoner
+            except BaseException:
+                if not known.reasoner.is_stored or not known.reasoner.is_in_place:
+                    tables.discard(self.path)
+                raise
+
+    # ---- what frames hold
+
+    def _source(self, name: str, frame: DataFrame, inserts: bool | None) -> _Source:
+        """Return how a frame is read: as facts to insert or to delete, or as changes."""
+        if frame.isStreaming:
+            message = f"`{name}`: a streaming frame"
+            help = "start it with `writeStream.foreachBatch(maintained)`"
+            raise ProgramError(Diagnostic(codes.STREAMING, message, help=help))
+        predicate = find_predicate(name, self.program.predicates)
+        op = order = None
+        if inserts is None:
+            op, order = self._operation(predicate, frame.schema)
+            inserts = None if op is not None else True
+        read = self._read(name, predicate, frame.schema, {op, order})
+        columns = [*read.columns, *(each for each in (op, order) if each is not None)]
+        shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts, order is not None, read.nulls)
+        return _Source(shape, frame.select(*map(_quoted, columns)))
+
+    def _operation(
+        self, predicate: Predicate, schema: spark_types.StructType
+    ) -> tuple[str | None, str | None]:
+        """Return the columns that say what becomes of a row, and which of several counts."""
+        names = {field.name: field.dataType for field in schema.fields}
+        said = self.inputs.get(predicate.name)
+        own = {*predicate.columns, *(() if said is None else said.names)}
+        usual = [each for each in (CHANGE_TYPE, OPERATION) if each in names and each not in own]
+        op = self.op or next(iter(usual), None)
+        order = self.order or (COMMIT_VERSION if op == CHANGE_TYPE and COMMIT_VERSION in names else None)
+        absent = [each for each in (op, order) if each is not None and each not in names]
+        if absent:
+            message = f"the frame has no column {_listed(absent)}"
+            help = f"it has {_listed(names)}"
+            raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, place=_place(predicate), help=help))
+        if order is not None and not isinstance(names[order], ORDERED):
+            message = f"column `{order}` is of the type {names[order].simpleString()}, which is no order"
+            help = "an order is a whole number, a date or a timestamp"
+            raise ProgramError(Diagnostic(codes.NO_SUCH_TYPE, message, place=_place(predicate), help=help))
+        return op, order
+
+    def _read(
+        self,
+        name: str,
+        predicate: Predicate,
+        schema: spark_types.StructType,
+        others: Set[str | None] = frozenset(),
+    ) -> Input:
+        """Return how the columns of a frame are read, but for those with another meaning."""
+        said = self.inputs.get(predicate.name)
+        fields = [field for field in schema.fields if field.name not in others]
+        if said is not None and set(said.names) <= {field.name for field in fields}:
+            places = {field.name: field for field in fields}
+            fields = [places[each] for each in said.names]
+        elif len(fields) > predicate.arity:
+            fields = [field for field in fields if field.name not in FEED]
+        read, faults = read_input(name, predicate, spark_types.StructType(fields))
+        if read is None:
+            raise ProgramError(faults)
+        if read.times:
+            raise _timed(f"the columns {_listed(read.times)} of `{name}` say when facts hold")
+        read = replace(read, nulls=self._nulls.get(predicate.name, ()))
+        if predicate.declared:
+            return read
+        if said is None:
+            kinds = zip(read.columns, map(column_of, read.types), strict=True)
+            columns = ", ".join(f"{column}: {kind.value}" for column, kind in kinds)
+            raise tables.untyped(predicate.written, f"{predicate.written}({columns})")
+        wanted = self._given[predicate.name]
+        if read.types != wanted:
+            message = f"the columns of the frame are of other types than `inputs` says of `{name}`"
+            help = f"they are {schema.simpleString()}, and it says {said.simpleString()}"
+            raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, place=_place(predicate), help=help))
+        return read
+
+    @cached_property
+    def _given(self) -> dict[str, Columns]:
+        """What the columns of inputs hold whose schemas were given."""
+        found: dict[str, Columns] = {}
+        faults: list[Diagnostic] = []
+        for name, schema in self.inputs.items():
+            predicate = self.program.predicates[name]
+            read, wrong = read_input(predicate.written, predicate, schema)
+            faults += wrong
+            if read is not None:
+                found[name] = read.types
+        if faults:
+            raise ProgramError(faults)
+        return found
+
+    @cached_property
+    def inferred(self) -> Inferred:
+        """What all columns hold; it depends on the program and the schemas of inputs alone."""
+        missing = {
+            name: tuple(frozenset({Type.LITERAL}) if one is Nulls.VALUE else NEVER for one in nulls)
+            for name, nulls in self._nulls.items()
+        }
+        given = {
+            name: united(types, missing.get(name, (NEVER,) * len(types)))
+            for name, types in self._given.items()
+        }
+        return infer(self.program, given, missing)
+
+    @cached_property
+    def _nulls(self) -> dict[str, tuple[Nulls, ...]]:
+        """What is done about missing values, by predicate and argument."""
+        said: dict[str, str | Mapping[str, str]]
+        if self.nulls is None or isinstance(self.nulls, str):
+            word = self.nulls
+            given = [name for name in self.program.predicates if name not in self.program.derived]
+            said = {} if word is None else dict.fromkeys(given, word)
+        else:
+            predicates = self.program.predicates
+            said = {find_predicate(name, predicates).name: each for name, each in self.nulls.items()}
+        found, faults = {}, []
+        for name, words in said.items():
+            predicate, schema = self.program.predicates[name], self.inputs.get(name)
+            is_said = schema is not None and len(schema.names) == predicate.arity
+            names = tuple(schema.names) if schema is not None and is_said else predicate.names
+            if not isinstance(words, str):
+                faults += wrong_columns(predicate.written, words, names)
+            found[name] = nulls_of(words, names)
+        if faults:
+            raise ProgramError(faults)
+        return found
+
+    def output(self, name: str) -> Output:
+        """Return the columns of a predicate's frames."""
+        predicate = find_predicate(name, self.program.predicates)
+        return outputs_of([predicate], self.inferred, self.mixed)[predicate.written]
+
+    # ---- comparing with the store
+
+    def _compared(self, reasoner: StoredReasoner, name: str, frame: DataFrame) -> tuple[list[_Source], Rows]:
+        """Return the rows that came and went since the store, and facts of the store that no row can be.
+
+        Invariant: a row that is found equal on Spark is read as the fact that it equals. Any other row comes,
+        any other fact goes, and one that does both stays: so it does not matter if few are found equal.
+        """
+        predicate = find_predicate(name, self.program.predicates)
+        read = self._read(name, predicate, frame.schema)
+        if not predicate.arity:
+            message = f"`{name}` has no columns to compare"
+            raise ProgramError(Diagnostic(codes.WRONG_COLUMNS, message, help="use `apply`"))
+        shape = Shape(predicate.name, read.read_as, f"`{name}`", inserts=False, nulls=read.nulls)
+        types = [_compared_as(*each) for each in zip(read.spark, read.types, read.read_as, strict=True)]
+        stored, others = tables.representable(reasoner, shape, types)
+        of = [spark_type(Contents(each or STRINGS)) for each in types]
+        keys = [f"_{place}" for place in range(len(of))]  # the columns of both as they are compared
+        fields = [spark_types.StructField(key, each) for key, each in zip(keys, of, strict=True)]
+        held = _frame(frame.sparkSession, stored.rename_columns(keys), spark_types.StructType(fields))
+        columns = [_quoted(column) for column in read.columns]
+        casts = [
+            F.col(column).try_cast(to).alias(key) for column, to, key in zip(columns, of, keys, strict=True)
+        ]
+        rows = frame.select(*columns, *casts)
+        came = rows.join(held, keys, "left_anti").select(*columns).distinct()
+        went = held.join(rows.select(*keys), keys, "left_anti")
+        return [_Source(replace(shape, inserts=True), came), _Source(shape, went)], others
+
+    # ---- facts
+
+    @property
+    def reasoner(self) -> StoredReasoner:
+        """The reasoner: that which this process changes, else one that reads the store as it is now."""
+        if not tables.is_open(self.path) and Folder(self.path).is_store:
+            return open_store(self.path, read_only=True, **self.settings)
+        return tables.opened(self.path, self.program, self.settings).reasoner
+
+    def frame(self, name: str) -> DataFrame:
+        """Return all facts of a predicate, as they are now, as a frame."""
+        output = self.output(name)
+        table = tables.typed_table(self.reasoner[output.predicate.name], output.types)
+        return _frame(_session(), table, output.schema)
+
+    def close(self) -> None:
+        """Close the store, if it is open in this process, so that others can write to it."""
+        tables.close(self.path)
+
+    def __enter__(self) -> Maintained:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, fault: object, trace: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<Maintained: {self.path}>"
+
+
+class Changes(Mapping[str, DataFrame]):
+    """What a transaction changed, derived facts included: a frame for each predicate, by name.
+
+    Its columns are those of the predicate, and `_change_type`, `insert` or `delete`. The frame of a predicate
+    that has not changed has no rows.
+    """
+
+    def __init__(
+        self,
+        maintained: Maintained,
+        delta: Delta | None,
+        rejected: tuple[tuple[str, str, str, str], ...],
+        session: SparkSession | None,
+        nulls: Mapping[tuple[str, ...], int] | None = None,
+    ) -> None:
+        self.delta = delta  # as the reasoner has it; None: the batch was applied before
+        self.rejected = rejected  # rows that could not be read: place, code, reason and the row
+        # How many rows lack a value: by the predicate, the column, and what became of them.
+        self.nulls = dict(nulls or {})
+        self._maintained = maintained
+        self._session = session
+
+    @property
+    def program(self) -> Program:
+        """The program whose facts have changed."""
+        return self._maintained.program
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether the batch had been applied before, so that nothing was done."""
+        return self.delta is None
+
+    @property
+    def notices(self) -> tuple[Diagnostic, ...]:
+        """Facts that were to be deleted and were not there."""
+        return () if self.delta is None else self.delta.notices
+
+    @property
+    def rejects(self) -> DataFrame:
+        """The rows that could not be read, as a frame."""
+        names = SPECIAL[REJECTS]
+        columns = zip(*self.rejected, strict=True) if self.rejected else [()] * len(names)
+        arrays = [pa.array(texts, pa.string()) for texts in columns]
+        table = pa.Table.from_arrays(arrays, names=list(names))
+        fields = [spark_types.StructField(name, spark_types.StringType()) for name in names]
+        return _frame(self._session or _session(), table, spark_types.StructType(fields))
+
+    def arrow(self, name: str) -> Any:
+        """Return what changed in a predicate as an Arrow table."""
+        output = self._maintained.output(name)
+        delta = self.delta or Delta(NetChange(), self._maintained.program.predicates, Dictionary())
+        return tables.changed_table(delta[output.predicate.name], output.types)
+
+    def __getitem__(self, name: str) -> DataFrame:
+        """Return what changed in a predicate as a frame."""
+        output = self._maintained.output(name)
+        schema = spark_types.StructType(output.schema.fields).add(CHANGE_TYPE, spark_types.StringType())
+        return _frame(self._session or _session(), self.arrow(name), schema)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.delta.predicates if self.delta is not None else ())
+
+    def __len__(self) -> int:
+        return len(self.delta.predicates) if self.delta is not None else 0
+
+    def __repr__(self) -> str:
+        return "<Changes: applied before>" if self.delta is None else f"<Changes: {self.delta!r}>"
+
+
+def _frame(session: SparkSession, table: Any, schema: spark_types.StructType) -> DataFrame:
+    """Return an Arrow table as a frame."""
+    fields = [pa.field(field.name, arrow_of(field.dataType)) for field in schema.fields]
+    return session.createDataFrame(table.cast(pa.schema(fields)), schema)
+
+
+def _session() -> SparkSession:
+    session = SparkSession.getActiveSession()
+    if session is None:
+        message = "there is no Spark session"
+        help = "start one: `SparkSession.builder.getOrCreate()`"
+        raise ProgramError(Diagnostic(codes.NO_SESSION, message, help=help))
+    return session
+
+
+def _timed(message: str, span: Span | None = None) -> ProgramError:
+    help = "use a store: `tl.open`, whose transactions have times"
+    return ProgramError(Diagnostic(codes.TIMED, message, span, help))
+
+
+def _stream_of(frame: DataFrame) -> str:
+    """Return which stream a batch is of, where Spark tells; Connect does not."""
+    context = getattr(frame.sparkSession, "sparkContext", None)
+    return "" if context is None else str(context.getLocalProperty(QUERY) or "")
+
+
+def _schema_of(schema: Schema) -> spark_types.StructType:
+    if isinstance(schema, str):
+        return cast("spark_types.StructType", spark_types.StructType.fromDDL(schema))
+    return schema if isinstance(schema, spark_types.StructType) else schema.schema
+
+
+def _compared_as(spark: spark_types.DataType, held: Types, read_as: ColumnType) -> Types | None:
+    """Return the types in which values of a column are compared on Spark; None: as they are written.
+
+    Texts are read as what is declared, numbers and times become it by a cast.
+    """
+    if isinstance(spark, TEXTS):
+        return None
+    declared = types_of_column(read_as)
+    return held if held <= declared else declared
+
+
+def _same(frame: DataFrame) -> DataFrame:
+    """Return the rows of a batch that are all of one predicate."""
+    return frame
+
+
+def _place(predicate: Predicate) -> str:
+    return f"the frame `{predicate.written}`"
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+__all__ = ["Changes", "Maintained", "differences", "maintain"]

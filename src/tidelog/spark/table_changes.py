@@ -1,0 +1,391 @@
+"""Changes that come as tables, carried out on a store as one transaction. Knows no Spark.
+
+What holds of the rows of one transaction: of several rows of one fact the one of the highest order decides;
+of those, or where there is no order, an insertion does. A batch that was the last one applied is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from threading import RLock
+from typing import Any, Final
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tidelog.data.relation import Relation
+from tidelog.data.typed_columns import Misfit, arrow_type, to_typed
+from tidelog.engine.columnar import decode
+from tidelog.engine.interrupts import waited_for
+from tidelog.errors import DataError, Diagnostic, ProgramError, TidelogError
+from tidelog.io.arrow_data import read_arrow_data, wanted_columns
+from tidelog.io.columns import Column
+from tidelog.io.nulls import Nulls
+from tidelog.io.rejects import BadRow, Faults, OnError
+from tidelog.logic.program import Program
+from tidelog.logic.type_inference import Schema
+from tidelog.logic.types import Contents, Types, types_of_kinds
+from tidelog.logic.values import ColumnType, Kind
+from tidelog.maintenance.row_sets import Rows, codes_of, joined, taken
+from tidelog.reasoner.delta import Delta, PredicateDelta
+from tidelog.reasoner.storing import StoredReasoner, check_memory, open_store, stored_sizes
+from tidelog.spark import codes
+from tidelog.spark.task import Collected, Writing, written
+from tidelog.store.state import BatchId
+
+INSERT, DELETE = "insert", "delete"
+NULLARY = "holds"  # the column of a predicate without arguments
+CHANGE_TYPE = "_change_type"  # what Delta's change feed calls the column that says what becomes of a row
+OPERATIONS: Final = {
+    "+": True,
+    INSERT: True,
+    "update_postimage": True,
+    "-": False,
+    DELETE: False,
+    "update_preimage": False,
+}
+ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
+
+Tables = Iterable[Any]  # Arrow tables that follow each other
+Encode = Callable[[Column], npt.NDArray[np.int32]]
+Publish = Callable[[Delta], None]
+
+
+# ---- in
+
+
+class Rejected(Collected):
+    """Rows that cannot be read, without the numbers that they are given here."""
+
+    def add(self, row: BadRow) -> None:
+        """Note a row, as it came."""
+        if row.missing is None and row.diagnostic.code != codes.OPERATION:
+            row = BadRow(row.diagnostic, json.dumps(json.loads(row.text)[:-1]))
+        super().add(row)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns of a table of changes: those of the predicate, then the operation, then the order."""
+
+    predicate: str
+    types: tuple[ColumnType, ...]
+    shown: str  # as messages call the table
+    inserts: bool | None = None  # whether all rows are inserted, or deleted; None: a column says it
+    has_order: bool = False
+    nulls: tuple[Nulls, ...] = ()
+
+
+@dataclass
+class Gathered:
+    """The changes of one predicate as rows of ids. Mutable: it grows."""
+
+    rows: list[Rows] = field(default_factory=list)
+    inserts: list[npt.NDArray[np.bool_]] = field(default_factory=list)
+    orders: list[npt.NDArray[np.int64]] = field(default_factory=list)
+
+    def note(self, rows: Rows, inserts: npt.NDArray[np.bool_], orders: npt.NDArray[np.int64]) -> None:
+        """Add rows."""
+        self.rows.append(rows)
+        self.inserts.append(inserts)
+        self.orders.append(orders)
+
+    def net(self) -> tuple[Rows, Rows]:
+        """Return the rows to delete and those to insert: no row is in both."""
+        rows, inserts = joined(self.rows), np.concatenate(self.inserts)
+        facts = codes_of(rows)
+        places = np.lexsort((inserts, np.concatenate(self.orders), facts))
+        last = np.ones(len(places), bool)
+        last[:-1] = np.diff(facts[places]) != 0
+        decides = np.zeros(len(places), bool)
+        decides[places[last]] = True
+        return taken(rows, decides & ~inserts), taken(rows, decides & inserts)
+
+
+def gather(
+    found: dict[str, Gathered],
+    shape: Shape,
+    tables: Tables,
+    encode: Encode,
+    faults: Faults,
+) -> None:
+    """Read tables of changes into what was gathered; rows that cannot be read go to `faults`."""
+    for table in waited_for(tables):
+        inserts = _inserts(table, shape, faults)
+        orders = np.zeros(table.num_rows, np.int64)
+        if shape.has_order:
+            orders = _orders(table, shape, inserts, faults)
+        for rows, places in _facts(table, shape, encode, faults):
+            good = inserts[places] >= 0
+            gathered = found.setdefault(shape.predicate, Gathered())
+            gathered.note(taken(rows, good), inserts[places][good] > 0, orders[places][good])
+
+
+def _facts(
+    table: Any, shape: Shape, encode: Encode, faults: Faults
+) -> Iterator[tuple[Rows, npt.NDArray[np.int64]]]:
+    """Yield the facts of the rows that can be read, and where they stand in the table."""
+    numbers = pa.array(np.arange(table.num_rows))
+    facts = table.select(range(len(shape.types))).append_column("row", numbers)
+    wanted = wanted_columns(facts.schema, (*shape.types, ColumnType.INTEGER), (), shape.shown)
+    wanted = replace(wanted, nulls=shape.nulls)
+    for batch in read_arrow_data([facts], wanted, faults):
+        *columns, places = batch.columns
+        yield Rows(tuple(map(encode, columns)), batch.rows), places.values.to_numpy()
+
+
+def _inserts(table: Any, shape: Shape, faults: Faults) -> npt.NDArray[np.int8]:
+    """Return 1 where a row is inserted, 0 where it is deleted, and −1 where it does not say."""
+    if shape.inserts is not None:
+        return np.full(table.num_rows, shape.inserts, np.int8)
+    column = len(shape.types)
+    texts = pc.utf8_lower(pc.utf8_trim_whitespace(table.column(column).cast(pa.string())))
+    known = pc.index_in(texts, pa.array(list(OPERATIONS))).fill_null(-1).to_numpy()
+    inserts: npt.NDArray[np.int8] = np.array([*OPERATIONS.values(), -1], np.int8)[known]
+    for place in np.flatnonzero(inserts < 0).tolist():
+        said = table.column(column)[place].as_py()
+        reason = f"{said!r} is no operation" if said is not None else "the operation is missing"
+        help = f"it is one of {', '.join(f'`{name}`' for name in OPERATIONS)}"
+        _reject(table, place, Diagnostic(codes.OPERATION, reason, place=_at(shape, place), help=help), faults)
+    return inserts
+
+
+def _orders(table: Any, shape: Shape, inserts: npt.NDArray[np.int8], faults: Faults) -> npt.NDArray[np.int64]:
+    """Return the order of each row; one without is marked as bad in `inserts`."""
+    values = table.column(table.num_columns - 1)
+    if pa.types.is_date32(values.type):
+        values = values.cast(pa.int32())
+    values = values.cast(pa.int64())
+    for place in pc.indices_nonzero(pc.is_null(values)).to_pylist():
+        if inserts[place] >= 0:
+            inserts[place] = -1
+            reason = f"the order is missing (column `{table.column_names[-1]}`)"
+            _reject(table, place, Diagnostic(codes.OPERATION, reason, place=_at(shape, place)), faults)
+    orders: npt.NDArray[np.int64] = values.fill_null(0).to_numpy()
+    return orders
+
+
+def _at(shape: Shape, place: int) -> str:
+    return f"{shape.shown}:{place + 1}"
+
+
+def _reject(table: Any, place: int, fault: Diagnostic, faults: Faults) -> None:
+    row = table.slice(place, 1).to_pylist()[0]
+    faults.add(BadRow(fault, json.dumps(list(row.values()), default=str)))
+
+
+# ---- carrying them out
+
+
+class Refused(TidelogError):  # noqa: N818 - named after what happens
+    """Raised in a transaction whose changes could not be published, so that it is taken back."""
+
+
+def carry_out(
+    reasoner: StoredReasoner,
+    changes: Sequence[tuple[Shape, Tables]],
+    batch: BatchId | None,
+    missing: str,
+    faults: Faults,
+    publish: Publish | None = None,
+    deleted: Mapping[str, Rows] | None = None,
+) -> Delta | None:
+    """Carry out one transaction of all changes, and return its delta; None if the batch was applied before.
+
+    `deleted` are facts to be deleted besides, unless changes insert them.
+
+    `publish` is called with the delta before anything is committed: if it raises, nothing is. If the process
+    ends in between, the batch is not applied, and comes again with the same delta.
+    """
+    if batch is not None and reasoner.has_applied(batch):
+        return None
+    change = reasoner.change(missing=missing, batch=batch)
+    gathered: dict[str, Gathered] = {}
+    for name, rows in (deleted or {}).items():
+        gathered.setdefault(name, Gathered()).note(
+            rows, np.zeros(rows.count, bool), np.zeros(rows.count, int)
+        )
+    for shape, tables in changes:
+        gather(gathered, shape, tables, _encode(change.engine), faults)
+    faults.check()
+    for name, each in gathered.items():
+        removed, added = each.net()
+        change.delete_rows(name, removed)
+        change.insert_rows(name, added)
+    refusals: list[BaseException] = []
+    if publish is not None:
+        change.publish = lambda delta: _published(publish, delta, refusals)
+    try:
+        delta = change.commit()
+        reasoner.begin()  # a store that is new holds all of it from its beginning
+    except Refused:
+        raise refusals[0] from None
+    return delta
+
+
+def _encode(engine: Any) -> Encode:
+    """Return what gives values their ids. Others may ask the reasoner while tables are waited for."""
+
+    def encode(column: Column) -> npt.NDArray[np.int32]:
+        with engine.dictionary.lock:
+            ids: npt.NDArray[np.int32] = engine.encode_column(column)
+        return ids
+
+    return encode
+
+
+def _published(publish: Publish, delta: Delta, refusals: list[BaseException]) -> None:
+    """Publish a delta; an exception of others becomes one after which the transaction can be taken back.
+
+    It is raised where no other is being handled: one that comes of another is taken for a fault of ours.
+    """
+    try:
+        publish(delta)
+    except BaseException as error:  # noqa: BLE001 - raised again when the transaction has been taken back
+        refusals.append(error)
+    if refusals:
+        raise Refused(Diagnostic(codes.NOT_PUBLISHED, "what changed could not be published"))
+
+
+# ---- stores that are open in this process
+
+
+@dataclass(eq=False)
+class Open:
+    """A reasoner that is open for writing. One thread at a time changes it."""
+
+    reasoner: StoredReasoner
+    program: Program
+    lock: RLock = field(default_factory=RLock)
+
+
+_OPEN: dict[Path, Open] = {}
+_LOCK = RLock()
+
+
+def local_path(store: Path | str) -> Path:
+    """Return the folder of a store; raise `DataError` if it does not lie on a disk of this process."""
+    text = str(store)
+    if isinstance(store, str) and ADDRESS.match(text):
+        if not text.lower().startswith("file:"):
+            message = f"a store cannot be kept at `{text}`"
+            help = (
+                "a store is written in place: name a folder on a disk of the process that changes it, or on "
+                "a volume that is mounted there; `on_change` can write what changes to the address"
+            )
+            raise DataError(Diagnostic(codes.NOT_A_DISK, message, help=help))
+        text = unquote(urlparse(text).path)
+    return Path(text).resolve()
+
+
+def opened(path: Path, program: Program, settings: Mapping[str, Any]) -> Open:
+    """Return the reasoner of a store, which is opened, or made, if it is not open in this process.
+
+    One that is open is used again if the folder holds the same store still.
+    """
+    with _LOCK:
+        known = _OPEN.get(path)
+        if known is not None and not known.reasoner.is_in_place:
+            discard(path)
+            known = None
+        if known is None:
+            others = {name: value for name, value in settings.items() if name != "max_memory"}
+            help = "give the process more memory, or set `max_memory`; `derive` keeps facts in tasks"
+            check_memory(stored_sizes(path), f"the store `{path}`", settings.get("max_memory"), help)
+            known = _OPEN[path] = Open(open_store(path, program, later=True, **others), program)
+        elif known.program is not program:
+            known.reasoner.become(program)
+            known.program = program
+        return known
+
+
+def is_open(path: Path) -> bool:
+    """Whether a store is open in this process."""
+    return path in _OPEN and _OPEN[path].reasoner.is_in_place
+
+
+def discard(path: Path) -> None:
+    """Use the reasoner of a store no longer, without writing anything; what was committed is on the disk."""
+    with _LOCK:
+        known = _OPEN.pop(path, None)
+        if known is not None:
+            known.reasoner.abandon()
+
+
+def close(path: Path) -> None:
+    """Close a store, so that other processes can write to it."""
+    with _LOCK:
+        known = _OPEN.pop(path, None)
+        if known is not None:
+            with known.lock:
+                known.reasoner.close()
+
+
+# ---- out
+
+
+def typed_table(relation: Relation, types: Schema) -> Any:
+    """Return the facts of a relation as an Arrow table whose types do not depend on the rows."""
+    names = relation.columns or (NULLARY,)
+    parts = written(relation, Writing(relation.name, relation.name, names, types))
+    return pa.concat_tables(pa.table({name: part.columns[name] for name in names}) for part in parts)
+
+
+def representable(reasoner: StoredReasoner, shape: Shape, types: Sequence[Types | None]) -> tuple[Any, Rows]:
+    """Return the explicit facts of a predicate as an Arrow table of these types, None being texts.
+
+    Those that would be read as other facts, or not at all, are no rows of it, and are returned as they are.
+    """
+    reasoner.change()  # everything is derived
+    engine = reasoner.engine
+    dictionary = engine.dictionary
+    held = Rows(*engine.explicit(shape.predicate))
+    fits = np.ones(held.count, bool)
+    for ids, each in zip(held.columns, types, strict=True):
+        if each is not None:
+            kinds = [kind for kind in Kind if types_of_kinds((kind,)) & each]
+            fits &= np.isin(dictionary.kind[ids], kinds)
+    some = taken(held, fits)
+    try:
+        arrays = [
+            decode.to_texts(dictionary, ids, "plain")
+            if each is None
+            else to_typed(dictionary, ids, Contents(each))
+            for ids, each in zip(some.columns, types, strict=True)
+        ]
+    except Misfit:  # rare, and so not looked into: comparing nothing is right, too
+        fits[:] = False
+        some = taken(held, fits)
+        arrays = [pa.array([], pa.string() if each is None else arrow_type(Contents(each))) for each in types]
+    table = pa.Table.from_arrays(arrays, names=[str(place) for place in range(len(arrays))])
+    is_same = np.zeros(some.count, bool)
+    faults = Faults(OnError.SKIP)
+    for rows, places in _facts(table, shape, _encode(engine), faults):
+        pairs = zip(rows.columns, some.columns, strict=True)
+        is_same[places] = np.logical_and.reduce([read == ids[places] for read, ids in pairs])
+    fits[fits] = is_same
+    return table.filter(pa.array(is_same)), taken(held, ~fits)
+
+
+def changed_table(delta: PredicateDelta, types: Schema) -> Any:
+    """Return what a transaction changed in a predicate: its columns, and `insert` or `delete`."""
+    parts = [
+        table.append_column(CHANGE_TYPE, pa.repeat(pa.scalar(said), table.num_rows))
+        for said, rows in ((DELETE, delta.removed), (INSERT, delta.added))
+        for table in (typed_table(rows, types),)
+    ]
+    return pa.concat_tables(parts)
+
+
+def untyped(written: str, declaration: str) -> ProgramError:
+    """Return the error that nothing is known of the types of an input."""
+    message = f"the types of the columns of `{written}` are not declared"
+    help = f"facts outlive their frames: `@declare {declaration} .`, or give their schema in `inputs`"
+    return ProgramError(Diagnostic(codes.UNTYPED, message, help=help))
